@@ -1,0 +1,33 @@
+"""paragan trains generative adversarial networks, from one CPU core to a cluster, from one config.
+
+The names below are the library; each is imported when it is first used, so that `import paragan` leaves torch alone.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "paragan.config": ("RunConfig",),
+    "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "Interrupted", "ParaganError"),
+    "paragan.core.types": ("Batch", "Can", "Feed", "Outputs", "Rows", "Side", "Terms", "Turn", "Verdict"),
+    "paragan.game.ema": ("Ema",),
+    "paragan.game.gan": ("GAN", "Loss"),
+    "paragan.game.player": ("Player",),
+    "paragan.game.policy": ("Policy",),
+    "paragan.game.prior": ("Prior",),
+}
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604 all of them strings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'paragan' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,152 @@
+"""From a resolved config to objects. The only file that knows every shelf; it constructs and never decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from paragan.config import RunConfig
+from paragan.core import rng, shelf
+from paragan.core.errors import ConfigError
+from paragan.core.types import Can, Penalty, Side, Source, Strategy
+from paragan.engine.checkpoint import Checkpoints
+from paragan.engine.evaluate import Evaluator
+from paragan.engine.judge import mnist_cnn, train_or_load
+from paragan.engine.trainer import Trainer
+from paragan.game.ema import Ema
+from paragan.game.gan import GAN, Loss
+from paragan.game.network import Calling
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.hardware import device as devices
+from paragan.hardware import precision
+from paragan.layers.init import initialise
+from paragan.loading.loader import Loader
+
+
+@dataclass(frozen=True)
+class Data:
+    train: Source
+    held_out: Source
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.train.class_names)
+
+
+def data(config: RunConfig) -> Data:
+    """Both splits of the data set; `DataError` if the files are not what they should be."""
+    module = shelf.load("datasets", config.data.name)
+    return Data(*(module.source(config.data.options, split) for split in ("train", "held_out")))
+
+
+def maker(config: RunConfig, side: Side, found: Data, device: torch.device) -> Callable[[], nn.Module]:
+    """Builds one side's network with the weights of step 0: keyed by name and seed, whoever asks and however often."""
+    module = shelf.load("models", config.model.name)
+    kind = module.Generator if side is Side.G else module.Discriminator
+
+    def make() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):  # outside networks draw from the global generator in their constructor
+            torch.manual_seed(rng.key(config.seed, "construct", side.value))
+            net = kind(config.model.options, found.train.shape, found.num_classes)
+        initialise(net, config.seed, side.value)
+        return net.to(device)
+
+    return make
+
+
+def player(side: Side, make: Callable[[], nn.Module], options: PlayerOptions, device: torch.device) -> Player:
+    """One side's player, placed by its strategy."""
+    strategy: Strategy = shelf.load("parallel", options.strategy).Strategy()
+    net = strategy.prepare(make, None)
+    dtype = precision.dtype_of(options.precision, net, device)
+    channels_last = precision.wants_channels_last(options.channels_last, net)
+    calling = Calling(dtype, channels_last, scaled=dtype is torch.float16)
+    ema = None if options.ema is None else Ema(strategy.prepare(make, None), options.ema)
+    if channels_last:
+        for module in (net, *(() if ema is None else (ema.net,))):
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return Player(side, net, strategy, policy(options), calling, ema)
+
+
+def policy(options: PlayerOptions) -> Policy:
+    name = options.optimizer.name
+    kind = getattr(torch.optim, name, None) or shelf.load("optim", name).Optimizer
+    return Policy(
+        kind,
+        options.optimizer.lr,
+        options.optimizer.arguments,
+        options.schedule,
+        options.max_norm,
+        options.parts,
+        options.updates_per_step,
+    )
+
+
+def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
+    """Both players and the game between them; a loss or penalty that a strategy cannot run is refused here."""
+    options = {Side.G: config.g, Side.D: config.d}
+    seats = {side: player(side, maker(config, side, found, device), options[side], device) for side in Side}
+    module = shelf.load("losses", config.loss.name)
+    loss = Loss(module.d_loss, module.g_loss, module.G_NEEDS_REAL)
+    penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
+    mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
+    for side, seat in seats.items():
+        refuse_what_it_cannot(options[side], seat.strategy.can, mine[side])
+    generator = seats[Side.G].net
+    prior = Prior(config.seed, generator.latent, _classes_asked(generator, found), device)
+    return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D])
+
+
+def refuse_what_it_cannot(options: PlayerOptions, can: frozenset[Can], penalties: tuple[Penalty, ...]) -> None:
+    """`ConfigError` if the strategy lacks something this player's settings need."""
+    for penalty in penalties:
+        for need in penalty.needs - can:
+            raise ConfigError(f"penalties: {penalty.name} needs {need.value}, which strategy {options.strategy!r} cannot run; choose another")
+    if options.parts > 1 and Can.PARTS not in can:
+        raise ConfigError(f"parts: found {options.parts}, but strategy {options.strategy!r} runs one part only; set parts to 1")
+
+
+def evaluator(config: RunConfig, found: Data, folder: Path | None) -> Evaluator:
+    """The scorer: judge and real statistics, made on first use."""
+    options = config.score
+    if options.extractor == "mnist-cnn":
+        weights = options.weights or _beside_the_data(config)
+        return Evaluator(mnist_cnn(Path(weights)), found.train, found.held_out, options.num_images)
+    return Evaluator(train_or_load(found.train, found.held_out, folder), found.train, found.held_out, options.num_images)
+
+
+def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]) -> Trainer:
+    """Everything for `config`, at step 0. Writes nothing."""
+    device = devices.pick()
+    found = data(config)
+    game = gan(config, found, device)
+    return Trainer(
+        game,
+        shelf.load("schemes", config.scheme.name),
+        Loader(found.train, config.train.batch, config.seed, device),
+        game.prior,
+        round(config.train.kimg * 1000),
+        config.every,
+        Checkpoints(folder / "checkpoints", config.every.keep, say),
+        stop=stop,
+    )
+
+
+def _classes_asked(generator: nn.Module, found: Data) -> int:
+    """How many classes latents come with: none for an unconditional generator."""
+    return found.num_classes if getattr(generator, "conditional", True) else 0
+
+
+def _beside_the_data(config: RunConfig) -> Path:
+    path = getattr(config.data.options, "path", None)
+    if path is None:
+        raise ConfigError("score.weights: expected the npz of the mnist-cnn extractor; give score.weights=FILE or score.extractor=judge")
+    candidates = [Path(path) / "mnist_cnn.npz", Path(path).parent / "classifiers" / "mnist_cnn.npz"]
+    return next((c for c in candidates if c.exists()), candidates[-1])

@@ -1,0 +1,22 @@
+"""`paragan eval`: the scores of a finished or stopped run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from paragan import build
+from paragan.cli import opened
+from paragan.engine.session import score_line
+
+
+def run(path: Path, as_json: bool, num_images: int | None, seed: int | None) -> int:
+    """Score the averaged generator of the run at `path`; prints one JSON object or one line."""
+    run = opened.open_run(path)
+    evaluator = build.evaluator(run.config, run.trainer, path / "judge", num_images)
+    score = evaluator.score(run.trainer.players["g"], run.prior(seed))
+    if as_json:
+        print(json.dumps({"metrics": score.metrics, "num_images": score.num_images, "protocol": dict(score.protocol)}))
+    else:
+        print(f"step {run.trainer.clock.step}  {score_line(score.metrics)}  ({score.num_images} images)")
+    return 0

@@ -1,0 +1,60 @@
+"""`paragan list` and `paragan config`: what there is, and what a run would be. Sources are read, not imported."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+from paragan.core import shelf
+from paragan.core.errors import ConfigError
+from paragan.core.options import TORCH_OPTIMISERS
+
+
+def show_shelf(name: str, as_json: bool) -> None:
+    """The names on one shelf: a JSON list, or a line each with what it is."""
+    found = _entries(_known(name))
+    print(json.dumps(list(found)) if as_json else _table(found))
+
+
+def show_shelves(as_json: bool) -> None:
+    """All shelves: a JSON map of lists, or a block each."""
+    found = {name: _entries(name) for name in shelf.shelves()}
+    if as_json:
+        print(json.dumps({name: list(entries) for name, entries in found.items()}))
+    else:
+        print("\n\n".join(f"{name}\n{_table(entries, '  ')}" for name, entries in found.items() if entries))
+
+
+def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
+    """Every setting a run would have, as YAML that is itself a recipe, or as JSON."""
+    from paragan.config import dump, load, to_tree  # here, since pydantic is not needed to list
+
+    config = load(recipe, overrides)
+    print(json.dumps(to_tree(config), indent=2) if as_json else dump(config), end="\n" if as_json else "")
+
+
+def _known(name: str) -> str:
+    if name not in shelf.shelves():
+        meant = shelf.did_you_mean(shelf.near(name, shelf.shelves()))
+        raise ConfigError(f"found the shelf {name!r}, expected one of {', '.join(shelf.shelves())}{meant}")
+    return name
+
+
+def _entries(name: str) -> dict[str, str]:
+    """Name -> what it is, in one line."""
+    ready = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS} if name == "optim" else {}
+    return ready | {entry: _first_line(shelf.locate(name, entry)) for entry in shelf.names(name)}
+
+
+def _first_line(path: Path) -> str:
+    """Of the docstring, or of the comment a recipe opens with."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        text = ast.get_docstring(ast.parse(text)) or ""
+    return text.partition("\n")[0].lstrip("# ")
+
+
+def _table(entries: dict[str, str], indent: str = "") -> str:
+    width = max(map(len, entries), default=0)
+    return "\n".join(f"{indent}{name:<{width}}  {line}".rstrip() for name, line in entries.items())

@@ -1,0 +1,36 @@
+"""A run folder opened for reading: its config, and a trainer at its newest checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paragan import build
+from paragan.config import RunConfig, load
+from paragan.core.errors import CheckpointError
+from paragan.engine.trainer import Trainer
+from paragan.game.prior import Prior
+
+
+@dataclass(frozen=True)
+class Opened:
+    config: RunConfig
+    trainer: Trainer
+
+    def prior(self, seed: int | None) -> Prior:
+        """The run's prior, or the same with other draws."""
+        return self.trainer.prior if seed is None else replace(self.trainer.prior, seed=seed)
+
+
+def open_run(path: Path) -> Opened:
+    """Raises `CheckpointError` where `path` is no run folder or has no checkpoint yet. Nothing is written."""
+    config_file = path / "config.yaml"
+    if not config_file.is_file():
+        found = "a file" if path.is_file() else "a folder without config.yaml" if path.is_dir() else "nothing"
+        raise CheckpointError(f"{path}: found {found}, expected a run folder as `paragan train` makes it (runs/RECIPE); nothing else is read")
+    config = load(str(config_file))
+    trainer = build.trainer(config, path, lambda line: print(line, file=sys.stderr), lambda: False)
+    if not trainer.resume():
+        raise CheckpointError(f"{path}: found no checkpoint yet; train first, or lower every.save_kimg")
+    return Opened(config, trainer)

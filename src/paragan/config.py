@@ -1,0 +1,170 @@
+"""`RunConfig`, the root of everything a run can be told, and how it is read, checked and written.
+
+Options are plain dataclasses on their floors; this file alone uses pydantic, to check the values at the leaves. All problems of
+a recipe and its overrides are found in one pass and reported together, each with its line. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from paragan.core import override, parse, shelf
+from paragan.core.describe import is_union
+from paragan.core.errors import ConfigError
+from paragan.core.fill import Filler
+from paragan.core.node import COMMAND_LINE, Node, Problem, Unreadable, brief, refuse
+from paragan.core.options import TORCH_OPTIMISERS, Chosen, On, Range
+from paragan.engine.options import EveryOptions, ScoreOptions, TrainOptions
+from paragan.game.options import OptimizerOptions, PlayerOptions
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run. `g` and `d` are the players; periods and lengths are in thousands of real images (kimg)."""
+
+    data: Annotated[Chosen, On("datasets")]
+    model: Annotated[Chosen, On("models")]
+    loss: Annotated[Chosen, On("losses")]
+    penalties: tuple[Annotated[Chosen, On("penalties")], ...] = ()
+    g: PlayerOptions = field(default_factory=PlayerOptions)
+    d: PlayerOptions = field(default_factory=PlayerOptions)
+    scheme: Annotated[Chosen, On("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
+    train: TrainOptions = field(default_factory=TrainOptions)
+    every: EveryOptions = field(default_factory=EveryOptions)
+    score: ScoreOptions = field(default_factory=ScoreOptions)
+    seed: int = 0
+
+
+# Names in the options of other floors that lie on a shelf.
+_NAMES: Mapping[tuple[type, str], Any] = {
+    (PlayerOptions, "strategy"): Annotated[str, On("parallel")],
+    (OptimizerOptions, "name"): Annotated[str, On("optim", also=TORCH_OPTIMISERS)],
+}
+
+
+def choose(folder: str, name: str) -> Chosen:
+    """A file of a shelf with its default options."""
+    return Chosen(name, shelf.options(folder, name)())
+
+
+def load(recipe: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """The config of a recipe (a name on the shelf, or a path ending in .yaml or .yml) with `key.path=value` written over it.
+
+    Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you mean …
+    """
+    problems: list[Problem] = []
+    tree = _open(recipe, problems)
+    _check_format(tree)
+    for word in overrides:
+        _override(tree, word, problems)
+    filler = Filler(_check, _NAMES)
+    config = filler.fill(RunConfig, tree)
+    refuse([*problems, *filler.problems])
+    assert config is not None
+    return config
+
+
+def to_tree(config: RunConfig) -> dict[str, Any]:
+    """Every setting as plain maps, lists and scalars."""
+    return {"format": FORMAT, **_plain(config)}
+
+
+def dump(config: RunConfig) -> str:
+    """YAML that `load` reads back to an equal config."""
+    return parse.dump(to_tree(config))
+
+
+def differences(a: RunConfig, b: RunConfig) -> list[str]:
+    """Dotted keys whose values differ, or that only one of the two has."""
+    flat_a, flat_b = _flat(to_tree(a)), _flat(to_tree(b))
+    return [key for key in {**flat_a, **flat_b} if key not in flat_a or key not in flat_b or flat_a[key] != flat_b[key]]
+
+
+def _open(recipe: str, problems: list[Problem]) -> Node:
+    if recipe.endswith((".yaml", ".yml")):
+        return parse.file(Path(recipe), problems)
+    known = shelf.names("recipes")
+    if recipe not in known:
+        meant = shelf.did_you_mean(shelf.near(recipe, known))
+        raise ConfigError(f"found the recipe {recipe!r}, expected one of {', '.join(known)}, or a path ending in .yaml{meant}")
+    return parse.file(shelf.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
+
+
+def _check_format(tree: Node) -> None:
+    """A file of a later format is refused whole: its keys may mean something else."""
+    assert isinstance(tree.value, dict)
+    node = tree.value.pop("format", None)
+    if node is not None and (type(node.value) is not int or node.value != FORMAT):
+        text = f"found {brief(node.plain())}, expected {FORMAT}; a file of a later format needs a later paragan"
+        raise Unreadable(node.place, text, "format")
+
+
+def _override(tree: Node, word: str, problems: list[Problem]) -> None:
+    """Write one word over the tree. Another name in a section drops what the recipe set for the old one."""
+    assert isinstance(tree.value, dict)
+    before = {}
+    for key in ("data", "model", "loss", "scheme"):
+        node = tree.value.get(key)
+        if node is not None and isinstance(node.value, str):  # the short form
+            node.value = {"name": Node(node.place, node.value)}
+        before[key] = _name(node)
+    override.put(tree, word, problems)
+    for key, name in before.items():
+        node = tree.value.get(key)
+        if node is not None and isinstance(node.value, dict) and _name(node) != name:
+            node.value = {k: v for k, v in node.value.items() if k == "name" or v.place == COMMAND_LINE}
+
+
+def _name(section: Node | None) -> Any:
+    name = section.value.get("name") if section is not None and isinstance(section.value, dict) else None
+    return None if name is None else name.plain()
+
+
+def _check(hint: Any, value: Any) -> Any:
+    """The value as the type has it; JSON is where a strict check still takes a list for a tuple and 1 for 1.0."""
+    return _adapter(hint).validate_json(json.dumps(value))
+
+
+@lru_cache(maxsize=None)
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(_bounded(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _bounded(hint: Any) -> Any:
+    """The same type with every `Range` as a constraint that pydantic knows."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        marks = (Field(ge=m.least, gt=m.above, le=m.most) for m in arguments[1:] if isinstance(m, Range))
+        return Annotated[(_bounded(arguments[0]), *marks)] if any(isinstance(m, Range) for m in arguments) else arguments[0]
+    if is_union(hint):
+        return Union[tuple(map(_bounded, arguments))]
+    return origin[tuple(map(_bounded, arguments))] if origin in (list, tuple, dict) else hint
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Chosen):
+        return {"name": value.name, **_plain(value.options)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _flat(tree: Any, path: str = "") -> dict[str, Any]:
+    """Leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
+    nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
+    entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
+    if not isinstance(entries, dict) or not entries:
+        return {path: tree}
+    return {key: leaf for k, item in entries.items() for key, leaf in _flat(item, f"{path}.{k}" if path else k).items()}

@@ -1,0 +1,176 @@
+"""Option dataclasses from a tree of settings: every problem is noted and the reading goes on.
+
+The tree says what is written, the dataclasses what may be; a value at a leaf is checked by a function that is passed in, so that
+this floor needs no validation library.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from paragan.core import shelf
+from paragan.core.describe import describe, is_union
+from paragan.core.errors import ConfigError
+from paragan.core.node import MOST_SHOWN, Node, Place, Problem, brief
+from paragan.core.options import Chosen, On
+from paragan.core.shelf import did_you_mean, near
+
+T = TypeVar("T")
+_BAD: Any = object()  # stands for a value that has a problem
+
+
+class Filler:
+    """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`.
+
+    names: types, with their `On`, of names that lie on a shelf, by class and field, where the class does not say so itself.
+    """
+
+    def __init__(self, check: Callable[[Any, Any], Any], names: Mapping[tuple[type, str], Any]) -> None:
+        self.check, self.names = check, names
+        self.problems: list[Problem] = []
+        self._known: list[str] = []
+        self._unknown: list[tuple[Place, str, list[str]]] = []
+
+    def fill(self, cls: type[T], tree: Node) -> T | None:
+        """The dataclass, or None where `problems` has grown. What is not written stays at its default."""
+        filled = self._record(cls, tree, "", None)
+        for i, (place, path, siblings) in enumerate(self._unknown):  # at the end: now every key that could be meant is known
+            self._note(place, path, self._stranger(path, siblings) if i < MOST_SHOWN else "found an unknown key")
+        return None if self.problems else filled
+
+    def _record(self, cls: Any, node: Node, path: str, base: Any, also: tuple[str, ...] = ()) -> Any:
+        """An instance of `cls`; what is not written comes from `base`. `also`: keys read elsewhere."""
+        if not isinstance(node.value, dict):
+            return self._note(node.place, path, f"found {brief(node.plain())}, expected {describe(cls)}")
+        hints = get_type_hints(cls, include_extras=True)
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        self._known += [_join(path, name) for name in (*also, *fields)]
+        for key, entry in node.value.items():
+            if key not in fields and key not in also:
+                self._unknown.append((entry.place, _join(path, key), [*also, *fields]))
+        values = {}
+        for name, field in fields.items():
+            default = _default(field) if base is None else getattr(base, name)
+            values[name] = self._field(self.names.get((cls, name), hints[name]), node, _join(path, name), default)
+        if any(value is _BAD for value in values.values()):
+            return _BAD
+        try:
+            return cls(**values)
+        except (ValueError, ConfigError) as error:  # from its `__post_init__`
+            return self._note(node.place, path, str(error))
+
+    def _field(self, hint: Any, node: Node, path: str, default: Any) -> Any:
+        assert isinstance(node.value, dict)
+        entry = node.value.get(_last(path))
+        if entry is not None:
+            return self._value(hint, entry, path, None if default is dataclasses.MISSING else default)
+        if default is dataclasses.MISSING:
+            return self._note(node.place, path, f"found nothing, expected {_expected(hint)}")
+        if dataclasses.is_dataclass(default):  # read all the same: its keys become known
+            return self._value(hint, Node(node.place, {}), path, default)
+        return default
+
+    def _value(self, hint: Any, node: Node, path: str, default: Any = None) -> Any:
+        marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        on = next((mark for mark in marks if isinstance(mark, On)), None)
+        if on is not None:
+            is_chosen = get_args(hint)[0] is Chosen
+            return self._chosen(on.shelf, node, path, default) if is_chosen else self._name(on, node, path)
+        if dataclasses.is_dataclass(hint):
+            return self._record(hint, node, path, default)
+        inner = [kind for kind in get_args(hint) if _is_record(kind)]
+        if inner and is_union(hint):
+            return None if node.value is None else self._value(inner[0], node, path, default)
+        if inner and get_origin(hint) in (tuple, list):
+            return self._items(get_origin(hint), inner[0], node, path)
+        return self._leaf(hint, node, path)
+
+    def _items(self, kind: Any, inner: Any, node: Node, path: str) -> Any:
+        if not isinstance(node.value, list):
+            return self._note(node.place, path, f"found {brief(node.plain())}, expected a list")
+        items = kind(self._value(inner, item, _join(path, str(i))) for i, item in enumerate(node.value))
+        return _BAD if any(item is _BAD for item in items) else items
+
+    def _chosen(self, folder: str, node: Node, path: str, default: Chosen | None) -> Any:
+        entries = {"name": node} if isinstance(node.value, str) else node.value
+        if not isinstance(entries, dict):
+            return self._note(node.place, path, f"found {brief(node.plain())}, expected {shelf.expected(folder)}")
+        name = entries.get("name") or (default and Node(node.place, default.name))
+        if name is None or not isinstance(name.value, str):
+            found = "no name" if name is None else brief(name.plain())
+            return self._note(node.place, _join(path, "name"), f"found {found}, expected {shelf.expected(folder)}")
+        try:
+            kind = shelf.options(folder, name.value)
+        except ConfigError as error:
+            return self._note(name.place, _join(path, "name"), str(error))
+        base = default.options if default is not None and default.name == name.value else None
+        options = self._record(kind, Node(node.place, entries), path, base, also=("name",))
+        return _BAD if options is _BAD else Chosen(name.value, options)
+
+    def _name(self, on: On, node: Node, path: str) -> Any:
+        if not isinstance(node.value, str):
+            return self._note(node.place, path, f"found {brief(node.plain())}, expected {shelf.expected(on.shelf, on.also)}")
+        try:
+            if node.value not in on.also:
+                shelf.locate(on.shelf, node.value, on.also)
+        except ConfigError as error:
+            return self._note(node.place, path, str(error))
+        return node.value
+
+    def _leaf(self, hint: Any, node: Node, path: str) -> Any:
+        value = node.plain()
+        try:
+            return self.check(hint, value)
+        except ValueError:
+            words = (word for word in _words(hint) if isinstance(word, str))
+            meant = near(value, words) if isinstance(value, str) else None
+            return self._note(node.place, path, f"found {brief(value)}, expected {describe(hint)}{did_you_mean(meant)}")
+
+    def _stranger(self, path: str, siblings: list[str]) -> str:
+        """What to say of an unknown key: the nearest of its siblings, else of all last parts, else of all paths."""
+        above, _, key = path.rpartition(".")
+        meant = near(key, siblings)
+        if meant is not None:
+            meant = _join(above, meant)
+        elif (tail := near(key, map(_last, self._known))) is not None:
+            meant = near(path, (known for known in self._known if _last(known) == tail), least=0)
+        meant = meant or near(path, self._known)
+        listed = f"one of {', '.join(siblings)}" if siblings else "none here"
+        return f"found an unknown key, expected {listed}{did_you_mean(meant)}"
+
+    def _note(self, place: Place, path: str, text: str) -> Any:
+        self.problems.append(Problem(place, path, text))
+        return _BAD
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _expected(hint: Any) -> str:
+    on = next((mark for mark in get_args(hint)[1:] if isinstance(mark, On)), None)
+    return describe(hint) if on is None else shelf.expected(on.shelf, on.also)
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _is_record(hint: Any) -> bool:
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return dataclasses.is_dataclass(kind)
+
+
+def _words(hint: Any) -> tuple[Any, ...]:
+    """The values of every `Literal` in a type."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(word for part in get_args(hint) for word in _words(part))

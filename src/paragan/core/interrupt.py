@@ -1,0 +1,47 @@
+"""Stopping on request: Ctrl-C, or SIGTERM from a scheduler, asks; a second Ctrl-C does not wait.
+
+Installed before torch is imported, since a scheduler may ask while that takes its seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType, TracebackType
+from typing import Any
+
+_ASKING = (signal.SIGINT, signal.SIGTERM)
+_SHOW_CURSOR = b"\x1b[?25h"
+
+
+class Interrupt:
+    """`requested` turns true at the first SIGINT or SIGTERM; the loop looks at it between steps. Leaving the `with` block gives
+    the signals back."""
+
+    requested: bool = False
+
+    def __init__(self) -> None:
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interrupt:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        """From now on a Ctrl-C kills at once, even inside a call that never returns; so the terminal is put right already."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if not self.requested:
+            self.requested = True
+            cursor = _SHOW_CURSOR if os.isatty(2) else b""
+            os.write(2, cursor + b"\nstopping after this step; again to abort\n")  # print may not be re-entered here
+
+
+def install() -> Interrupt:
+    """Catch SIGINT and SIGTERM. Only the main thread of a process may; raises `ValueError` elsewhere."""
+    interrupt = Interrupt()
+    for number in _ASKING:
+        interrupt._before[number] = signal.signal(number, interrupt._ask)
+    return interrupt

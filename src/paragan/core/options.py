@@ -1,0 +1,56 @@
+"""Types for option fields. Plain `Annotated` types: nothing here imports torch or pydantic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Range:
+    """Bounds of a number; `above` is exclusive, `least` and `most` inclusive."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+        )
+
+    def __str__(self) -> str:
+        bounds = ((">= ", self.least), ("> ", self.above), ("<= ", self.most))
+        return " and ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)
+
+
+@dataclass(frozen=True)
+class On:
+    """Marks a `Chosen` or a plain name that must lie on a shelf, be one of `also`, or be a dotted path:
+    `Annotated[str, On("parallel")]`."""
+
+    shelf: str
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A file of a shelf and its options. Written `{name: r1, weight: 2}`, or `r1` where the options stay at their defaults."""
+
+    name: str
+    options: Any
+
+
+Count = Annotated[int, Range(least=1)]
+Natural = Annotated[int, Range(least=0)]
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Fraction = Annotated[float, Range(least=0, most=1)]
+
+# What torch.optim offers, known without importing it. LBFGS (needs a closure) and SparseAdam (sparse gradients) cannot play.
+TORCH_OPTIMISERS = (
+    *("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD"),
+    *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
+)

@@ -1,0 +1,120 @@
+"""The folder is the registry: `model.name: biggan` is `models/biggan.py`, outside code is a dotted path.
+
+A file on a shelf may have a frozen dataclass `Options`. It is *read* from the source, not imported, so that help and config
+errors stay fast and leave torch alone; the class may therefore use only builtins, dataclasses, typing and `core.options`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+from paragan.core.errors import ConfigError
+
+_ROOT = Path(__file__).resolve().parent.parent
+_READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.options")
+_SHELVES = (
+    *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics"),
+    *("transports", "writers", "launch", "recipes"),
+)
+
+
+def shelves() -> list[str]:
+    """The shelves there are: folders whose files are chosen by name."""
+    return [shelf for shelf in _SHELVES if (_ROOT / shelf).is_dir()]
+
+
+def names(shelf: str) -> list[str]:
+    """Names of the public files on a shelf, sorted."""
+    return sorted(p.stem for p in (_ROOT / shelf).glob(f"*{_suffix(shelf)}") if not p.stem.startswith("_"))
+
+
+def load(shelf: str, name: str) -> ModuleType:
+    """Import a file of a shelf, or outside code by its dotted path."""
+    locate(shelf, name)
+    return importlib.import_module(name if "." in name else f"paragan.{shelf}.{name}")
+
+
+def options(shelf: str, name: str) -> type:
+    """The `Options` dataclass of a file, without importing the file; an empty one where it has none."""
+    return _options(locate(shelf, name), f"{shelf}.{name}")
+
+
+def locate(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
+    """The source file behind a name, or a `ConfigError` that lists what there is (and, with it, `also`)."""
+    if "." in name:
+        return _outside(name)
+    if name not in names(shelf):
+        known = [*also, *names(shelf)]
+        raise ConfigError(f"found {name!r}, expected {expected(shelf, also)}{did_you_mean(near(name, known))}")
+    return _ROOT / shelf / f"{name}{_suffix(shelf)}"
+
+
+def expected(shelf: str, also: tuple[str, ...] = ()) -> str:
+    """What may be named, for messages."""
+    known = ", ".join([*also, *names(shelf)])
+    return f"{f'one of {known}' if known else f'a file of {shelf}/'} (or the dotted path of a module)"
+
+
+def near(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The known word most like this one, if any is alike at all; capitals do not matter."""
+    folded = {name.casefold(): name for name in known}
+    close = get_close_matches(word.casefold(), folded, 1, least)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(word: str | None) -> str:
+    """The end of a message."""
+    return "" if word is None else f", did you mean {word!r}?"
+
+
+def _suffix(shelf: str) -> str:
+    return ".yaml" if shelf == "recipes" else ".py"
+
+
+def _outside(name: str) -> Path:
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        found = None
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        raise ConfigError(f"found {name!r}, expected the dotted path of a Python module (is its folder on PYTHONPATH?)")
+    return Path(found.origin)
+
+
+@lru_cache(maxsize=None)  # one class per file, so that two configs of the same settings are equal
+def _options(path: Path, name: str) -> type:
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(f"found a file that Python cannot read, {path}: {error}") from None
+    wanted = [node for node in tree.body if _is_readable(node)]
+    module = ModuleType(f"paragan-options:{name}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        exec(compile(ast.Module(wanted, []), str(path), "exec"), module.__dict__)  # noqa: S102 our shelf, or code the user named
+    except NameError as error:
+        allowed = ", ".join(_READABLE[1:])
+        raise ConfigError(f"{path}: {error}; `Options` is read without importing its file and may use only {allowed}") from None
+    return module.__dict__.get("Options", _NoOptions)  # type: ignore[no-any-return]
+
+
+def _is_readable(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Import):
+        return all(alias.name in _READABLE for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return node.module in _READABLE
+    return isinstance(node, ast.ClassDef) and node.name == "Options"
+
+
+@dataclass(frozen=True)
+class _NoOptions:
+    pass

@@ -1,0 +1,292 @@
+"""The values that travel between floors, and the protocols that floors keep.
+
+Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose first axis is B holds
+consecutive rows of one global batch; `Rows` says which.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Side(enum.Enum):
+    """Which of the two players."""
+
+    G = "g"
+    D = "d"
+
+
+class Can(enum.Enum):
+    """What a strategy is able to run; `build` refuses a loss or penalty that needs more."""
+
+    DOUBLE_BACKWARD = "double backward"
+    COUPLED = "terms that mix samples"
+    PARTS = "micro-batches"
+    UNEVEN = "shards of different size"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows `first … first + count` of global batch number `step`, which has `total` rows over all ranks."""
+
+    step: int
+    first: int
+    count: int
+    total: int
+
+    def parts(self, n: int) -> tuple[Rows, ...]:
+        """Cut into `n` consecutive pieces whose sizes differ by at most one row."""
+        cuts = [self.first + self.count * i // n for i in range(n + 1)]
+        return tuple(Rows(self.step, a, b - a, self.total) for a, b in zip(cuts, cuts[1:], strict=False))
+
+    @property
+    def window(self) -> slice:
+        return slice(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Real samples: images in [-1, 1], labels in [0, classes), an optional paired input."""
+
+    rows: Rows
+    x_BCHW: Tensor | None = None
+    y_B: Tensor | None = None
+    condition: Tensor | None = None
+
+    def parts(self, n: int) -> tuple[Batch, ...]:
+        return tuple(
+            Batch(rows, *(_take(t, self.rows, rows) for t in (self.x_BCHW, self.y_B, self.condition)))
+            for rows in self.rows.parts(n)
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a discriminator returns. Logits may have trailing axes (patches); the game averages them per sample."""
+
+    logits_B: Tensor
+    features: Tensor | None = None
+
+    @classmethod
+    def of(cls, output: Tensor | tuple[Tensor, Tensor | None] | Verdict) -> Verdict:
+        """From what a network returns: a verdict, bare logits, or (logits, features) as the last block of a chain does."""
+        if isinstance(output, Verdict):
+            return output
+        return cls(*output) if isinstance(output, tuple) else cls(output)
+
+    def split(self, sizes: list[int]) -> tuple[Verdict, ...]:
+        logits = self.logits_B.split(sizes)
+        features = [None] * len(sizes) if self.features is None else self.features.split(sizes)
+        return tuple(Verdict(a, b) for a, b in zip(logits, features, strict=True))
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What one turn is fed: draws of the global batch, cut to these rows.
+
+    `fakes` are images that already exist, one tensor per part in row order: filled from the opponent in D's turn, or made once
+    and shared between both turns (`schemes/shared_fakes`), then with their graph. `version` is the generator's that made them.
+    """
+
+    rows: Rows
+    seed: int
+    z_BZ: Tensor | None = None
+    y_B: Tensor | None = None
+    condition: Tensor | None = None
+    real: Batch | None = None
+    fakes: tuple[Tensor, ...] | None = None
+    version: int | None = None
+
+    @property
+    def fake_inputs(self) -> tuple[Tensor | None, ...]:
+        """What the generator is called with."""
+        return (self.z_BZ, self.y_B) if self.condition is None else (self.z_BZ, self.y_B, self.condition)
+
+    def parts(self, n: int) -> tuple[Feed, ...]:
+        reals = [None] * n if self.real is None else self.real.parts(n)
+        return tuple(
+            replace(self, rows=rows, real=real, fakes=fakes,
+                    **{k: _take(getattr(self, k), self.rows, rows) for k in ("z_BZ", "y_B", "condition")})
+            for rows, real, fakes in zip(self.rows.parts(n), reals, self._fake_parts(n), strict=True)
+        )  # fmt: skip
+
+    def _fake_parts(self, n: int) -> list[tuple[Tensor, ...] | None]:
+        if self.fakes is None:
+            return [None] * n
+        if len(self.fakes) == n:
+            return [(part,) for part in self.fakes]
+        whole = torch.cat(self.fakes)  # whoever made them counts parts differently
+        return [(part,) for part in whole.split([rows.count for rows in self.rows.parts(n)])]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the networks of a turn returned for one part."""
+
+    fake: Verdict
+    real: Verdict | None = None
+    images: Any = None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """An objective, never a scalar mean: the strategy sums the rows and divides by `rows.total`.
+
+    loss_B:   float per sample, by name; summed into the loss.
+    coupled:  scalars that mix samples, already means; need `Can.COUPLED` and one part.
+    seen_B:   detached observations per sample, reduced once per update.
+    """
+
+    loss_B: Mapping[str, Tensor]
+    coupled: Mapping[str, Tensor] = field(default_factory=dict)
+    seen_B: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Network(Protocol):
+    """A module together with how it is called (precision, memory layout)."""
+
+    module: nn.Module
+    mixes: bool  # a training-mode call couples the samples of its batch
+
+    def __call__(self, *inputs: Tensor | None) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a penalty sees of one part: the network in training, its feed and outputs, and how to differentiate its input."""
+
+    network: Network
+    feed: Feed
+    outputs: Outputs
+    input_gradient: Callable[[Tensor, Tensor], Tensor]
+
+
+class Penalty(Protocol):
+    """One extra loss of one player."""
+
+    name: str
+    needs: frozenset[Can]
+    interval: int  # due every so many updates; the weight is multiplied by it, so the average force stays
+
+    def __call__(self, part: Part) -> Tensor: ...  # loss_B
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One player's update as data. `chain` is (D,) or (G, D): the networks in order, the last returns a `Verdict`."""
+
+    side: Side
+    chain: tuple[Side, ...]
+    feed: Feed
+    objective: Callable[[Outputs, Feed], Terms]
+    penalties: tuple[Penalty, ...] = ()
+    needs_real: bool = True  # the verdict on real samples enters the objective
+
+    def given(self, fakes: tuple[Tensor, ...], version: int | None) -> Turn:
+        """The same turn with images that exist already."""
+        return replace(self, feed=replace(self.feed, fakes=fakes, version=version))
+
+    def sharing(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
+        """The same turn on the other's draws: its labels belong to its images."""
+        return replace(self, feed=replace(other.feed, fakes=fakes, version=version))
+
+
+class Opponent(Protocol):
+    """Whom a player plays against: the live other player, a snapshot, a buffer of fakes, a rival far away."""
+
+    @property
+    def version(self) -> int: ...
+
+    def network(self) -> Network: ...
+
+
+class Seat(Opponent, Protocol):
+    """A place at the game: a `Player` here, or the stand-in for one that sits on other ranks."""
+
+    updates_per_step: int
+
+    def update(self, turn: Turn, against: Opponent) -> Update: ...
+
+    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]: ...
+
+
+class Strategy(Protocol):
+    """How one player's network is laid out on its mesh, and how a turn runs there. Holds no state of its own."""
+
+    can: frozenset[Can]
+
+    def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
+        """Build, cut, shard: a module with the same forward."""
+
+    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer: ...
+
+    def forward_backward(
+        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
+    ) -> Terms:
+        """Run the chain and one backward per part; returns the detached terms of all local rows."""
+
+    def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        """d sum(out_B) / dx with its graph, unscaled; the result is differentiable or this raises."""
+
+    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+        """Reduce what is left, unscale, clip; returns the global gradient norm before clipping, in float32."""
+
+    def total(self, values: Tensor) -> Tensor:
+        """Sum over the ranks that share the batch."""
+
+    def weights(self, net: nn.Module) -> dict[str, Tensor]:
+        """All parameters and buffers by their plain names, whole, on every rank that asks."""
+
+    def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Update:
+    """What one update tells: 0-dim tensors on the player's device, held until somebody asks."""
+
+    seen: Mapping[str, Tensor]
+    rows: Rows
+    version: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one step of the game tells. `scalars` stay on the device; `read` is the only host sync."""
+
+    step: int
+    images: int
+    scalars: Mapping[str, Tensor]
+
+    def read(self) -> dict[str, float]:
+        if not self.scalars:
+            return {}
+        values = torch.stack([v.detach().float() for v in self.scalars.values()]).tolist()
+        return dict(zip(self.scalars, values, strict=True))
+
+
+class Source(Protocol):
+    """A data set split held as rows: uint8 images fetched by index. Shapes are (channels, height, width)."""
+
+    shape: tuple[int, int, int]
+    class_names: tuple[str, ...]  # empty: no labels
+
+    def __len__(self) -> int: ...
+
+    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+        """indices: int64 array (B,). Returns uint8 x_BCHW and int64 y_B."""
+
+
+def take(batches: Iterator[Batch], n: int) -> Iterator[Batch]:
+    """The next `n` batches."""
+    for _ in range(n):
+        yield next(batches)
+
+
+def _take(tensor: Tensor | None, whole: Rows, part: Rows) -> Tensor | None:
+    return None if tensor is None else tensor.narrow(0, part.first - whole.first, part.count)

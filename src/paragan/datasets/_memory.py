@@ -1,0 +1,27 @@
+"""A split of a data set, held in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Memory:
+    """Fulfils `core.types.Source`: uint8 images (N, C, H, W) and, where there are classes, int64 labels (N,)."""
+
+    def __init__(self, images_NCHW: Tensor, labels_N: Tensor | None = None, class_names: tuple[str, ...] = ()) -> None:
+        self.images_NCHW, self.labels_N = images_NCHW, labels_N
+        self.class_names = class_names
+        channels, height, width = images_NCHW.shape[1:]
+        self.shape: tuple[int, int, int] = (channels, height, width)
+
+    def __len__(self) -> int:
+        return len(self.images_NCHW)
+
+    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+        """indices: int64 array (B,) in [0, N). Copies of the rows: uint8 x_BCHW and int64 y_B."""
+        rows = torch.as_tensor(indices, dtype=torch.int64)
+        x_BCHW = self.images_NCHW.index_select(0, rows)
+        return x_BCHW, None if self.labels_N is None else self.labels_N.index_select(0, rows)

@@ -1,0 +1,109 @@
+"""A run folder: one live process at a time, small files replaced whole."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from paragan.core.errors import CheckpointError
+
+
+class RunFolder:
+    """Paths of one run. `open` creates and locks it; the lock goes with the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def record(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / "samples"
+
+    @property
+    def judge(self) -> Path:
+        return self.path / "judge"
+
+    def open(self) -> None:
+        """Create the folder and hold its lock; a second live process is refused."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = self._locked()
+            self._lock.truncate(0)
+            self._lock.write(str(os.getpid()))
+            self._lock.flush()
+        except OSError as error:
+            raise CheckpointError(f"run folder {self.path}: cannot be written ({error.strerror}); choose another with --out DIR") from None
+
+    def set_aside(self) -> Path | None:
+        """Move an existing run out of the way (nothing is deleted); where it went. Refused while a process runs in it."""
+        if not self.path.exists():
+            return None
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+            number += 1
+        with self._locked():
+            self.path.rename(aside)
+        return aside
+
+    def _locked(self) -> IO[str]:
+        lock = open(self.path / "run.lock", "a+")  # noqa: SIM115 held as long as the caller holds it
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read().strip() or "unknown"
+            lock.close()
+            raise CheckpointError(
+                f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or choose another folder with --out DIR"
+            ) from None
+        return lock
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all, also when the machine stops in between."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def environment() -> dict[str, Any]:
+    """What a later reader needs to know about this process; no variables of the environment, so no secrets."""
+    import numpy
+    import torch
+
+    from paragan import __version__
+
+    return {
+        "paragan": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "command": sys.argv,
+    }

@@ -1,0 +1,36 @@
+"""Settings of a run: how long, how often, how scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paragan.core.options import Count, NotNegative, Positive
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """batch: real images per D update over all ranks. kimg: length of the run in thousands of real images."""
+
+    batch: Count = 64
+    kimg: Positive = 100.0
+
+
+@dataclass(frozen=True)
+class EveryOptions:
+    """Periods in thousands of images (0: never); `log_steps` in steps, the only moments a step's numbers reach the host."""
+
+    log_steps: Count = 20
+    sample_kimg: NotNegative = 10.0
+    save_kimg: NotNegative = 10.0
+    score_kimg: NotNegative = 0.0  # the end of a run is always scored
+    keep: Count = 3  # checkpoints kept
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images) or `mnist-cnn`
+    (an npz of weights at `weights`; None: beside the data)."""
+
+    num_images: Count = 2000
+    extractor: str = "judge"
+    weights: str | None = None

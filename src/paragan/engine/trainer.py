@@ -1,0 +1,146 @@
+"""The run: steps of a scheme, and what is due between them. It yields values; whoever wants them stands in a visible list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+from torch import Tensor
+
+from paragan.core.clock import Clock, Every
+from paragan.core.types import Batch, Report
+from paragan.engine.checkpoint import Checkpoint, Checkpoints
+from paragan.engine.evaluate import Score
+from paragan.engine.options import EveryOptions
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sample import grid_latents, sample, sampling_network
+from paragan.game.state import restore, state_of
+
+GRID_COLUMNS = 10
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Images of the fixed latents, x_BCHW in [-1, 1], `columns` to a row."""
+
+    step: int
+    images: int
+    x_BCHW: Tensor
+    columns: int
+
+
+@dataclass(frozen=True)
+class Scored:
+    step: int
+    images: int
+    score: Score
+
+
+@dataclass(frozen=True)
+class Saved:
+    step: int
+    images: int
+    path: str
+
+
+Event = Report | Samples | Scored | Saved
+
+
+class Batches(Protocol):
+    """An endless stream whose whole state is its position."""
+
+    position: int
+    wait_s: float
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def __next__(self) -> Batch: ...
+
+
+@dataclass
+class Trainer:
+    """images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling generator."""
+
+    gan: GAN
+    scheme: ModuleType
+    batches: Batches
+    prior: Prior
+    images: int
+    every: EveryOptions
+    checkpoints: Checkpoints
+    score: Callable[[Player, Prior], Score] | None = None
+    stop: Callable[[], bool] = lambda: False
+    saved_at: int = -1
+
+    @property
+    def clock(self) -> Clock:
+        return self.gan.clock
+
+    @property
+    def finished(self) -> bool:
+        return self.clock.images >= self.images
+
+    @property
+    def players(self) -> dict[str, Player]:
+        seats = {"g": self.gan.g, "d": self.gan.d}
+        return {name: seat for name, seat in seats.items() if isinstance(seat, Player)}
+
+    def run(self) -> Iterator[Event]:
+        """Until the clock has seen `images`, or a stop; ends with a checkpoint and, if finished, a score."""
+        if self.clock.step == 0:
+            yield from self._look(0, 1, first=True)
+        while not self.finished and not self.stop():
+            before = self.clock.images
+            yield self.scheme.step(self.gan, self.batches)
+            yield from self._look(before, self.clock.images)
+        if self.saved_at != self.clock.step:
+            yield self.save()
+        if self.finished:
+            yield from self._score()
+
+    def save(self) -> Saved:
+        """A checkpoint of this moment."""
+        states = {name: state_of(player) for name, player in self.players.items()}
+        values = {
+            "clock": {"step": self.clock.step, "images": self.clock.images},
+            "position": self.batches.position,
+            "players": {name: numbers for name, (_, numbers) in states.items()},
+        }
+        groups = {name: tensors for name, (tensors, _) in states.items()}
+        path = self.checkpoints.save(Checkpoint(self.clock.step, groups, values))
+        self.saved_at = self.clock.step
+        return Saved(self.clock.step, self.clock.images, str(path))
+
+    def resume(self) -> bool:
+        """Go on from the newest undamaged checkpoint; False if there is none."""
+        found = self.checkpoints.newest()
+        if found is None:
+            return False
+        for name, player in self.players.items():
+            restore(player, found.groups[name], found.values["players"][name])
+        self.clock.step, self.clock.images = found.values["clock"]["step"], found.values["clock"]["images"]
+        self.batches.position = found.values["position"]
+        self.saved_at = self.clock.step
+        return True
+
+    def _look(self, before: int, now: int, first: bool = False) -> Iterator[Event]:
+        """What is due after a step; before the first one, pictures and a score of the untrained generator if any are wanted."""
+        if Every(self.every.sample_kimg).due(before, now) or (first and self.every.sample_kimg):
+            yield self.samples()
+        if (Every(self.every.score_kimg).due(before, now) and not self.finished) or (first and self.every.score_kimg):
+            yield from self._score()
+        if Every(self.every.save_kimg).due(before, now):
+            yield self.save()
+
+    def samples(self) -> Samples:
+        z, y = grid_latents(self.prior, GRID_COLUMNS)
+        x = sample(sampling_network(self.players["g"]), z, y)
+        return Samples(self.clock.step, self.clock.images, x, GRID_COLUMNS)
+
+    def _score(self) -> Iterator[Scored]:
+        if self.score is not None:
+            yield Scored(self.clock.step, self.clock.images, self.score(self.players["g"], self.prior))

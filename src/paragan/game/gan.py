@@ -1,0 +1,69 @@
+"""The game: two seats, a loss, penalties, a prior. It turns real batches into turns and updates into reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from paragan.core.clock import Clock
+from paragan.core.types import Batch, Feed, Outputs, Penalty, Report, Seat, Side, Terms, Turn, Update
+from paragan.game.prior import Prior
+
+
+@dataclass(frozen=True)
+class Loss:
+    """An adversarial loss as a pair of pure functions, elementwise per sample (`losses/`)."""
+
+    d: Callable[[Tensor, Tensor], Tensor]  # (real, fake)
+    g: Callable[[Tensor, Tensor | None], Tensor]  # (fake, real)
+    g_needs_real: bool = False
+
+
+@dataclass
+class GAN:
+    """Both seats may be the same process, other ranks, snapshots; the game does not know."""
+
+    g: Seat
+    d: Seat
+    loss: Loss
+    prior: Prior
+    g_penalties: tuple[Penalty, ...] = ()
+    d_penalties: tuple[Penalty, ...] = ()
+    clock: Clock = field(default_factory=Clock)
+
+    def d_turn(self, real: Batch) -> Turn:
+        """D against fakes of the opponent: no graph into it."""
+        feed = self.prior.feed("d", real)
+        return Turn(Side.D, (Side.D,), feed, self._d_objective, _due(self.d_penalties, self.d.version))
+
+    def g_turn(self, real: Batch) -> Turn:
+        """G through a frozen D."""
+        feed = self.prior.feed("g", real)
+        penalties = _due(self.g_penalties, self.g.version)
+        return Turn(Side.G, (Side.G, Side.D), feed, self._g_objective, penalties, self.loss.g_needs_real)
+
+    def observe(self, d: Update, g: Update) -> Report:
+        """Close the step: advance the clock by the real images that D saw, and hold the numbers."""
+        self.clock.advance(d.rows.total * self.d.updates_per_step)
+        seen = {f"d/{k}": v for k, v in d.seen.items()} | {f"g/{k}": v for k, v in g.seen.items()}
+        return Report(self.clock.step, self.clock.images, seen)
+
+    def _d_objective(self, outputs: Outputs, feed: Feed) -> Terms:
+        assert outputs.real is not None
+        real, fake = outputs.real.logits_B, outputs.fake.logits_B
+        seen = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
+        return Terms({"adversarial": _per_sample(self.loss.d(real, fake))}, seen_B=seen)
+
+    def _g_objective(self, outputs: Outputs, feed: Feed) -> Terms:
+        real = None if outputs.real is None else outputs.real.logits_B
+        return Terms({"adversarial": _per_sample(self.loss.g(outputs.fake.logits_B, real))})
+
+
+def _due(penalties: tuple[Penalty, ...], version: int) -> tuple[Penalty, ...]:
+    return tuple(p for p in penalties if version % p.interval == 0)
+
+
+def _per_sample(values: Tensor) -> Tensor:
+    return values.flatten(1).mean(1) if values.dim() > 1 else values

@@ -1,0 +1,66 @@
+"""A module together with how it is called: autocast belongs to the network, not to the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.tree import map_tensors
+from paragan.layers.armed import mixes_samples
+
+
+@dataclass(frozen=True)
+class Calling:
+    """dtype: what autocast computes in (None: as the weights are). scaled: small gradients need a loss scale (fp16)."""
+
+    dtype: torch.dtype | None = None
+    channels_last: bool = False
+    scaled: bool = False
+
+
+@dataclass(frozen=True)
+class CalledNetwork:
+    """`core.types.Network` for one module. Images come back in float32 whatever happened inside."""
+
+    module: nn.Module
+    calling: Calling = Calling()
+    mixes: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mixes", mixes_samples(self.module))
+
+    def __call__(self, *inputs: Tensor | None) -> Any:
+        if self.calling.channels_last:
+            inputs = tuple(_channels_last(x) for x in inputs)
+        if self.calling.dtype is None:
+            return self.module(*inputs)
+        device = next(x.device.type for x in inputs if x is not None)
+        with torch.autocast(device, self.calling.dtype):
+            outputs = self.module(*inputs)
+        return map_tensors(_float32, outputs)
+
+
+@contextmanager
+def frozen(network: nn.Module) -> Iterator[None]:
+    """No gradients for the weights inside; set before the forward, since the graph records it then, and always restored."""
+    held = [p for p in network.parameters() if p.requires_grad]
+    for parameter in held:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in held:
+            parameter.requires_grad_(True)
+
+
+def _channels_last(x: Tensor | None) -> Tensor | None:
+    return x.contiguous(memory_format=torch.channels_last) if x is not None and x.dim() == 4 else x
+
+
+def _float32(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

@@ -1,0 +1,54 @@
+"""Settings of one player. Both sides have their own; nothing is shared between the optimisers unless it is written twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from paragan.core.options import Count, Fraction, Natural, NotNegative, Positive
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """name: any class of torch.optim, a file of `optim/`, or a dotted path. arguments: passed on by keyword (betas, eps, …)."""
+
+    name: str = "Adam"
+    lr: Positive = 2e-4
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """Learning-rate factor by this player's own updates: linear warm-up, then constant or a decay to `final` until `end`."""
+
+    name: Literal["constant", "linear", "cosine"] = "constant"
+    warmup: Natural = 0
+    start: Natural = 0
+    end: Natural = 0
+    final: Fraction = 0.0
+
+
+@dataclass(frozen=True)
+class EmaOptions:
+    """Averaged weights: half-life in thousands of images; until `start_kimg` the average simply follows the weights."""
+
+    half_life_kimg: Positive = 1.0
+    start_kimg: NotNegative = 0.0
+
+
+@dataclass(frozen=True)
+class PlayerOptions:
+    """One network's optimiser, schedule, precision, clipping, averaging and placement.
+
+    parts: micro-batches per update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per step.
+    """
+
+    optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    channels_last: bool | None = None  # None: chosen by the hardware and the network
+    max_norm: Positive | None = None
+    parts: Count = 1
+    updates_per_step: Count = 1
+    ema: EmaOptions | None = None
+    strategy: str = "none"

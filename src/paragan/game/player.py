@@ -1,0 +1,96 @@
+"""One network with everything needed to train it. The only place where a network's weights change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.types import Network, Opponent, Side, Strategy, Terms, Turn, Update
+from paragan.game.ema import Ema
+from paragan.game.network import CalledNetwork, Calling, frozen
+from paragan.game.policy import Policy, Scaler, set_lr, step_if
+from paragan.layers.armed import arm
+
+
+@dataclass
+class Player:
+    """A player and, for the other side, the live opponent.
+
+    version counts the updates taken, `updates` (on the device) those that were not skipped, `images` the real images of all
+    ranks that its turns covered.
+    """
+
+    side: Side
+    net: nn.Module
+    strategy: Strategy
+    policy: Policy = Policy()
+    calling: Calling = Calling()
+    ema: Ema | None = None
+    version: int = 0
+    images: int = 0
+
+    def __post_init__(self) -> None:
+        device = next(self.net.parameters()).device
+        self.called = CalledNetwork(self.net, self.calling)
+        self.optimizer = self.strategy.optimizer(self.policy, self.net)
+        self.scaler = Scaler(device) if self.calling.scaled else None
+        self.updates = torch.zeros((), dtype=torch.int64, device=device)
+
+    @property
+    def updates_per_step(self) -> int:
+        return self.policy.updates_per_step
+
+    def network(self) -> Network:
+        return self.called
+
+    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
+        """G's images for this turn with their graph, one tensor per part; the turn that is given them ends in `update`."""
+        arm(self.net)
+        return tuple(self.called(*feed.fake_inputs) for feed in turn.feed.parts(self.policy.parts))
+
+    def update(self, turn: Turn, against: Opponent) -> Update:
+        """Play the turn, then step or skip. Only this player's state changes."""
+        rival = against.network()
+        if turn.side is Side.D and turn.feed.fakes is None:
+            turn = turn.given(_fakes(turn, rival, self.policy.parts), against.version)
+        if turn.side is Side.D or turn.feed.fakes is None:  # shared fakes: `rehearse` armed the generator
+            arm(self.net)
+        nets = {turn.side: self.called, _other(turn.side): rival}
+        scale = None if self.scaler is None else self.scaler.scale
+        with frozen(rival.module):
+            terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)
+        norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
+        self._step(norm.isfinite(), turn.feed.rows.total)
+        return Update(self._seen(terms, norm, turn), turn.feed.rows, self.version)
+
+    def _step(self, ok: Tensor, batch: int) -> None:
+        set_lr(self.optimizer, self.policy, self.updates)
+        step_if(ok, self.optimizer)
+        self.optimizer.zero_grad()
+        self.updates += ok
+        self.version += 1
+        self.images += batch
+        if self.scaler is not None:
+            self.scaler.update(ok)
+        if self.ema is not None:
+            self.ema.follow(self.net, ok, self.images, batch)
+
+    def _seen(self, terms: Terms, norm: Tensor, turn: Turn) -> Mapping[str, Tensor]:
+        """Means over the global batch, in one reduction; the norm is global already."""
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.seen_B)
+        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
+        means = self.strategy.total(sums) / turn.feed.rows.total
+        coupled = {f"loss/{name}": value for name, value in terms.coupled.items()}
+        return {**dict(zip(rows, means.unbind(), strict=True)), **coupled, "gradient_norm": norm}
+
+
+def _other(side: Side) -> Side:
+    return Side.D if side is Side.G else Side.G
+
+
+@torch.no_grad()
+def _fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
+    return tuple(generator(*feed.fake_inputs) for feed in turn.feed.parts(parts))

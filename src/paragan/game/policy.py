@@ -1,0 +1,90 @@
+"""How one player's gradients become a step: optimiser, learning rate, loss scale, and the skip of a bad step.
+
+Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the device* by optimisers that can
+(torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag is read on the host.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.game import schedule
+from paragan.game.options import ScheduleOptions
+
+
+@dataclass(frozen=True)
+class Policy:
+    """kind: an optimiser class. arguments: its keywords, without `lr`."""
+
+    kind: type[torch.optim.Optimizer] = torch.optim.Adam
+    lr: float = 2e-4
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    schedule: ScheduleOptions = ScheduleOptions()
+    max_norm: float | None = None
+    parts: int = 1
+    updates_per_step: int = 1
+
+    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimiser, fused where torch has it for this device."""
+        held = list(parameters)
+        lr = torch.tensor(self.lr, dtype=torch.float64, device=held[0].device) if self._lr_on_device() else self.lr
+        try:
+            if "fused" in inspect.signature(self.kind).parameters and "fused" not in self.arguments:
+                try:
+                    return self.kind(held, lr=lr, fused=True, **self.arguments)
+                except RuntimeError:  # this device or dtype has no fused kernel
+                    pass
+            return self.kind(held, lr=self.lr, **self.arguments)
+        except TypeError as error:
+            known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
+            raise ConfigError(f"optimizer.arguments: {error}; {self.kind.__name__} takes: {known}") from None
+
+    def _lr_on_device(self) -> bool:
+        return schedule.varies(self.schedule)
+
+
+def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor) -> None:
+    """Write this update's learning rate: in place where it lives on the device, else as a number."""
+    if not schedule.varies(policy.schedule):
+        return
+    lr = policy.lr * schedule.factor(policy.schedule, count)
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].copy_(lr)
+        else:
+            group["lr"] = float(lr)
+
+
+def step_if(ok: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    """`optimizer.step()` unless `ok` (0-dim bool) is false; the only call of it in the library."""
+    if getattr(optimizer, "_step_supports_amp_scaling", False):
+        optimizer.found_inf = (~ok).float()  # type: ignore[attr-defined]  # torch's own protocol with its GradScaler
+        optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
+    elif not ok.item():
+        return
+    optimizer.step()
+
+
+class Scaler:
+    """Loss scale of one player for fp16, kept on the device (Micikevicius et al. 2018, section 3.2).
+
+    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow in D is not G's business.
+    """
+
+    def __init__(self, device: torch.device, initial: float = 65536.0, interval: int = 2000) -> None:
+        self.scale = torch.tensor(initial, device=device)
+        self.good = torch.zeros((), dtype=torch.int64, device=device)
+        self.interval = interval
+
+    def update(self, ok: Tensor) -> None:
+        good = torch.where(ok, self.good + 1, 0)
+        grow = good >= self.interval
+        self.scale.mul_(torch.where(ok, torch.where(grow, 2.0, 1.0), 0.5))
+        self.good.copy_(torch.where(grow, 0, good))

@@ -1,0 +1,34 @@
+"""Latents and labels of the global batch, by position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.types import Batch, Feed, Rows
+
+
+@dataclass(frozen=True)
+class Prior:
+    """z ~ N(0, 1)^Z and labels uniform over the classes (num_classes 0: none)."""
+
+    seed: int
+    latent: int
+    num_classes: int = 0
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float32
+
+    def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """z_BZ and y_B for these rows; equal rows of equal streams are equal draws."""
+        z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,)).to(self.device, self.dtype, non_blocking=True)
+        if not self.num_classes:
+            return z, None
+        return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes).to(self.device, non_blocking=True)
+
+    def feed(self, stream: str, real: Batch) -> Feed:
+        """What a turn of this stream is fed beside `real`."""
+        z, y = self.draw(stream, real.rows)
+        return Feed(real.rows, self.seed, z, y, real.condition, real)

@@ -1,0 +1,29 @@
+"""Learning-rate factors as a function of a player's own finished updates.
+
+The count is a tensor on the player's device: a skipped update does not advance it, and nobody on the host has to know.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from paragan.game.options import ScheduleOptions
+
+
+def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
+    """The factor for update number `count` (0-dim, from 0): in (0, 1] while warming up, then 1, then down to `final`."""
+    n = count.double()  # float32 would put 1e-8 of relative error into the learning rate
+    warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
+    if options.name == "constant":
+        return warm
+    progress = ((n - options.start) / max(options.end - options.start, 1)).clamp(0.0, 1.0)
+    shape = progress if options.name == "linear" else (1 - torch.cos(progress * math.pi)) / 2
+    return warm * (1 - (1 - options.final) * shape)
+
+
+def varies(options: ScheduleOptions) -> bool:
+    """Whether the factor is ever anything but 1."""
+    return options.warmup > 0 or options.name != "constant"

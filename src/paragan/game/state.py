@@ -1,0 +1,78 @@
+"""A player as named tensors and a few numbers: what a checkpoint keeps, and nothing it could derive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import CheckpointError
+from paragan.game.player import Player
+
+Tensors = dict[str, Tensor]
+
+
+def state_of(player: Player) -> tuple[Tensors, dict[str, int]]:
+    """Tensors under `net/`, `ema/`, `optimizer/PARAMETER/`, `player/`; the host's counters."""
+    tensors = {f"net/{name}": value for name, value in player.strategy.weights(player.net).items()}
+    if player.ema is not None:
+        tensors |= {f"ema/{name}": value for name, value in player.strategy.weights(player.ema.net).items()}
+    state = player.optimizer.state_dict()["state"]
+    for index, name in enumerate(_parameter_names(player)):
+        for key, value in state.get(index, {}).items():
+            if value is not None:
+                tensors[f"optimizer/{name}/{key}"] = torch.as_tensor(value)
+    tensors["player/updates"] = player.updates
+    if player.scaler is not None:
+        tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
+    return {name: value.detach().contiguous() for name, value in tensors.items()}, {
+        "version": player.version,
+        "images": player.images,
+    }
+
+
+def restore(player: Player, tensors: Mapping[str, Tensor], values: Mapping[str, int]) -> None:
+    """Put a saved state into a freshly built player. Another model's state raises `CheckpointError` and changes nothing."""
+    saved, mine = _under("net/", tensors), player.strategy.weights(player.net)
+    check_same(saved, mine, player.side.value)
+    player.strategy.load(player.net, saved)
+    if player.ema is not None:
+        average = _under("ema/", tensors) or saved  # averaging was switched on since: it starts at the weights
+        player.strategy.load(player.ema.net, average)
+    _restore_optimizer(player, _under("optimizer/", tensors))
+    player.updates.copy_(tensors["player/updates"])
+    if player.scaler is not None and "player/scale" in tensors:
+        player.scaler.scale.copy_(tensors["player/scale"])
+        player.scaler.good.copy_(tensors["player/good"])
+    player.version, player.images = values["version"], values["images"]
+
+
+def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: str) -> None:
+    """The first tensor that differs in name or shape, by name."""
+    for name in sorted(saved.keys() | mine.keys()):
+        found, expected = (tuple(t[name].shape) if name in t else "none" for t in (saved, mine))
+        if found != expected:
+            raise CheckpointError(
+                f"checkpoint of another model: {what}: {name}: found {found}, expected {expected}; "
+                "give the model settings it was trained with, another --out, or --fresh"
+            )
+
+
+def _parameter_names(player: Player) -> list[str]:
+    return [name for name, _ in player.net.named_parameters()]
+
+
+def _restore_optimizer(player: Player, saved: Mapping[str, Tensor]) -> None:
+    state: dict[int, dict[str, Any]] = {}
+    numbers = {name: index for index, name in enumerate(_parameter_names(player))}
+    for name, value in saved.items():
+        parameter, _, key = name.rpartition("/")
+        state.setdefault(numbers[parameter], {})[key] = value
+    groups = player.optimizer.state_dict()["param_groups"]
+    player.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:
+    return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,35 @@
+"""State that a layer advances once per update of its player: spectral norm's vectors, batch norm's running statistics.
+
+An update arms the network; the first forward advances the state and disarms. Further micro-batches, the second call of a
+discriminator, recomputation, penalties, and every forward that an opponent makes leave it alone: a turn changes only its own
+player.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+
+class Armed(nn.Module):
+    """Base of layers with such state. `armed` is host state: it steers the program, it is not part of the model."""
+
+    armed: bool = False
+    mixes: bool = False  # whether the layer mixes the samples of a batch in training
+
+    def disarm(self) -> bool:
+        """True once per update."""
+        was, self.armed = self.armed and self.training, False
+        return was
+
+
+def arm(net: nn.Module, on: bool = True) -> None:
+    """Let the next forward of `net` advance its state, once."""
+    for module in net.modules():
+        if isinstance(module, Armed):
+            module.armed = on
+
+
+def mixes_samples(net: nn.Module) -> bool:
+    """Whether a training-mode forward of `net` couples the samples of its batch (batch norm of ours or torch's)."""
+    norms = (nn.modules.batchnorm._BatchNorm,)
+    return any((isinstance(m, Armed) and m.mixes) or isinstance(m, norms) for m in net.modules())

@@ -1,0 +1,112 @@
+"""Pieces that the convolutional models share, and how a chain of them is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.layers.conditional_norm import batch_norm, required
+from paragan.layers.precision import autocast_off, widened
+from paragan.layers.resample import DownConv2d, UpConv2d
+
+Wrap = Callable[[nn.Module], nn.Module]  # what a discriminator does to its layers: `spectral_norm` or `plain`
+
+
+def plain(module: nn.Module) -> nn.Module:
+    """The module as it is."""
+    return module
+
+
+def through(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> Any:
+    """Every block in order, each called `block(h, y_B)`. A pipeline cuts this list anywhere."""
+    for block in blocks:
+        h = block(h, y_B)
+    return h
+
+
+class Stem(nn.Module):
+    """Latents to the smallest map: (B, Z) to (B, channels, 4, 4)."""
+
+    def __init__(self, latent: int, channels: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(latent, channels * 4 * 4)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return self.linear(z_BZ).unflatten(1, (-1, 4, 4))
+
+
+class UpBlock(nn.Module):
+    """Pre-activation residual block that doubles the resolution (Miyato et al. 2018, appendix B.4, figure 9; table 4).
+
+    BN, ReLU, double, 3x3, BN, ReLU, 3x3, beside double, 1x1. The 1x1 runs before its doubling: the same function, a quarter of
+    the work.
+    """
+
+    def __init__(self, inputs: int, outputs: int, classes: int = 0) -> None:
+        super().__init__()
+        self.norm1 = batch_norm(inputs, classes)
+        self.conv1 = UpConv2d(inputs, outputs)
+        self.norm2 = batch_norm(outputs, classes)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.shortcut = nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
+        h = self.conv1(self.norm1(x, y_B).relu_())  # in place is safe: no norm reads its own output in backward
+        h = self.conv2(self.norm2(h, y_B).relu_())
+        return h.add_(F.interpolate(self.shortcut(x), scale_factor=2))
+
+
+class DownBlock(nn.Module):
+    """Residual block of a discriminator (Miyato et al. 2018, appendix B.4, figure 9; tables 4 to 6).
+
+    ReLU, 3x3, ReLU, 3x3, halve, beside 1x1, halve; the first block, which sees the image, has no first ReLU. The halving of the
+    short-cut runs before its 1x1: the same function, a quarter of the work. Where nothing changes shape the short-cut is x.
+    """
+
+    def __init__(self, inputs: int, outputs: int, down: bool, first: bool, wrap: Wrap) -> None:
+        super().__init__()
+        self.act = nn.Identity() if first else nn.ReLU()  # not in place: the short-cut reads the same tensor
+        self.conv1 = wrap(nn.Conv2d(inputs, outputs, 3, padding=1))
+        self.conv2 = wrap(DownConv2d(outputs, outputs) if down else nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.pool = nn.AvgPool2d(2) if down else nn.Identity()
+        self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if down or inputs != outputs else nn.Identity()
+
+    def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
+        h = self.conv2(self.conv1(self.act(x)).relu_())
+        return h.add_(self.shortcut(self.pool(x)))
+
+
+class Paint(nn.Module):
+    """The last block of a generator: a 3x3 convolution and tanh, images in [-1, 1] and at least float32."""
+
+    def __init__(self, inputs: int, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, channels, 3, padding=1)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return widened(self.conv(h)).tanh()
+
+
+class Head(nn.Module):
+    """The last block of a discriminator: features f (B, F), summed over the map, to logits w.f + b + e(y).f.
+
+    The last term is the projection of the label (Miyato & Koyama 2018, "cGANs with projection discriminator", figure 1d);
+    without classes it is absent. Computed in at least float32.
+    """
+
+    def __init__(self, features: int, classes: int = 0, wrap: Wrap = plain) -> None:
+        super().__init__()
+        self.linear = wrap(nn.Linear(features, 1))
+        self.embed = wrap(nn.Embedding(classes, features)) if classes else None
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        with autocast_off(h):
+            features_BF = h.sum((2, 3), dtype=torch.promote_types(h.dtype, torch.float32))
+            logits_B = self.linear(features_BF).squeeze(1)
+            if self.embed is not None:
+                logits_B = logits_B + (self.embed(required(y_B, len(h))) * features_BF).sum(1)
+        return logits_B, features_BF

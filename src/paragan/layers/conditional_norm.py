@@ -1,0 +1,45 @@
+"""Class-conditional batch normalisation (Dumoulin et al. 2017, "A learned representation for artistic style", equation 5)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.errors import DataError
+from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
+
+
+class ConditionalBatchNorm(nn.Module):
+    """Batch norm whose gain and bias are looked up by label, (classes, channels) each; they start at exactly 1 and 0.
+
+    The statistics are those of the whole batch, whatever its labels.
+    """
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.norm = BatchNorm(channels)
+        self.gain = nn.Parameter(torch.ones(classes, channels))
+        self.bias = nn.Parameter(torch.zeros(classes, channels))
+
+    def forward(self, x: Tensor, y_B: Tensor | None) -> Tensor:
+        y_B = required(y_B, len(x))
+        h = self.norm(x)
+        gain, bias = (F.embedding(y_B, table).to(h.dtype) for table in (self.gain, self.bias))
+        shape = (*gain.shape, *(1,) * (x.dim() - 2))
+        return torch.addcmul(bias.reshape(shape), h, gain.reshape(shape))
+
+
+def batch_norm(channels: int, classes: int = 0) -> nn.Module:
+    """Called as `norm(x, y_B)`: conditional where there are classes, else one gain and bias per channel."""
+    return ConditionalBatchNorm(channels, classes) if classes else AffineBatchNorm(channels)
+
+
+def required(y_B: Tensor | None, count: int) -> Tensor:
+    """The labels, or a `DataError` if they are absent or not one integer per sample. Their range is the look-up's business."""
+    if y_B is None:
+        raise DataError(f"labels: found none for {count} samples; this network is conditional: pass y of shape ({count},)")
+    if y_B.shape != (count,) or y_B.is_floating_point():
+        found = f"{y_B.dtype} of shape {tuple(y_B.shape)}"
+        raise DataError(f"labels: found {found}; expected integers of shape ({count},), one label per sample")
+    return y_B

@@ -1,0 +1,124 @@
+"""Initial weights, keyed by the name of each tensor.
+
+A tensor's value depends on (seed, stream, its name, its shape) and on nothing else: not on the order of construction, not on
+torch's global generator, not on which ranks hold it. It is drawn in float32 on the CPU and copied to where the parameter is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.utils import parametrize
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.conditional_norm import ConditionalBatchNorm
+from paragan.layers.spectral_norm import SpectralNorm
+
+Draw = Callable[[Tensor, int, Generator], object]  # fills an empty tensor, given the fan-in of its layer
+
+_NORMS = (AffineBatchNorm, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
+
+
+def initialise(net: nn.Module, seed: int, stream: str) -> None:
+    """Draw all parameters by `net.weight_init`, a name in `SCHEMES`; a network without one keeps its constructor's values.
+
+    Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1 and bias 0 under
+    every scheme. A module with parameters that no scheme knows offers `fill(role, tensor, generator)` for them.
+    """
+    name = getattr(net, "weight_init", None)
+    if name is None:
+        return
+    if name not in SCHEMES:
+        raise ConfigError(f"weight_init: found {name!r}; expected one of: {', '.join(SCHEMES)}")
+    for where, module in net.named_modules():
+        for path, role, parameter in _own(module):
+            full = f"{where}.{path}" if where else path
+            value = torch.empty(parameter.shape, device="cpu")
+            _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, full))
+            with torch.no_grad():
+                parameter.copy_(value)
+        if isinstance(module, parametrize.ParametrizationList):
+            _start(module, (seed, "init", stream, where))
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How each kind of parameter is drawn."""
+
+    weight: Draw
+    embedding: Draw
+    bias: Draw
+    gain: Draw
+
+
+def _constant(value: float) -> Draw:
+    return lambda tensor, fan_in, generator: tensor.fill_(value)
+
+
+def _normal(std: float, mean: float = 0.0) -> Draw:
+    return lambda tensor, fan_in, generator: tensor.normal_(mean, std, generator=generator)
+
+
+def _orthogonal(tensor: Tensor, fan_in: int, generator: Generator) -> None:
+    nn.init.orthogonal_(tensor, generator=generator)
+
+
+def _glorot(tensor: Tensor, fan_in: int, generator: Generator) -> None:
+    nn.init.xavier_uniform_(tensor, generator=generator)
+
+
+def _by_fan_in(tensor: Tensor, fan_in: int, generator: Generator) -> None:
+    bound = 1 / sqrt(fan_in)
+    tensor.uniform_(-bound, bound, generator=generator)
+
+
+SCHEMES = {
+    # Radford et al. 2016, section 4: N(0, 0.02); the gains N(1, 0.02) are those of their published code
+    "normal_0.02": Scheme(_normal(0.02), _normal(0.02), _constant(0), _normal(0.02, 1.0)),
+    # Saxe et al. 2014; Brock et al. 2019, appendix C
+    "orthogonal": Scheme(_orthogonal, _orthogonal, _constant(0), _constant(1)),
+    # Glorot & Bengio 2010, equation 16, as in SNGAN's code, though without its gain of sqrt(2) inside residual blocks
+    "glorot": Scheme(_glorot, _glorot, _constant(0), _constant(1)),
+    # what torch's own constructors do: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, N(0, 1) for embeddings
+    "torch": Scheme(_by_fan_in, _normal(1.0), _by_fan_in, _constant(1)),
+}
+
+
+def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
+    """(path below the module, role, tensor) of its own parameters; a parametrised one counts as its module's."""
+    if isinstance(module, parametrize.ParametrizationList):
+        return
+    for role, parameter in module.named_parameters(recurse=False):
+        yield role, role, parameter
+    if parametrize.is_parametrized(module):
+        for role, chain in module.parametrizations.items():
+            yield f"parametrizations.{role}.original", role, chain.original
+
+
+def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
+    if hasattr(module, "fill"):
+        module.fill(role, tensor, generator)
+    elif isinstance(module, ConditionalBatchNorm):
+        tensor.fill_(1.0 if role == "gain" else 0.0)
+    elif isinstance(module, _NORMS):
+        (_constant(0) if role == "bias" else scheme.gain)(tensor, 1, generator)
+    elif isinstance(module, nn.Embedding):
+        scheme.embedding(tensor, 1, generator)
+    elif role in ("weight", "bias") and isinstance(getattr(module, "weight", None), Tensor):
+        draw = scheme.bias if role == "bias" else scheme.weight
+        draw(tensor, module.weight[0].numel(), generator)
+    else:
+        kind = type(module).__name__
+        raise ConfigError(f"weight_init: {kind}.{role} is unknown to every scheme; give {kind} `fill(role, tensor, generator)`")
+
+
+def _start(chain: parametrize.ParametrizationList, key: tuple[int | str, ...]) -> None:
+    for number, step in enumerate(chain):
+        if isinstance(step, SpectralNorm):
+            step.start(chain.original.detach(), rng.generator(*key, f"{number}.u"))

@@ -1,0 +1,21 @@
+"""Where single precision is kept although the network around computes in bf16 or fp16."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+
+def autocast_off(like: Tensor) -> AbstractContextManager[object]:
+    """No autocast inside, for the device of this tensor. Free where none is active, and on devices that know none (meta)."""
+    device = like.device.type
+    if device == "meta" or not torch.is_autocast_enabled(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
+
+
+def widened(x: Tensor) -> Tensor:
+    """At least float32: bf16 and fp16 become float32, float64 stays."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

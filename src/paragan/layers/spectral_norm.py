@@ -1,0 +1,98 @@
+"""Spectral normalisation (Miyato et al. 2018, "Spectral Normalization for GANs", equations 5 to 8 and algorithm 1).
+
+In a loop of your own:
+
+    import torch
+    from torch import nn
+    from paragan.layers.armed import arm
+    from paragan.layers.spectral_norm import spectral_norm
+
+    d = nn.Sequential(
+        spectral_norm(nn.Conv2d(1, 32, 4, 2, 1)), nn.LeakyReLU(0.2), nn.Flatten(),
+        spectral_norm(nn.Linear(32 * 14 * 14, 1)),
+    )
+    optimizer = torch.optim.Adam(d.parameters(), 2e-4, betas=(0.0, 0.9))
+    for real, fake in pairs:
+        arm(d)                                  # once per update of d: one power iteration, in its first forward
+        loss = (1 - d(real)).relu().mean() + (1 + d(fake)).relu().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+Without `arm` the weights stay divided by the estimate that the last power iteration left.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from paragan.core import rng
+from paragan.layers.armed import Armed
+from paragan.layers.precision import autocast_off, widened
+
+WARM_UP = 15  # iterations before the first use: later ones only follow a weight that moves slowly
+
+
+def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
+    """The same module, its tensor `name` divided by its largest singular value from now on.
+
+    For Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of (outputs, all the rest). The raw
+    tensor stays trainable as `parametrizations.<name>.original`; u and v travel in the state dict.
+    """
+    transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+    norm = SpectralNorm(getattr(module, name), dim=1 if transposed else 0)
+    parametrize.register_parametrization(module, name, norm)
+    return module
+
+
+class SpectralNorm(Armed):
+    """W / sigma with sigma = u^T W v; u, v are constants of the gradient, which flows through both occurrences of W.
+
+    One power iteration per update (see `Armed`), without gradient. Everything is computed in at least float32, whatever autocast
+    says, and comes back in W's own dtype. The start vector is a fixed draw, so building one touches no global generator.
+    """
+
+    u: Tensor
+    v: Tensor
+
+    def __init__(self, weight: Tensor, dim: int = 0) -> None:
+        super().__init__()
+        self.dim = dim
+        rows, columns = self._matrix(weight).shape
+        self.register_buffer("u", torch.empty(rows, dtype=widened(weight).dtype, device=weight.device))
+        self.register_buffer("v", torch.empty(columns, dtype=self.u.dtype, device=weight.device))
+        self.start(weight, rng.generator("spectral_norm", rows, columns))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        with autocast_off(weight):
+            wide = widened(weight)
+            matrix = self._matrix(wide)
+            if self.disarm():
+                self._iterate(matrix)
+            # Copies: the next update overwrites u and v in place, perhaps before this graph is differentiated.
+            u, v = (vector.detach().to(matrix.dtype, copy=True) for vector in (self.u, self.v))
+            return (wide / torch.dot(u, torch.mv(matrix, v))).to(weight.dtype)
+
+    def right_inverse(self, weight: Tensor) -> Tensor:
+        """What an assignment to the normalised tensor stores: the value itself, scale included."""
+        return weight
+
+    @torch.no_grad()
+    def start(self, weight: Tensor, generator: torch.Generator) -> None:
+        """Forget u and v: a normal draw for u, then `WARM_UP` iterations on this weight."""
+        self.u.copy_(F.normalize(torch.randn(len(self.u), generator=generator, device="cpu"), dim=0))
+        matrix = self._matrix(widened(weight))
+        for _ in range(WARM_UP):
+            self._iterate(matrix)
+
+    @torch.no_grad()
+    def _iterate(self, matrix: Tensor) -> None:
+        """In place, so that whoever holds the buffers (functional_call, vmap, an average) sees the new ones."""
+        self.v.copy_(F.normalize(torch.mv(matrix.T, self.u.to(matrix.dtype)), dim=0))
+        self.u.copy_(F.normalize(torch.mv(matrix, self.v.to(matrix.dtype)), dim=0))
+
+    def _matrix(self, weight: Tensor) -> Tensor:
+        return weight.transpose(0, self.dim).flatten(1)

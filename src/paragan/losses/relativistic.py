@@ -1,0 +1,19 @@
+"""Relativistic pairing (Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1, RSGAN; Huang et al. 2024 use it
+as RpGAN): each fake is judged against one real sample, row by row."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+G_NEEDS_REAL = True
+
+
+def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:
+    """softplus(fake - real), elementwise."""
+    return F.softplus(fake_B - real_B)
+
+
+def g_loss(fake_B: Tensor, real_B: Tensor) -> Tensor:
+    """softplus(real - fake), elementwise: the same with the roles exchanged."""
+    return F.softplus(real_B - fake_B)

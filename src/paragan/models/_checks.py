@@ -1,0 +1,24 @@
+"""What a model can be asked for: refusals in one line each."""
+
+from __future__ import annotations
+
+from paragan.core.errors import ConfigError
+
+SIDES = (8, 16, 32, 64, 128)
+
+
+def side_of(shape: tuple[int, int, int], model: str) -> int:
+    """The side of square images of 8 to 128 px, a power of two; a `ConfigError` for anything else."""
+    _, height, width = shape
+    if height == width and height in SIDES:
+        return height
+    near = next((side for side in SIDES if side >= max(height, width)), SIDES[-1])
+    expected = ", ".join(map(str, SIDES))
+    raise ConfigError(f"model.{model}: found images of {height}x{width}; expected squares of {expected}: set data.size={near}")
+
+
+def classes_of(conditional: bool, num_classes: int, model: str) -> int:
+    """How many classes the network tells apart: 0 unless it is conditional."""
+    if conditional and not num_classes:
+        raise ConfigError(f"model.{model}: found conditional=true on data without labels; set model.conditional=false")
+    return num_classes if conditional else 0

@@ -1,0 +1,113 @@
+"""Strided convolutions without pooling (Radford et al. 2016, "Unsupervised Representation Learning with Deep Convolutional
+Generative Adversarial Networks"), for squares of 8 to 128 px.
+
+In the form of today's benchmarks: D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, G ends in a 3x3. At 32 px
+unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels: class-conditional norms in G, a projection in D.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.options import Count
+from paragan.core.types import Verdict
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.blocks import Head, Paint, Stem, Wrap, plain, through
+from paragan.layers.conditional_norm import batch_norm
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._checks import classes_of, side_of
+
+
+@dataclass(frozen=True)
+class Options:
+    """latent: length of z. width: channels at the highest resolution, doubled at each lower one up to 16 times.
+
+    d_norm: batch norm in D is the paper's; it mixes samples, so real and fake go through D apart, and the gradient penalty
+    refuses it.
+    """
+
+    latent: Count = 128
+    width: Count = 64
+    conditional: bool = False
+    d_norm: Literal["batch", "spectral", "none"] = "batch"
+    weight_init: Literal["normal_0.02", "orthogonal", "glorot", "torch"] = "normal_0.02"
+
+
+class Generator(nn.Module):
+    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "dcgan")
+        self.latent, self.weight_init = options.latent, options.weight_init
+        widths = _widths(side_of(shape, "dcgan"), options.width)[::-1]
+        ups = [Up(a, b, classes) for a, b in pairwise(widths)]
+        self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, Paint(widths[-1], shape[0])])
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return through(self.blocks, z_BZ, y_B)
+
+
+class Discriminator(nn.Module):
+    """x_BCHW (and y_B) to a `Verdict`; its features are the last map, summed."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "dcgan")
+        self.weight_init = options.weight_init
+        norm: type[nn.Module] = AffineBatchNorm if options.d_norm == "batch" else nn.Identity
+        wrap = spectral_norm if options.d_norm == "spectral" else plain
+        *hidden, last = _widths(side_of(shape, "dcgan"), options.width)
+        downs = [Down(a, b, norm, wrap) for a, b in pairwise((shape[0], *hidden))]
+        self.blocks = nn.ModuleList([*downs, Same(hidden[-1], last, norm, wrap), Head(last, classes, wrap)])
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
+        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+
+
+class Up(nn.Module):
+    """Transposed 4x4 of stride two, norm, ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, classes: int) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1)
+        self.norm = batch_norm(outputs, classes)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return self.norm(self.conv(h), y_B).relu_()
+
+
+class Same(nn.Module):
+    """3x3, norm, leaky ReLU 0.2."""
+
+    def __init__(self, inputs: int, outputs: int, norm: type[nn.Module], wrap: Wrap) -> None:
+        super().__init__()
+        self.conv = wrap(nn.Conv2d(inputs, outputs, 3, padding=1))
+        self.norm = norm(outputs)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return F.leaky_relu(self.norm(self.conv(h)), 0.2, inplace=True)
+
+
+class Down(nn.Module):
+    """3x3, then 4x4 of stride two, each with norm and leaky ReLU 0.2."""
+
+    def __init__(self, inputs: int, outputs: int, norm: type[nn.Module], wrap: Wrap) -> None:
+        super().__init__()
+        self.same = Same(inputs, outputs, norm, wrap)
+        self.conv = wrap(nn.Conv2d(outputs, outputs, 4, stride=2, padding=1))
+        self.norm = norm(outputs)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return F.leaky_relu(self.norm(self.conv(self.same(h))), 0.2, inplace=True)
+
+
+def _widths(side: int, width: int) -> tuple[int, ...]:
+    """Channels from the full resolution down to 4x4, where the last entry lies: (64, 128, 256, 512) at 32 px."""
+    steps = (side // 4).bit_length() - 1
+    return tuple(width * min(2**step, 16) for step in range(steps + 1))

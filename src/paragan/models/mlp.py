@@ -1,0 +1,107 @@
+"""Fully connected pair, the usual first GAN on MNIST: leaky ReLU, tanh, logits; any image shape.
+
+At 1x28x28 the defaults are G 100-256-512-1024-784 with 1,486,352 and D 784-512-256-1 with 533,505 parameters. With labels, both
+see a learnt vector of them (num_classes wide) next to their input (Mirza & Osindero 2014, section 3.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.options import Count
+from paragan.core.types import Verdict
+from paragan.layers.blocks import through
+from paragan.layers.conditional_norm import required
+from paragan.layers.precision import autocast_off, widened
+from paragan.models._checks import classes_of
+
+
+@dataclass(frozen=True)
+class Options:
+    """latent: length of z. g_widths, d_widths: hidden layers. conditional: both sides see the labels."""
+
+    latent: Count = 100
+    g_widths: tuple[Count, ...] = (256, 512, 1024)
+    d_widths: tuple[Count, ...] = (512, 256)
+    conditional: bool = False
+    weight_init: Literal["torch", "normal_0.02", "orthogonal", "glorot"] = "torch"
+
+
+class Generator(nn.Module):
+    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "mlp")
+        self.latent, self.weight_init = options.latent, options.weight_init
+        widths = (options.latent, *options.g_widths)
+        self.blocks = nn.ModuleList([*_hidden(widths, classes), Paint(widths[-1], shape)])
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return through(self.blocks, z_BZ, y_B)
+
+
+class Discriminator(nn.Module):
+    """x_BCHW (and y_B) to a `Verdict`; its features are the last hidden layer."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "mlp")
+        self.weight_init = options.weight_init
+        widths = (prod(shape), *options.d_widths)
+        self.blocks = nn.ModuleList([*_hidden(widths, classes), Judge(widths[-1])])
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
+        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+
+
+class Dense(nn.Module):
+    """Flatten, append the label's vector if there are classes, linear, leaky ReLU 0.2."""
+
+    def __init__(self, inputs: int, outputs: int, classes: int = 0) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(classes, classes) if classes else None
+        self.linear = nn.Linear(inputs + classes, outputs)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        h = h.flatten(1)
+        if self.embed is not None:
+            h = torch.cat([h, self.embed(required(y_B, len(h))).to(h.dtype)], 1)
+        return F.leaky_relu(self.linear(h), 0.2, inplace=True)
+
+
+class Paint(nn.Module):
+    """The generator's last layer."""
+
+    def __init__(self, inputs: int, shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.linear = nn.Linear(inputs, prod(shape))
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return widened(self.linear(h)).tanh().unflatten(1, self.shape)
+
+
+class Judge(nn.Module):
+    """The discriminator's last layer, in at least float32: (logits_B, features_BF)."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, 1)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        with autocast_off(h):
+            features_BF = widened(h)
+            return self.linear(features_BF).squeeze(1), features_BF
+
+
+def _hidden(widths: tuple[int, ...], classes: int) -> list[nn.Module]:
+    """One layer per step; only the first sees the labels."""
+    return [Dense(a, b, 0 if number else classes) for number, (a, b) in enumerate(pairwise(widths))]

@@ -1,0 +1,105 @@
+"""Residual GAN with spectral norm in D (Miyato et al. 2018, appendix B.4), class-conditional norms in G and a projection in D
+(Miyato & Koyama 2018), for squares of 8 to 128 px.
+
+Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes 13,366,915 / 19,747,521;
+128 px, 1000 classes 41,996,931 / 39,443,137. The papers have no 8 and 16 px; those are the 32 px net with fewer halvings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from torch import Tensor, nn
+
+from paragan.core.options import Count
+from paragan.core.types import Verdict
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.blocks import DownBlock, Head, Paint, Stem, UpBlock, through
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._checks import classes_of, side_of
+
+
+@dataclass(frozen=True)
+class Options:
+    """latent: length of z. width: channels of D's first block (None: the paper's, 128 up to 32 px, then 64).
+
+    G is twice as wide up to 32 px and as wide above; both grow sixteenfold towards the smallest map above 32 px.
+    """
+
+    latent: Count = 128
+    width: Count | None = None
+    conditional: bool = True
+    weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
+
+
+class Shape(NamedTuple):
+    """Multiples of the width: G from 4x4 up; D from the image down, and how many of its blocks, the first ones, halve."""
+
+    width: int
+    g: tuple[int, ...]
+    d: tuple[int, ...]
+    halvings: int
+
+
+SHAPES = {
+    8: Shape(128, (2, 2), (1, 1, 1, 1), 1),
+    16: Shape(128, (2, 2, 2), (1, 1, 1, 1), 2),
+    32: Shape(128, (2, 2, 2, 2), (1, 1, 1, 1), 2),
+    64: Shape(64, (16, 8, 4, 2, 1), (1, 2, 4, 8, 16), 4),
+    128: Shape(64, (16, 16, 8, 4, 2, 1), (1, 2, 4, 8, 16, 16), 5),
+}
+
+
+class Generator(nn.Module):
+    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "sngan")
+        self.latent, self.weight_init = options.latent, options.weight_init
+        plan = SHAPES[side_of(shape, "sngan")]
+        widths = [(options.width or plan.width) * times for times in plan.g]
+        ups = [UpBlock(a, b, classes) for a, b in pairwise(widths)]
+        self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, NormPaint(widths[-1], shape[0])])
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return through(self.blocks, z_BZ, y_B)
+
+
+class Discriminator(nn.Module):
+    """x_BCHW (and y_B) to a `Verdict`; its features are the last map after ReLU, summed."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "sngan")
+        self.weight_init = options.weight_init
+        plan = SHAPES[side_of(shape, "sngan")]
+        widths = [(options.width or plan.width) * times for times in plan.d]
+        downs = [
+            DownBlock(a, b, number < plan.halvings, number == 0, spectral_norm)
+            for number, (a, b) in enumerate(pairwise((shape[0], *widths)))
+        ]
+        self.blocks = nn.ModuleList([*downs, ReluHead(widths[-1], classes, spectral_norm)])
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
+        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+
+
+class NormPaint(Paint):
+    """Batch norm (one gain per channel, labels or not), ReLU, then paint."""
+
+    def __init__(self, inputs: int, channels: int) -> None:
+        super().__init__(inputs, channels)
+        self.norm = AffineBatchNorm(inputs)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return super().forward(self.norm(h).relu_())
+
+
+class ReluHead(Head):
+    """The residual blocks end before their activation."""
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return super().forward(h.relu(), y_B)

@@ -1,0 +1,97 @@
+"""How one part of a turn is played, for every strategy that calls whole networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core.types import Can, Feed, Network, Outputs, Part, Side, Terms, Turn, Verdict
+
+
+def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
+    """The networks of the chain in order. D's turn finds its fakes in the feed; G's makes them unless they are shared."""
+    images = feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs)
+    if not turn.needs_real:
+        return Outputs(fake=Verdict.of(nets[Side.D](images, *feed.fake_inputs[1:])), images=images)
+    return _judge_both(nets[Side.D], feed, images)
+
+
+def _judge_both(d: Network, feed: Feed, images: Tensor) -> Outputs:
+    """One call on real and fake together, two where a norm would mix them."""
+    assert feed.real is not None and feed.real.x_BCHW is not None
+    real = (feed.real.x_BCHW, feed.real.y_B, *(() if feed.condition is None else (feed.real.condition,)))
+    fake = (images, *feed.fake_inputs[1:])
+    if d.mixes:
+        return Outputs(real=Verdict.of(d(*real)), fake=Verdict.of(d(*fake)), images=images)
+    both = [None if a is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
+    verdicts = Verdict.of(d(*both)).split([len(real[0]), len(images)])
+    return Outputs(real=verdicts[0], fake=verdicts[1], images=images)
+
+
+def _run_part(
+    turn: Turn, nets: Mapping[Side, Network], feed: Feed, gradient: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Terms]:
+    """One part: the loss that its backward starts from, already divided by the rows of the global batch, and its terms."""
+    if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
+        assert feed.real is not None and feed.real.x_BCHW is not None
+        feed.real.x_BCHW.requires_grad_()
+    outputs = play(turn, nets, feed)
+    terms = turn.objective(outputs, feed)
+    part = Part(nets[turn.side], feed, outputs, gradient)
+    loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
+    loss = sum(values.sum() for values in loss_B.values()) / feed.rows.total
+    return loss + sum(terms.coupled.values()), Terms(loss_B, terms.coupled, terms.seen_B)
+
+
+def forward_backward(
+    turn: Turn,
+    nets: Mapping[Side, Network],
+    parts: int,
+    gradient: Callable[[Tensor, Tensor], Tensor],
+    factor: Tensor | float | None = None,
+    around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
+) -> Terms:
+    """One backward per part. `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last.
+
+    Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so that a
+    reducer sees one forward and one backward of G however many parts there are.
+    """
+    shared = turn.feed.fakes if turn.side is Side.G else None
+    if shared is not None:
+        turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
+    done = []
+    for number, feed in enumerate(turn.feed.parts(parts), start=1):
+        with around(number == parts and shared is None):
+            loss, terms = _run_part(turn, nets, feed, gradient)
+            (loss if factor is None else loss * factor).backward()
+        done.append(terms)
+    if shared is not None:
+        with around(True):
+            torch.autograd.backward(shared, [images.grad for images in turn.feed.fakes])
+    return gather(done)
+
+
+def gather(parts: list[Terms]) -> Terms:
+    """The detached terms of all parts, rows in order."""
+
+    def joined(of: Callable[[Terms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
+        return {name: join([of(terms)[name].detach() for terms in parts]) for name in of(parts[0])}
+
+    return Terms(
+        joined(lambda t: t.loss_B, torch.cat),
+        joined(lambda t: t.coupled, lambda only: only[0]),
+        joined(lambda t: t.seen_B, torch.cat),
+    )
+
+
+def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
+    """d sum(out_B) / dx with its graph. A loss scale guards the inner backward too, and is taken out of the result."""
+    total = out_B.float().sum() if out_B.dtype in (torch.float16, torch.bfloat16) else out_B.sum()
+    (grad,) = torch.autograd.grad(total if scale is None else total * scale, x, create_graph=True)
+    if not grad.requires_grad:
+        raise RuntimeError("the input gradient came back without a graph: this strategy is not differentiable twice")
+    return grad if scale is None else grad / scale

@@ -1,0 +1,57 @@
+"""Orthogonal regularisation without the diagonal (Brock et al. 2019, equation 3): beta * |W W^T (1 - I)|^2 (Frobenius), summed
+over the layers. It asks the filters of a layer to differ, not to have norm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.options import Count, NotNegative
+from paragan.core.types import Can, Part, Side
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: the paper's beta. interval: applied every so many updates, then that much stronger. side: whose weights."""
+
+    weight: NotNegative = 1e-4
+    interval: Count = 1
+    side: Literal["g", "d"] = "g"
+
+
+class Penalty:
+    """A penalty on the weights of linear and convolutional layers (raw ones under spectral norm), one filter per row.
+
+    It has no samples, but the strategy sums rows and divides by the batch: so every row carries the whole value.
+    """
+
+    name = "orthogonal"
+    needs: frozenset[Can] = frozenset()
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+        self.side = Side(options.side)
+
+    def __call__(self, part: Part) -> Tensor:
+        value = sum((_overlap(matrix) for matrix in _matrices(part.network.module)), torch.zeros(()))
+        return (self.weight * value).expand(part.feed.rows.count)
+
+
+def _overlap(matrix: Tensor) -> Tensor:
+    """Squared inner products of different rows, each pair twice."""
+    gram = matrix @ matrix.T
+    return gram.fill_diagonal_(0).square().sum()
+
+
+def _matrices(net: nn.Module) -> Iterator[Tensor]:
+    for module in net.modules():
+        if isinstance(module, (nn.Linear, nn.modules.conv._ConvNd)):
+            chains = getattr(module, "parametrizations", {})
+            weight = chains["weight"].original if "weight" in chains else module.weight
+            transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+            yield (weight.transpose(0, 1) if transposed else weight).flatten(1)

@@ -1,0 +1,41 @@
+"""R1 (Mescheder et al. 2018, "Which Training Methods for GANs do actually Converge?", equation 9): gamma/2 * |grad_x D(x)|^2
+on real samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core.options import Count, NotNegative
+from paragan.core.types import Can, Part, Side
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger (Karras et al. 2020,
+    section 3.1)."""
+
+    weight: NotNegative = 10.0
+    interval: Count = 1
+
+
+class Penalty:
+    """Costs no forward: it differentiates the logits that the loss uses. Patch logits count as their mean per sample.
+
+    If D mixes samples (batch norm) the gradient is that of the sum over the batch, as everywhere.
+    """
+
+    name = "r1"
+    side = Side.D
+    needs = frozenset({Can.DOUBLE_BACKWARD})
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+
+    def __call__(self, part: Part) -> Tensor:
+        assert part.outputs.real is not None and part.feed.real is not None and part.feed.real.x_BCHW is not None
+        logits = part.outputs.real.logits_B
+        gradient = part.input_gradient(logits.flatten(1).mean(1) if logits.dim() > 1 else logits, part.feed.real.x_BCHW)
+        return self.weight / 2 * gradient.flatten(1).square().sum(1)

@@ -1,0 +1,15 @@
+"""The whole algorithm (Goodfellow et al. 2014, algorithm 1): k updates of D, then one of G against the D they made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paragan.core.types import Batch, Report, take
+from paragan.game.gan import GAN
+
+
+def step(gan: GAN, batches: Iterator[Batch]) -> Report:
+    for real in take(batches, gan.d.updates_per_step):
+        d = gan.d.update(gan.d_turn(real), against=gan.g)  # fakes come from the opponent, no graph into it
+    g = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again: no extra data is drawn
+    return gan.observe(d, g)
