@@ -20,7 +20,7 @@ _PUBLIC = {
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604 all of them strings
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
 """`RunConfig`, the root of everything a run can be told, and how it is read, checked and written.
 
-Options are plain dataclasses on their floors; this file alone uses pydantic, to check the values at the leaves. All problems of
-a recipe and its overrides are found in one pass and reported together, each with its line. Nothing here imports torch.
+Options are plain dataclasses on their floors; this file alone uses pydantic, to check the values at the leaves. All
+problems of a recipe and its overrides are found in one pass and reported together, each with its line. Nothing here
+imports torch.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from paragan.core import override, parse, shelf
 from paragan.core.describe import is_union
@@ -58,9 +59,10 @@ def choose(folder: str, name: str) -> Chosen:
 
 
 def load(recipe: str, overrides: Sequence[str] = ()) -> RunConfig:
-    """The config of a recipe (a name on the shelf, or a path ending in .yaml or .yml) with `key.path=value` written over it.
+    """The config of a recipe with `key.path=value` words written over it.
 
-    Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you mean …
+    recipe: a name on the shelf, or a path ending in .yaml or .yml. Raises `ConfigError` with one line per problem:
+    file:line: key: found …, expected …, did you mean …
     """
     problems: list[Problem] = []
     tree = _open(recipe, problems)
@@ -95,8 +97,8 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
         return parse.file(Path(recipe), problems)
     known = shelf.names("recipes")
     if recipe not in known:
-        meant = shelf.did_you_mean(shelf.near(recipe, known))
-        raise ConfigError(f"found the recipe {recipe!r}, expected one of {', '.join(known)}, or a path ending in .yaml{meant}")
+        expected = f"one of {', '.join(known)}, or a path ending in .yaml{shelf.did_you_mean(shelf.near(recipe, known))}"
+        raise ConfigError(f"found the recipe {recipe!r}, expected {expected}")
     return parse.file(shelf.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
 
 
@@ -135,7 +137,7 @@ def _check(hint: Any, value: Any) -> Any:
     return _adapter(hint).validate_json(json.dumps(value))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     return TypeAdapter(_bounded(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
 
@@ -144,10 +146,10 @@ def _bounded(hint: Any) -> Any:
     """The same type with every `Range` as a constraint that pydantic knows."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        marks = (Field(ge=m.least, gt=m.above, le=m.most) for m in arguments[1:] if isinstance(m, Range))
-        return Annotated[(_bounded(arguments[0]), *marks)] if any(isinstance(m, Range) for m in arguments) else arguments[0]
+        marks = [Field(ge=mark.least, gt=mark.above, le=mark.most) for mark in arguments[1:] if isinstance(mark, Range)]
+        return Annotated[(_bounded(arguments[0]), *marks)] if marks else _bounded(arguments[0])
     if is_union(hint):
-        return Union[tuple(map(_bounded, arguments))]
+        return Union[tuple(map(_bounded, arguments))]  # noqa: UP007 the members are known at run time only
     return origin[tuple(map(_bounded, arguments))] if origin in (list, tuple, dict) else hint
 
 

@@ -35,7 +35,9 @@ def compare(gan, reports, scheme, **how) -> dict[str, float]:
     found = {}
     for seat, other in ((gan.g, plain.g), (gan.d, plain.d)):
         found[seat.side.value] = distance(seat.strategy.weights(seat.net), dict(other.net.state_dict()))
-        found[f"{seat.side.value} moved"] = distance(dict(other.net.state_dict()), dict(network(seat.side).state_dict()))
+        found[f"{seat.side.value} moved"] = distance(
+            dict(other.net.state_dict()), dict(network(seat.side).state_dict())
+        )
     found["ema"] = distance(gan.g.strategy.weights(gan.g.ema.net), dict(plain.g.ema.net.state_dict()))
     found["told"] = max(abs(a[k] - b[k]) for a, b in zip(reports, told, strict=True) for k in b)
     return found

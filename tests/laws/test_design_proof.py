@@ -23,7 +23,16 @@ from tests.laws.small_gan import BATCH, CLASSES, LATENT, batches, distance, game
 
 TOLERANCE = 1e-10
 ROOT = Path(__file__).resolve().parents[2]
-CASES = ("ddp", "ddp-uneven-parts", "ddp-shared-fakes", "zero3", "zero3-uneven-parts", "zero3-shared-fakes", "pipeline", "roles")
+CASES = (
+    "ddp",
+    "ddp-uneven-parts",
+    "ddp-shared-fakes",
+    "zero3",
+    "zero3-uneven-parts",
+    "zero3-shared-fakes",
+    "pipeline",
+    "roles",
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +42,11 @@ def two_ranks(tmp_path_factory) -> dict[str, list[dict]]:
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths, "GLOO_SOCKET_IFNAME": "lo"}
     ranks = [
-        subprocess.Popen([sys.executable, "-W", "ignore", "-m", "tests.laws.rank", str(r), "2", str(folder)], cwd=ROOT, env=environment)
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "tests.laws.rank", str(r), "2", str(folder)],
+            cwd=ROOT,
+            env=environment,
+        )
         for r in range(2)
     ]
     try:
@@ -74,7 +87,9 @@ class TwoPriors:
 def two_streams(seeds):
     for both in zip(*(batches(seed=s) for s in seeds), strict=False):
         rows = Rows(both[0].rows.step, 0, 2 * BATCH, BATCH)
-        yield Batch(rows, *(torch.stack(t, 1).flatten(0, 1) for t in zip(*((b.x_BCHW, b.y_B) for b in both), strict=True)))
+        yield Batch(
+            rows, *(torch.stack(t, 1).flatten(0, 1) for t in zip(*((b.x_BCHW, b.y_B) for b in both), strict=True))
+        )
 
 
 @pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
@@ -88,7 +103,9 @@ def test_two_stacked_cells_equal_two_games(scheme):
     )
     play(together, scheme, two_streams((3, 4)))
     for cell in range(2):
-        seats = (player(s, none.Strategy(), make=lambda s=s, cell=cell: network(s, seed=cell)) for s in (Side.G, Side.D))
+        seats = (
+            player(s, none.Strategy(), make=lambda s=s, cell=cell: network(s, seed=cell)) for s in (Side.G, Side.D)
+        )
         alone = game(*seats, prior=Prior(5 + cell, LATENT, CLASSES, dtype=torch.float64))
         play(alone, scheme, batches(seed=3 + cell))
         for seat, plain in ((together.g, alone.g), (together.d, alone.d)):

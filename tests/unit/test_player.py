@@ -113,7 +113,9 @@ def test_clipping_scales_the_whole_gradient():
         gan = plain_game(d={"kind": torch.optim.SGD, "max_norm": max_norm})
         before = weights(gan.d)
         told = play(gan, synchronous, batches(), steps=1)[0]
-        steps.append(({k: v - before[k] for k, v in weights(gan.d).items() if k in dict(gan.d.net.named_parameters())}, told))
+        steps.append(
+            ({k: v - before[k] for k, v in weights(gan.d).items() if k in dict(gan.d.net.named_parameters())}, told)
+        )
     (free, told), (clipped, told_clipped) = steps
     assert told["d/gradient_norm"] == pytest.approx(told_clipped["d/gradient_norm"])
     norm = torch.sqrt(sum(v.square().sum() for v in clipped.values()))

@@ -1,4 +1,4 @@
-"""The command line. Verbs are declared here and live in the files beside; torch is imported only by those that compute."""
+"""The command line. Verbs are declared here and live in the files beside; only those that compute import torch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import click
 import typer
 
 from paragan import __version__
@@ -19,44 +18,137 @@ from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.interrupt import install
 
 _DEFAULT_RECIPE = "digits"
-_ENVIRONMENT = {  # what the user, not we, must mend
+_BROKEN_PIPE = 128 + 13  # what a shell reports for a program that SIGPIPE ended
+_FOR_THE_USER = {  # of the machine, not of this program
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
 }
 
-app = typer.Typer(
-    help="Train generative adversarial networks.",
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RECIPE] [key.path=value]...", help="A name from `paragan list recipes` or a .yaml file; settings."),
+    typer.Argument(metavar="RECIPE key.path=value", help="A name of `paragan list recipes` or a .yaml file; settings."),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as `paragan train` makes it.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Seed = Annotated[int | None, typer.Option(help="Other latents and labels than the run's own.")]
+NumImages = Annotated[int | None, typer.Option(min=1, help="Samples to score; the run's own number unless given.")]
+Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Of this class; repeatable.")]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE.png", help="The picture; in the run folder unless given.")]
+Shelf = Annotated[str | None, typer.Argument(metavar="SHELF", help="models, losses, recipes, ...; all unless given.")]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. What the user can mend is said in a line, without a traceback."""
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except ParaganError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader, say `head`, has gone; nothing may be written at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return _BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in _FOR_THE_USER:
+            raise
+        print(f"{error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        return ParaganError.exit_code
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        typer.main.get_command(app)(argv, prog_name="paragan")
+    except SystemExit as end:  # how typer ends, good or bad
+        sys.stdout.flush()
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"paragan {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
 
 
 @app.callback()
-def _root(version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version.")] = False) -> None:
-    pass
+def _paragan(version: Version = False) -> None:
+    """Train generative adversarial networks, from one CPU core to a cluster, from one config."""
 
 
 @app.command()
 def train(
     words: Words = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE unless given.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; runs/RECIPE unless given.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a former run is kept aside.")] = False,
-) -> int:
+) -> None:
     """Train a recipe (digits unless named). The same command again goes on; Ctrl-C saves."""
+    recipe, overrides = _recipe(words)
     from paragan.config import load
 
-    recipe, overrides = _recipe(words)
     config = load(recipe, overrides)
     with install() as interrupt:
         from paragan.cli.train import run
 
         name = Path(recipe).stem
-        return run(config, name, out or Path("runs") / name, fresh, interrupt)
+        raise typer.Exit(run(config, name, out or Path("runs") / name, fresh, interrupt))
+
+
+@app.command("eval")
+def evaluate(
+    path: Run,
+    as_json: AsJson = False,
+    num_images: NumImages = None,
+    seed: Seed = None,
+) -> None:
+    """Score a run's averaged generator."""
+    from paragan.cli.evaluate import run
+
+    raise typer.Exit(run(path, as_json, num_images, seed))
+
+
+@app.command()
+def sample(
+    path: Run,
+    num: Annotated[int, typer.Option(min=1, help="How many images.")] = 64,
+    seed: Seed = None,
+    classes: Classes = None,
+    out: Picture = None,
+) -> None:
+    """Write a picture of samples from a run's averaged generator."""
+    from paragan.cli.sample import run
+
+    raise typer.Exit(run(path, num, seed, classes or [], out))
+
+
+@app.command("list")
+def list_names(shelf: Shelf = None, as_json: AsJson = False) -> None:
+    """List the names that a config may use."""
+    if shelf is None:
+        listing.show_shelves(as_json)
+    else:
+        listing.show_shelf(shelf, as_json)
+
+
+@app.command()
+def config(words: Words = None, as_json: AsJson = False) -> None:
+    """Print every setting a run would have."""
+    listing.show_config(*_recipe(words), as_json)
+
+
+def _recipe(words: list[str] | None) -> tuple[str, list[str]]:
+    """The recipe's name and the overrides."""
+    overrides = [word for word in words or [] if override.matches(word)]
+    recipes = [word for word in words or [] if not override.matches(word)]
+    if len(recipes) > 1:
+        raise ConfigError(f"command line: found the recipes {' and '.join(recipes)}, expected one, then key.path=value")
+    return (recipes or [_DEFAULT_RECIPE])[0], overrides
+
+
+if __name__ == "__main__":
+    sys.exit(main())

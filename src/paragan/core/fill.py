@@ -1,7 +1,7 @@
 """Option dataclasses from a tree of settings: every problem is noted and the reading goes on.
 
-The tree says what is written, the dataclasses what may be; a value at a leaf is checked by a function that is passed in, so that
-this floor needs no validation library.
+The tree says what is written, the dataclasses what may be; a value at a leaf is checked by a function that is passed
+in, so that this floor needs no validation library.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BAD: Any = object()  # stands for a value that has a problem
 class Filler:
     """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`.
 
-    names: types, with their `On`, of names that lie on a shelf, by class and field, where the class does not say so itself.
+    names: the type, with its `On`, of a name that lies on a shelf, by class and field, where the class does not say so.
     """
 
     def __init__(self, check: Callable[[Any, Any], Any], names: Mapping[tuple[type, str], Any]) -> None:
@@ -36,7 +36,7 @@ class Filler:
     def fill(self, cls: type[T], tree: Node) -> T | None:
         """The dataclass, or None where `problems` has grown. What is not written stays at its default."""
         filled = self._record(cls, tree, "", None)
-        for i, (place, path, siblings) in enumerate(self._unknown):  # at the end: now every key that could be meant is known
+        for i, (place, path, siblings) in enumerate(self._unknown):  # last: now every key that could be meant is known
             self._note(place, path, self._stranger(path, siblings) if i < MOST_SHOWN else "found an unknown key")
         return None if self.problems else filled
 
@@ -97,7 +97,7 @@ class Filler:
         entries = {"name": node} if isinstance(node.value, str) else node.value
         if not isinstance(entries, dict):
             return self._note(node.place, path, f"found {brief(node.plain())}, expected {shelf.expected(folder)}")
-        name = entries.get("name") or (default and Node(node.place, default.name))
+        name = entries.get("name") or (None if default is None else Node(node.place, default.name))
         if name is None or not isinstance(name.value, str):
             found = "no name" if name is None else brief(name.plain())
             return self._note(node.place, _join(path, "name"), f"found {found}, expected {shelf.expected(folder)}")
@@ -111,7 +111,8 @@ class Filler:
 
     def _name(self, on: On, node: Node, path: str) -> Any:
         if not isinstance(node.value, str):
-            return self._note(node.place, path, f"found {brief(node.plain())}, expected {shelf.expected(on.shelf, on.also)}")
+            expected = shelf.expected(on.shelf, on.also)
+            return self._note(node.place, path, f"found {brief(node.plain())}, expected {expected}")
         try:
             if node.value not in on.also:
                 shelf.locate(on.shelf, node.value, on.also)
@@ -129,14 +130,13 @@ class Filler:
             return self._note(node.place, path, f"found {brief(value)}, expected {describe(hint)}{did_you_mean(meant)}")
 
     def _stranger(self, path: str, siblings: list[str]) -> str:
-        """What to say of an unknown key: the nearest of its siblings, else of all last parts, else of all paths."""
+        """What to say of an unknown key; meant may be a sibling, or the same word in another section."""
         above, _, key = path.rpartition(".")
-        meant = near(key, siblings)
-        if meant is not None:
-            meant = _join(above, meant)
-        elif (tail := near(key, map(_last, self._known))) is not None:
+        if (sibling := near(key, siblings)) is not None:
+            meant: str | None = _join(above, sibling)
+        else:
+            tail = near(key, map(_last, self._known))
             meant = near(path, (known for known in self._known if _last(known) == tail), least=0)
-        meant = meant or near(path, self._known)
         listed = f"one of {', '.join(siblings)}" if siblings else "none here"
         return f"found an unknown key, expected {listed}{did_you_mean(meant)}"
 

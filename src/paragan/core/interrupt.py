@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _ASKING = (signal.SIGINT, signal.SIGTERM)
@@ -15,8 +15,10 @@ _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Interrupt:
-    """`requested` turns true at the first SIGINT or SIGTERM; the loop looks at it between steps. Leaving the `with` block gives
-    the signals back."""
+    """`requested` turns true at the first SIGINT or SIGTERM; the loop looks at it between steps.
+
+    Leaving the `with` block gives the signals back.
+    """
 
     requested: bool = False
 
@@ -26,12 +28,12 @@ class Interrupt:
     def __enter__(self) -> Interrupt:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *raised: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        """From now on a Ctrl-C kills at once, even inside a call that never returns; so the terminal is put right already."""
+        """From now on Ctrl-C kills at once, even inside a call that never returns; so the terminal is put right already."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self.requested:
             self.requested = True

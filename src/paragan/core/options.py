@@ -37,7 +37,7 @@ class On:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A file of a shelf and its options. Written `{name: r1, weight: 2}`, or `r1` where the options stay at their defaults."""
+    """A file of a shelf and its options. Written `{name: r1, weight: 2}`; `r1` alone leaves the options at their defaults."""
 
     name: str
     options: Any
@@ -49,7 +49,7 @@ Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 Fraction = Annotated[float, Range(least=0, most=1)]
 
-# What torch.optim offers, known without importing it. LBFGS (needs a closure) and SparseAdam (sparse gradients) cannot play.
+# torch.optim, known without importing it; LBFGS (needs a closure) and SparseAdam (sparse gradients) cannot play.
 TORCH_OPTIMISERS = (
     *("Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "ASGD"),
     *("Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 from paragan.core import parse
 from paragan.core.node import COMMAND_LINE, Node, Problem, Unreadable, brief
@@ -19,7 +20,8 @@ def matches(word: str) -> bool:
 def put(tree: Node, word: str, problems: list[Problem]) -> None:
     """Write one override into the tree; what cannot be written is added to `problems`.
 
-    `penalties.0.weight=3` reaches into a list, the index after the last appends, and maps or lists missing on the way are made.
+    `penalties.0.weight=3` reaches into a list, the index after the last appends; maps or lists missing on the way are
+    made.
     """
     match = _WORD.fullmatch(word)
     if match is None:
@@ -33,7 +35,7 @@ def put(tree: Node, word: str, problems: list[Problem]) -> None:
 
 def _put(tree: Node, keys: list[str], value: Node) -> None:
     here = tree
-    for key, following in zip(keys, keys[1:], strict=False):
+    for key, following in pairwise(keys):
         here = _inner(here, key, following)
     _entry(here, keys[-1])
     _set(here, keys[-1], value)

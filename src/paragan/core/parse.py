@@ -1,8 +1,8 @@
 """Strict YAML, read into nodes that know their line, and written.
 
-Unquoted scalars follow the YAML 1.2 core schema (section 10.3.2): `no` is text, `2e-4` a number, `0x1f` is 31. `010` (8 to some
-readers, 10 to others) and `.nan` stay text, so that a number field refuses them. Anchors, aliases, merge keys, tags, duplicate
-keys and further documents are refused; so are files over 1 MiB and nests deeper than 32.
+Unquoted scalars follow the YAML 1.2 core schema (section 10.3.2): `no` is text, `2e-4` a number, `0x1f` is 31. `010` (8
+to some readers, 10 to others) and `.nan` stay text, so that a number field refuses them. Anchors, aliases, merge keys,
+tags, duplicate keys and further documents are refused; so are files over 1 MiB and nests deeper than 32.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from paragan.core.node import Node, Place, Problem, Scalar, Unreadable, brief
 
@@ -88,7 +88,7 @@ def _read(path: Path, place: Place) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise Unreadable(Place(place.source, line), "found bytes that are not UTF-8, expected a YAML text file") from None
+        raise Unreadable(Place(place.source, line), "found bytes that are not UTF-8, expected a text file") from None
 
 
 class _Composer:
@@ -136,7 +136,7 @@ class _Composer:
         if not isinstance(event, yaml.ScalarEvent):
             raise Unreadable(self._place(event), "found a list or map as a key, expected text", ".".join(path))
         if event.value == "<<" and event.implicit[0]:
-            raise Unreadable(self._place(event), "found a merge key (<<), expected every value written out", ".".join(path))
+            raise Unreadable(self._place(event), "found a merge key (<<), expected all values written out", ".".join(path))
         return str(event.value)
 
     def _refuse(self, event: Any, path: tuple[str, ...]) -> None:
@@ -156,7 +156,7 @@ def _below(start: Place, lines: int) -> Place:
     return Place(start.source, start.line + lines) if start.line else start
 
 
-class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
+class _Dumper(yaml.SafeDumper):
     """Quotes text that `scalar` would read as something else; never writes an alias."""
 
     def ignore_aliases(self, data: Any) -> bool:

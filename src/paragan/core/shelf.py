@@ -1,7 +1,8 @@
 """The folder is the registry: `model.name: biggan` is `models/biggan.py`, outside code is a dotted path.
 
-A file on a shelf may have a frozen dataclass `Options`. It is *read* from the source, not imported, so that help and config
-errors stay fast and leave torch alone; the class may therefore use only builtins, dataclasses, typing and `core.options`.
+A file on a shelf may have a frozen dataclass `Options`. It is *read* from the source, not imported, so that help and
+config errors stay fast and leave torch alone; the class may therefore use only builtins, dataclasses, typing and
+`core.options`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -90,7 +91,7 @@ def _outside(name: str) -> Path:
     return Path(found.origin)
 
 
-@lru_cache(maxsize=None)  # one class per file, so that two configs of the same settings are equal
+@cache  # one class per file, so that two configs of the same settings are equal
 def _options(path: Path, name: str) -> type:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -100,10 +101,11 @@ def _options(path: Path, name: str) -> type:
     module = ModuleType(f"paragan-options:{name}")
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
-        exec(compile(ast.Module(wanted, []), str(path), "exec"), module.__dict__)  # noqa: S102 our shelf, or code the user named
+        code = compile(ast.Module(wanted, []), str(path), "exec")
+        exec(code, module.__dict__)  # noqa: S102 our shelf, or code the user named
     except NameError as error:
         allowed = ", ".join(_READABLE[1:])
-        raise ConfigError(f"{path}: {error}; `Options` is read without importing its file and may use only {allowed}") from None
+        raise ConfigError(f"{path}: {error}; `Options` is read, not imported, and may use only {allowed}") from None
     return module.__dict__.get("Options", _NoOptions)  # type: ignore[no-any-return]
 
 

@@ -120,7 +120,9 @@ class Strategy:
         numbers = torch.repeat_interleave(torch.arange(parts), len(x) // parts)
         schedule = self._schedule(turn, nets, chunks, loss_of, parts)
         last = dist.get_rank() == dist.get_world_size() - 1
-        schedule.step(*((x,) if dist.get_rank() == 0 else ()), **({"target": numbers, "losses": []} if last else {}), y=y)
+        schedule.step(
+            *((x,) if dist.get_rank() == 0 else ()), **({"target": numbers, "losses": []} if last else {}), y=y
+        )
         terms = _loop.gather(done) if last else self._nothing(turn, feeds[0])
         return self._penalise(turn, nets, feeds, terms) if turn.penalties else terms
 
@@ -130,7 +132,12 @@ class Strategy:
         for feed in feeds:
             x = feed.real.x_BCHW.requires_grad_()
             out, h = self._across(nets[turn.side].module, x, feed.real.y_B)
-            part = Part(nets[turn.side], feed, Outputs(fake=Verdict(out), real=Verdict(out)), lambda o, i, h=h: self._back(o, i, h))
+            part = Part(
+                nets[turn.side],
+                feed,
+                Outputs(fake=Verdict(out), real=Verdict(out)),
+                lambda o, i, h=h: self._back(o, i, h),
+            )
             losses = {penalty.name: penalty(part) for penalty in turn.penalties}
             (sum(loss.sum() for loss in losses.values()) / feed.rows.total + 0.0 * out.sum()).backward()
             for name, loss in losses.items():

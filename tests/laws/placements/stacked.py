@@ -37,7 +37,10 @@ class Stack(nn.Module):
 
     def stacked(self):
         p, b = self.names
-        return ({n: getattr(self, f"p{i}") for i, n in enumerate(p)}, {n: getattr(self, f"b{i}") for i, n in enumerate(b)})
+        return (
+            {n: getattr(self, f"p{i}") for i, n in enumerate(p)},
+            {n: getattr(self, f"b{i}") for i, n in enumerate(b)},
+        )
 
     def forward(self, *inputs):
         def one(parameters, buffers, *given):

@@ -1,0 +1,89 @@
+"""From a data set to an endless stream of batches on a device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Batch, Rows, Source
+from paragan.loading.order import Order
+
+
+@dataclass(frozen=True)
+class Share:
+    """Rows `first … first + count` of every global batch: what one of several ranks loads."""
+
+    first: int
+    count: int
+
+
+class Loader(Iterator[Batch]):
+    """Endless global batches of `batch` images; epochs follow one another without a seam, so a batch may span several.
+
+    Row r of batch number `position` is place position * batch + r of the seeded order (`Order`), whoever loads it: `share` says
+    which rows are loaded here, all by default. `position` is the whole state. Images arrive in [-1, 1] as `dtype`; they travel to
+    the device as uint8. `wait_s`: seconds spent here so far.
+
+    Raises `ConfigError` where the source is empty or the share does not lie in the batch.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        batch: int,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        share: Share | None = None,
+    ) -> None:
+        self.position = 0
+        self.wait_s = 0.0
+        self._source, self._batch, self._device, self._dtype = source, batch, device, dtype
+        self._share = share or Share(0, batch)
+        _check(source, batch, self._share)
+        self._order = Order(len(source), seed)
+        self._pinned = _copies_from_pinned_memory(device)
+
+    def __next__(self) -> Batch:
+        began = time.perf_counter()
+        rows = Rows(self.position, self._share.first, self._share.count, self._batch)
+        x_BCHW, y_B = self._source.fetch(self._order.at(_places(rows)))
+        batch = Batch(rows, normalised(self._to_device(x_BCHW), self._dtype), None if y_B is None else self._to_device(y_B))
+        self.position += 1
+        self.wait_s += time.perf_counter() - began
+        return batch
+
+    def _to_device(self, tensor: Tensor) -> Tensor:
+        if self._pinned:
+            tensor = tensor.pin_memory()
+        return tensor.to(self._device, non_blocking=True)
+
+
+def normalised(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """uint8 grey levels 0…255 as numbers in [-1, 1]."""
+    return x_BCHW.to(dtype).div_(127.5).sub_(1)
+
+
+def _places(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    first = rows.step * rows.total + rows.first
+    return np.arange(first, first + rows.count, dtype=np.int64)
+
+
+def _copies_from_pinned_memory(device: torch.device) -> bool:
+    """Whether copies to this device overlap with computation if they start in page-locked memory."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return accelerator is not None and accelerator.type == device.type
+
+
+def _check(source: Source, batch: int, share: Share) -> None:
+    if not len(source):
+        raise ConfigError("data: found an empty data set, expected at least one image")
+    if not (0 <= share.first and 0 < share.count and share.first + share.count <= batch):
+        end = share.first + share.count
+        raise ConfigError(f"train.batch: found rows {share.first} to {end} for this rank, expected at least one row within the batch of {batch}")

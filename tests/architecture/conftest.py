@@ -1,0 +1,58 @@
+"""The sources of the project, parsed once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "paragan"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file; `floor` is its first folder in the package, or its own name at the top."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @classmethod
+    def read(cls, path: Path) -> Module:
+        text = path.read_text(encoding="utf-8")
+        return cls(path, text, ast.parse(text, str(path)))
+
+    @property
+    def floor(self) -> str:
+        return self.path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+    def at(self, node: ast.AST) -> str:
+        return f"{self.path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+
+    def code(self) -> Iterator[ast.AST]:
+        """All nodes but docstrings and other bare strings, which are prose."""
+        prose = {
+            id(node.value)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        }
+        return (node for node in ast.walk(self.tree) if id(node) not in prose)
+
+
+@pytest.fixture(scope="session")
+def modules() -> list[Module]:
+    """Every Python file of the package."""
+    found = [Module.read(path) for path in sorted(PACKAGE.rglob("*.py"))]
+    assert found, "the package is not where this test looks for it"
+    return found
+
+
+@pytest.fixture(scope="session")
+def project_files() -> list[Path]:
+    """Every file of ours: package, tests, examples, benchmarks."""
+    folders = (PACKAGE, *(ROOT / name for name in ("tests", "examples", "benchmarks")))
+    return sorted(p for f in folders for p in f.rglob("*") if p.is_file() and "__pycache__" not in p.parts)

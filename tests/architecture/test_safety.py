@@ -1,0 +1,61 @@
+"""Nothing is unpickled, and one place in the house moves weights."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+PICKLERS = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+# They unpickle what a file or another rank sent.
+UNPICKLING = {
+    "torch.load",
+    "torch.hub.load",
+    "torch.save",
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "recv_object_list",
+    "scatter_object_list",
+}
+
+
+def test_nothing_is_unpickled(modules):
+    found = [f"{m.at(n)} {name}" for m in modules for n in m.code() for name in pickling(n)]
+    assert found == []
+
+
+def test_one_place_steps_an_optimiser(modules):
+    """`Player` is the only caller: clipping, skipped steps, schedule and EMA live there and nowhere else."""
+    places = [m.at(n) for m in modules for n in m.code() if isinstance(n, ast.Call) and steps_an_optimiser(n)]
+    assert len(places) == 1, places
+    assert places[0].startswith("src/paragan/game/")
+
+
+def test_the_rules_see():
+    bad = "import pickle\nfrom torch import load\ntorch.load(f)\nnp.load(f, allow_pickle=True)\ndist.gather_object(x)"
+    assert len([name for n in ast.walk(ast.parse(bad)) for name in pickling(n)]) == 5
+    for line in ("self.optimizer.step()", "opt.step()", "self.scaler.step(opt)", "optimizers[0].step()"):
+        assert steps_an_optimiser(ast.parse(line).body[0].value), line
+    for line in ("scheme.step(gan)", "self.schedule.step()", "torch.sum(optimizer)"):
+        assert not steps_an_optimiser(ast.parse(line).body[0].value), line
+
+
+def pickling(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [a.name for a in node.names if a.name.split(".")[0] in PICKLERS]
+    if isinstance(node, ast.ImportFrom):
+        names = [f"{node.module}.{a.name}" for a in node.names]
+        return [n for n in names if n.split(".")[0] in PICKLERS or n in UNPICKLING or n.split(".")[-1] in UNPICKLING]
+    if isinstance(node, ast.Attribute):
+        return [name for name in (ast.unparse(node), node.attr) if name in UNPICKLING]
+    if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+        return [] if isinstance(node.value, ast.Constant) and node.value.value is False else ["allow_pickle"]
+    return []
+
+
+def steps_an_optimiser(call: ast.Call) -> bool:
+    """`<optimiser>.step(…)`, `<scaler>.step(<optimiser>)`."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
+        return False
+    names = re.findall(r"\w+", ast.unparse(call.func.value) + " " + " ".join(map(ast.unparse, call.args)))
+    return any(re.search(r"optim|(^|_)opt($|_)|scaler", name.lower()) for name in names)

@@ -1,0 +1,43 @@
+"""The hard limits of the house: 300 lines a file, 40 a function, 7 positional parameters."""
+
+from __future__ import annotations
+
+import ast
+
+FILE, FUNCTION, PARAMETERS = 300, 40, 7
+
+
+def test_files_fit_on_a_few_screens(project_files):
+    lines = {p: p.read_text(encoding="utf-8").count("\n") for p in project_files if p.suffix == ".py"}
+    assert {str(p): n for p, n in lines.items() if n > FILE} == {}
+
+
+def test_functions_fit_on_one_screen(modules):
+    long = [
+        f"{m.at(f)} {f.name}: {length(f)} lines"
+        for m in modules
+        for f in functions(m)
+        if length(f) > FUNCTION and not (m.floor in ("models", "layers") and f.name == "forward")
+    ]
+    assert long == []
+
+
+def test_functions_take_few_positional_parameters(modules):
+    many = [f"{m.at(f)} {f.name}: {positional(f)}" for m in modules for f in functions(m) if positional(f) > PARAMETERS]
+    assert many == []
+
+
+def functions(module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def length(function) -> int:
+    """Lines from `def` to the end, the docstring not counted."""
+    docstring = function.body[0] if ast.get_docstring(function) is not None else None
+    prose = docstring.end_lineno - docstring.lineno + 1 if docstring else 0
+    return function.end_lineno - function.lineno + 1 - prose
+
+
+def positional(function) -> int:
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))

@@ -1,0 +1,26 @@
+"""What every test may rely on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_runtest_setup() -> None:
+    """One thread per process, so that sums have one order; torch is left alone until a test has imported it."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of real data sets: PARAGAN_DATA, or `shared/data` beside the repository."""
+    folder = Path(os.environ.get("PARAGAN_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real data in {folder} (set PARAGAN_DATA)")
+    return folder

@@ -1,0 +1,200 @@
+"""`./run` against stand-ins for Python and pip: what it asks of them, in which order, and what it says when they fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# All that the script may use besides Python; nothing else is on the PATH of these tests.
+TOOLS = "awk cat cksum cp cut df dirname grep mkdir mv rm rmdir sh sleep tail tr uname".split()
+
+PYTHON = r"""#!/bin/sh
+printf '%s\n' "$*" >>"$CALLS"
+case "$*" in
+    *version_info*) echo "${STUB_VERSION:-3.11.7}"; [ "${STUB_VERSION:-3.11.7}" != 3.9.2 ] ;;
+    *sys.version*) echo "${STUB_VERSION:-3.11.7}" ;;
+    '-m venv '*)
+        [ -z "${STUB_NO_VENV-}" ] || { echo 'Error: ensurepip is not available'; exit 1; }
+        mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
+    *' pip '*)
+        sleep "${STUB_PIP_SLEEPS:-0}"
+        case "$*" in ${STUB_PIP_FAILS-}) echo "ERROR: ${STUB_PIP_SAYS:-No matching distribution}"; exit 1 ;; esac ;;
+    '-m paragan'*) echo "pid=$$ cwd=$PWD"; exit "${STUB_EXIT:-0}" ;;
+    *) case "$*" in ${STUB_STEP_FAILS-}) exit 1 ;; esac ;;
+esac
+"""
+
+
+@dataclass
+class Checkout:
+    """A copy of the script in a folder of its own, with a PATH that holds the tools above and the stand-ins."""
+
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.root, self.bin, self.log = (self.folder / name for name in ("a checkout", "bin", "calls"))
+        self.root.mkdir()
+        self.bin.mkdir()
+        for name in ("run", "pyproject.toml", "constraints.txt"):
+            shutil.copy(ROOT / name, self.root / name)
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool) or pytest.skip(f"no {tool} here"))
+        self.stub("python3.11", PYTHON)
+
+    def stub(self, name: str, text: str) -> None:
+        (self.bin / name).write_text(text)
+        (self.bin / name).chmod(0o755)
+
+    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        environment = {"PATH": str(self.bin), "CALLS": str(self.log), "PARAGAN_MIN_DISK_MB": "1"}
+        return subprocess.Popen(
+            [str(self.root / "run"), *arguments],
+            cwd=self.folder,
+            env={**environment, **self.settings, **settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, **settings)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def calls(self, word: str) -> list[str]:
+        """What the stand-in was asked so far, where it holds this word."""
+        return [line for line in self.log.read_text().splitlines() if word in line] if self.log.exists() else []
+
+    @property
+    def stamp(self) -> Path:
+        return self.root / ".venv" / "stamp"
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def assert_refused(done, *words: str, alone: bool = True) -> None:
+    """Exit 2 and three lines: what, where, what to do; alone: not even progress before them."""
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2, done
+    assert len(lines) == 3 or not alone, lines
+    what, where, cure = lines[-3:]
+    assert what.startswith("paragan: ")
+    assert where.startswith("  where: ")
+    assert cure.startswith("  to do: ")
+    assert all(word in "\n".join(lines[-3:]) for word in words), lines
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
+def test_any_shell_parses_it(shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    subprocess.run([shell, "-n", str(ROOT / "run")], check=True)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("help",)])
+def test_usage_costs_nothing(checkout, arguments):
+    done = checkout.run(*arguments)
+    assert done.returncode == 0
+    assert "./run train" in done.stdout
+    assert not (checkout.root / ".venv").exists()
+
+
+def test_first_call_installs_and_hands_over(checkout):
+    done = checkout.run("train", "digits", "data.path=a b")
+    assert done.returncode == 0, done.stderr
+    assert checkout.calls("-m paragan") == ["-m paragan train digits data.path=a b"]
+    assert f"cwd={checkout.folder}" in done.stdout  # paths are the caller's
+    assert len(checkout.calls(" venv ")) == 1
+    assert [line.split(" install ")[1] for line in checkout.calls(" pip ")][-1].endswith("-c constraints.txt -e .")
+
+
+def test_second_call_installs_nothing(checkout):
+    checkout.run("train")
+    before = len(checkout.calls(" pip "))
+    done = checkout.run("train")
+    assert done.stderr == ""
+    assert len(checkout.calls(" pip ")) == before > 0
+
+
+def test_exit_code_and_process_are_those_of_python(checkout):
+    checkout.run("train")
+    process = checkout.start("train", STUB_EXIT="85")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 85
+    assert f"pid={process.pid} " in out  # signals reach it, nothing stands between
+
+
+def test_old_python(checkout):
+    done = checkout.run("train", STUB_VERSION="3.9.2")
+    assert_refused(done, "no Python 3.11", "python3.11 is 3.9.2", "PARAGAN_PYTHON")
+    assert not checkout.stamp.exists()
+
+
+def test_no_python(checkout):
+    (checkout.bin / "python3.11").unlink()
+    assert_refused(checkout.run("train"), "no Python 3.11", "none found")
+
+
+def test_named_python_is_the_only_one_tried(checkout):
+    done = checkout.run("train", PARAGAN_PYTHON="/no such/python")
+    assert_refused(done, "/no such/python")
+    assert not checkout.calls("")
+
+
+def test_missing_venv_module_names_the_package(checkout):
+    done = checkout.run("train", STUB_NO_VENV="1")
+    assert_refused(done, "install.log", "ensurepip", "python3.11-venv")
+    assert not checkout.stamp.exists()
+
+
+def test_full_disk_is_seen_before_anything_is_written(checkout):
+    done = checkout.run("train", PARAGAN_MIN_DISK_MB="999999999")
+    assert_refused(done, "disk", "999999999 MB")
+    assert not checkout.calls(" venv ")
+
+
+@pytest.mark.parametrize(
+    ("says", "cure"), [("No matching distribution found", "network"), ("No space left on device", "disk space")]
+)
+@pytest.mark.parametrize(("fails", "what"), [("*", "torch"), ("*-e*", "paragan")])
+def test_failing_pip(checkout, fails, what, says, cure):
+    done = checkout.run("train", STUB_PIP_FAILS=fails, STUB_PIP_SAYS=says)
+    assert_refused(done, f"cannot install {what}", "install.log", says, cure, alone=False)
+    assert not checkout.stamp.exists()
+    assert not (checkout.root / ".venv" / "lock").exists()
+
+
+def test_unknown_torch_choice(checkout):
+    assert_refused(checkout.run("train", PARAGAN_TORCH="gpu"), "PARAGAN_TORCH=gpu", "auto, cpu or cuda", alone=False)
+
+
+PLAIN, CPU, INDEX = "torch==1.2.3", "torch==1.2.3+cpu", "--index-url https://download.pytorch.org/whl/cpu"
+
+
+@pytest.mark.parametrize(
+    ("fails", "asked", "notice"),
+    [
+        ("", [CPU], False),
+        ("*0 torch*1 torch*|*-input install --no-deps*|*dir --no-deps*", [CPU, INDEX], False),
+        ("*+cpu", [CPU, INDEX, PLAIN], True),
+    ],
+)
+def test_without_a_device_the_cpu_build_comes_first(checkout, fails, asked, notice):
+    pass
+
+
+def torch_asked(checkout) -> list[str]:
+    return [line for line in checkout.calls(" pip ") if "torch==" in line]
