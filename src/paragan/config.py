@@ -97,8 +97,9 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
         return parse.file(Path(recipe), problems)
     known = shelf.names("recipes")
     if recipe not in known:
-        expected = f"one of {', '.join(known)}, or a path ending in .yaml{shelf.did_you_mean(shelf.near(recipe, known))}"
-        raise ConfigError(f"found the recipe {recipe!r}, expected {expected}")
+        meant = shelf.did_you_mean(shelf.near(recipe, known))
+        expected = f"one of {', '.join(known)}, or a path ending in .yaml"
+        raise ConfigError(f"found the recipe {recipe!r}, expected {expected}{meant}")
     return parse.file(shelf.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
 
 

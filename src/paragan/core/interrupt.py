@@ -33,12 +33,12 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        """From now on Ctrl-C kills at once, even inside a call that never returns; so the terminal is put right already."""
+        """From now on Ctrl-C kills at once, even inside a call that never returns, so the terminal is put right here."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self.requested:
             self.requested = True
-            cursor = _SHOW_CURSOR if os.isatty(2) else b""
-            os.write(2, cursor + b"\nstopping after this step; again to abort\n")  # print may not be re-entered here
+            fresh_line = _SHOW_CURSOR + b"\n" if os.isatty(2) else b""
+            os.write(2, fresh_line + b"stopping after this step; again to abort\n")  # print may not be re-entered here
 
 
 def install() -> Interrupt:

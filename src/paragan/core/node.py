@@ -23,6 +23,7 @@ class Place:
 
 
 MOST_SHOWN = 50  # problems in one message
+_LONGEST = 1000  # characters of one problem
 COMMAND_LINE = Place("command line")
 
 
@@ -49,7 +50,8 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (str(self.place), self.path, self.text)))
+        line = ": ".join(filter(None, (str(self.place), self.path, self.text)))
+        return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
 
 
 class Unreadable(ConfigError):

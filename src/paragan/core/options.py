@@ -37,7 +37,7 @@ class On:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A file of a shelf and its options. Written `{name: r1, weight: 2}`; `r1` alone leaves the options at their defaults."""
+    """A file of a shelf and its options. Written `{name: r1, weight: 2}`, or `r1` for its default options."""
 
     name: str
     options: Any

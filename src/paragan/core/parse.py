@@ -133,10 +133,11 @@ class _Composer:
 
     def _key(self, event: Any, path: tuple[str, ...]) -> str:
         self._refuse(event, path)
+        place, above = self._place(event), ".".join(path)
         if not isinstance(event, yaml.ScalarEvent):
-            raise Unreadable(self._place(event), "found a list or map as a key, expected text", ".".join(path))
+            raise Unreadable(place, "found a list or map as a key, expected text", above)
         if event.value == "<<" and event.implicit[0]:
-            raise Unreadable(self._place(event), "found a merge key (<<), expected all values written out", ".".join(path))
+            raise Unreadable(place, "found a merge key (<<), expected every value written out", above)
         return str(event.value)
 
     def _refuse(self, event: Any, path: tuple[str, ...]) -> None:
@@ -164,7 +165,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> Any:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if scalar(text) == text else "'")
+    style = None if scalar(text) == text else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if text.isprintable() else '"')
 
 
 def _list(dumper: _Dumper, items: list[Any]) -> Any:

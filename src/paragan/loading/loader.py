@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,19 +14,11 @@ from paragan.core.types import Batch, Rows, Source
 from paragan.loading.order import Order
 
 
-@dataclass(frozen=True)
-class Share:
-    """Rows `first … first + count` of every global batch: what one of several ranks loads."""
-
-    first: int
-    count: int
-
-
 class Loader(Iterator[Batch]):
     """Endless global batches of `batch` images; epochs follow one another without a seam, so a batch may span several.
 
-    Row r of batch number `position` is place position * batch + r of the seeded order (`Order`), whoever loads it: `share` says
-    which rows are loaded here, all by default. `position` is the whole state. Images arrive in [-1, 1] as `dtype`; they travel to
+    Row r of batch number `position` is place position * batch + r of the seeded order (`Order`), whoever loads it: `share`,
+    (first, count), says which rows are loaded here, all by default. `position` is the whole state. Images arrive in [-1, 1] as `dtype`; they travel to
     the device as uint8. `wait_s`: seconds spent here so far.
 
     Raises `ConfigError` where the source is empty or the share does not lie in the batch.
@@ -40,19 +31,19 @@ class Loader(Iterator[Batch]):
         seed: int,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
-        share: Share | None = None,
+        share: tuple[int, int] | None = None,
     ) -> None:
         self.position = 0
         self.wait_s = 0.0
         self._source, self._batch, self._device, self._dtype = source, batch, device, dtype
-        self._share = share or Share(0, batch)
+        self._share = share or (0, batch)
         _check(source, batch, self._share)
         self._order = Order(len(source), seed)
         self._pinned = _copies_from_pinned_memory(device)
 
     def __next__(self) -> Batch:
         began = time.perf_counter()
-        rows = Rows(self.position, self._share.first, self._share.count, self._batch)
+        rows = Rows(self.position, *self._share, self._batch)
         x_BCHW, y_B = self._source.fetch(self._order.at(_places(rows)))
         batch = Batch(rows, normalised(self._to_device(x_BCHW), self._dtype), None if y_B is None else self._to_device(y_B))
         self.position += 1
@@ -67,7 +58,7 @@ class Loader(Iterator[Batch]):
 
 def normalised(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """uint8 grey levels 0…255 as numbers in [-1, 1]."""
-    return x_BCHW.to(dtype).div_(127.5).sub_(1)
+    return x_BCHW.to(dtype) / 127.5 - 1
 
 
 def _places(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -81,9 +72,9 @@ def _copies_from_pinned_memory(device: torch.device) -> bool:
     return accelerator is not None and accelerator.type == device.type
 
 
-def _check(source: Source, batch: int, share: Share) -> None:
+def _check(source: Source, batch: int, share: tuple[int, int]) -> None:
+    first, count = share
     if not len(source):
         raise ConfigError("data: found an empty data set, expected at least one image")
-    if not (0 <= share.first and 0 < share.count and share.first + share.count <= batch):
-        end = share.first + share.count
-        raise ConfigError(f"train.batch: found rows {share.first} to {end} for this rank, expected at least one row within the batch of {batch}")
+    if first < 0 or count < 1 or first + count > batch:
+        raise ConfigError(f"train.batch: found rows {first} to {first + count} for this rank, expected at least one row within 0 to {batch}")

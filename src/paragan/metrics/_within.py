@@ -1,0 +1,82 @@
+"""How much the features vary within each class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.metrics._judged import Judged, in_float64
+
+
+@dataclass(frozen=True)
+class ClassMoments:
+    """Per class: number of images count_K, sum of features sum_KF, sum of squared lengths squares_K. Float64; adding is joining."""
+
+    count_K: Tensor
+    sum_KF: Tensor
+    squares_K: Tensor
+
+    @classmethod
+    def of(cls, judged: Judged, num_classes: int) -> ClassMoments:
+        features_BF, asked_B = in_float64(judged.features_BF), _asked(judged, num_classes)
+        zeros_K = torch.zeros(num_classes, dtype=torch.float64)
+        return cls(
+            zeros_K.index_add(0, asked_B, torch.ones(len(features_BF), dtype=torch.float64)),
+            torch.zeros(num_classes, features_BF.shape[1], dtype=torch.float64).index_add(0, asked_B, features_BF),
+            zeros_K.index_add(0, asked_B, features_BF.square().sum(1)),
+        )
+
+    def __add__(self, other: ClassMoments) -> ClassMoments:
+        return ClassMoments(self.count_K + other.count_K, self.sum_KF + other.sum_KF, self.squares_K + other.squares_K)
+
+    @property
+    def variance_K(self) -> Tensor:
+        """Unbiased variance, summed over the features. A class of fewer than two images shows none: 0."""
+        spread_K = self.squares_K - self.sum_KF.square().sum(1) / self.count_K.clamp(min=1)
+        return torch.where(self.count_K > 1, spread_K.clamp(min=0) / (self.count_K - 1).clamp(min=1), 0.0)
+
+
+@dataclass(frozen=True)
+class VarianceRatio:
+    """Variance within each class of the images seen over that of the real ones. A value: `update` and `merge` return the next one.
+
+    1: as varied as real. Towards 0: the class has collapsed to a few images.
+    """
+
+    real_K: Tensor
+    seen: ClassMoments
+
+    @classmethod
+    def against(cls, real: Judged) -> VarianceRatio:
+        """Nothing seen yet; the labels of `real` say how many classes there are."""
+        if real.asked_B is None or not len(real):
+            raise ConfigError("variance within classes: found real images without labels, expected a labelled data set")
+        num_classes = int(real.asked_B.max()) + 1
+        variance_K = ClassMoments.of(real, num_classes).variance_K
+        if not variance_K.any():
+            raise ConfigError("variance within classes: found no class whose real images differ, expected at least one; raise score.num_images")
+        return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
+
+    def update(self, judged: Judged) -> VarianceRatio:
+        return type(self)(self.real_K, self.seen + ClassMoments.of(judged, len(self.real_K)))
+
+    def merge(self, other: VarianceRatio) -> VarianceRatio:
+        return type(self)(self.real_K, self.seen + other.seen)
+
+    @property
+    def ratios(self) -> Tensor:
+        """One for each class whose real images differ."""
+        varied = self.real_K > 0
+        return self.seen.variance_K[varied] / self.real_K[varied]
+
+
+def _asked(judged: Judged, num_classes: int) -> Tensor:
+    if judged.asked_B is None:
+        raise ConfigError("variance within classes: found images without classes, expected the class asked for")
+    asked_B = judged.asked_B.cpu()
+    if len(asked_B) and int(asked_B.max()) >= num_classes:
+        raise ConfigError(f"variance within classes: found class {int(asked_B.max())}, expected classes 0 to {num_classes - 1} as in the real images")
+    return asked_B

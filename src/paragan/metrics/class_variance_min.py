@@ -1,0 +1,21 @@
+"""Variance of the features within a class, generated over real, in the class where it is least; 1 is as varied as real.
+
+The class that collapsed first shows here, where a mean over classes hides it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from paragan.metrics._within import VarianceRatio
+
+
+@dataclass(frozen=True)
+class Metric(VarianceRatio):
+    """class_variance_min: the least ratio over the classes, >= 0."""
+
+    name: ClassVar[str] = "class_variance_min"
+
+    def compute(self) -> float:
+        return float(self.ratios.min())

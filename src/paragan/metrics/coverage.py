@@ -1,0 +1,66 @@
+"""Coverage: the share of real images that have a generated one nearby; higher is better, some 0.97 for a perfect generator.
+
+Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML 2020, section 3.2, with k = 5
+as recommended there. Near is within the distance to the k-th nearest other real image. It grows with the number of generated images,
+so as many are taken as there are real ones; a perfect generator then comes to 1 - 2^-k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.metrics._judged import Judged, in_float64
+
+K = 5
+_ROWS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Metric:
+    """coverage in [0, 1]. A value: `update` and `merge` return the next one.
+
+    Of the generated images only the distance of the nearest to each real image is kept, so memory does not grow with their number.
+    """
+
+    name: ClassVar[str] = "coverage"
+    real_NF: Tensor
+    radius_N: Tensor
+    nearest_N: Tensor
+
+    @classmethod
+    def against(cls, real: Judged) -> Metric:
+        """Nothing seen yet; a ball is laid around each image of `real`."""
+        if len(real) <= K:
+            raise ConfigError(f"coverage: found {len(real)} real images, expected more than k = {K}; raise score.num_images")
+        real_NF = in_float64(real.features_BF)
+        return cls(real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64))
+
+    def update(self, judged: Judged) -> Metric:
+        nearest_N = self.nearest_N
+        for first in range(0, len(judged), _ROWS_AT_ONCE):
+            fake_BF = in_float64(judged.features_BF[first : first + _ROWS_AT_ONCE])
+            nearest_N = nearest_N.minimum(_distances(self.real_NF, fake_BF).amin(1))
+        return replace(self, nearest_N=nearest_N)
+
+    def merge(self, other: Metric) -> Metric:
+        return replace(self, nearest_N=self.nearest_N.minimum(other.nearest_N))
+
+    def compute(self) -> float:
+        return float((self.nearest_N <= self.radius_N).double().mean())
+
+
+def _distance_to_kth_other(real_NF: Tensor) -> Tensor:
+    """(N,): from each row to its K-th nearest other row."""
+    # Each row is its own nearest, at distance 0: the K-th other is the K + 1-th of all.
+    kth = [_distances(rows, real_NF).kthvalue(K + 1, dim=1).values for rows in real_NF.split(_ROWS_AT_ONCE)]
+    return torch.cat(kth)
+
+
+def _distances(a_NF: Tensor, b_MF: Tensor) -> Tensor:
+    """(N, M), exact: the faster way through inner products makes equal rows differ, and depends on how the rows are cut."""
+    return torch.cdist(a_NF, b_MF, compute_mode="donot_use_mm_for_euclid_dist")

@@ -1,0 +1,83 @@
+"""Frechet distance between Gaussians fitted to the features of generated and of real images; lower is better.
+
+Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", NeurIPS 2017,
+equation 6; D. C. Dowson, B. V. Landau, "The Frechet distance between multivariate normal distributions", 1982. It depends on the
+extractor and on the number of images (fewer: higher), so values compare only where both agree; only with the published Inception
+weights would it be the FID.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.metrics._judged import Judged, in_float64
+
+
+@dataclass(frozen=True)
+class Moments:
+    """count, sum_F and sum of outer products outer_FF of features, float64. Adding them is joining the sets they describe."""
+
+    count: int
+    sum_F: Tensor
+    outer_FF: Tensor
+
+    @classmethod
+    def of(cls, features_BF: Tensor) -> Moments:
+        features_BF = in_float64(features_BF)
+        return cls(len(features_BF), features_BF.sum(0), features_BF.T @ features_BF)
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.count + other.count, self.sum_F + other.sum_F, self.outer_FF + other.outer_FF)
+
+    def mean_and_covariance(self) -> tuple[Tensor, Tensor]:
+        """Mean (F,) and unbiased covariance (F, F). Raises `ConfigError` below two images."""
+        if self.count < 2:
+            raise ConfigError(f"score.num_images: found {self.count} images, expected at least 2 for a Frechet distance; raise it")
+        mean_F = self.sum_F / self.count
+        return mean_F, (self.outer_FF - self.count * mean_F.outer(mean_F)) / (self.count - 1)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """fd: squared distance, >= 0, in squared units of the features. A value: `update` and `merge` return the next one."""
+
+    name: ClassVar[str] = "fd"
+    real_mean_F: Tensor
+    real_covariance_FF: Tensor
+    real_root_FF: Tensor  # square root of the covariance
+    seen: Moments
+
+    @classmethod
+    def against(cls, real: Judged) -> Metric:
+        """Nothing seen yet; `real` is what generated images are compared with."""
+        mean_F, covariance_FF = Moments.of(real.features_BF).mean_and_covariance()
+        return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))
+
+    def update(self, judged: Judged) -> Metric:
+        return replace(self, seen=self.seen + Moments.of(judged.features_BF))
+
+    def merge(self, other: Metric) -> Metric:
+        return replace(self, seen=self.seen + other.seen)
+
+    def compute(self) -> float:
+        mean_F, covariance_FF = self.seen.mean_and_covariance()
+        # The trace of the root of S1 S2 is that of root(S1) S2 root(S1): symmetric, so no complex roots, also where S1 has no inverse.
+        product_FF = self.real_root_FF @ covariance_FF @ self.real_root_FF
+        overlap = torch.linalg.eigvalsh(_symmetric(product_FF)).clamp(min=0).sqrt().sum()
+        spread = self.real_covariance_FF.trace() + covariance_FF.trace() - 2 * overlap
+        return max(0.0, float((self.real_mean_F - mean_F).square().sum() + spread))
+
+
+def root(covariance_FF: Tensor) -> Tensor:
+    """The symmetric square root; eigenvalues that rounding made negative count as 0."""
+    values_F, vectors_FF = torch.linalg.eigh(_symmetric(covariance_FF))
+    return (vectors_FF * values_F.clamp(min=0).sqrt()) @ vectors_FF.T
+
+
+def _symmetric(matrix_FF: Tensor) -> Tensor:
+    return (matrix_FF + matrix_FF.T) / 2

@@ -1,0 +1,62 @@
+"""Between log points nothing in a step asks the device for a value."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from paragan.core.types import Side
+from paragan.game.options import ScheduleOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.parallel import none
+from paragan.schemes import shared_fakes, synchronous
+from tests.laws.small_gan import batches, game, network, player
+
+WAITING = {
+    torch.ops.aten._local_scalar_dense.default,  # .item(), float(), bool(), tolist() of one value
+    torch.ops.aten.equal.default,
+    torch.ops.aten.is_nonzero.default,
+    torch.ops.aten.nonzero.default,
+}
+
+
+class HostReads(TorchDispatchMode):
+    """Counts operations that would make the host wait for an accelerator."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function in WAITING:
+            self.seen[str(function)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+def test_a_step_reads_nothing_back(scheme):
+    gan, stream = game(*(player(side, none.Strategy(), parts=2) for side in Side)), batches()
+    with HostReads() as reads:
+        for _ in range(4):  # R1 is due in some and not in others
+            scheme.step(gan, stream)
+    assert not reads.seen
+
+
+def test_schedules_stay_on_the_device():
+    policy = Policy(lr=1e-3, schedule=ScheduleOptions("cosine", warmup=2, end=5))
+    gan = game(*(Player(side, network(side), none.Strategy(), policy) for side in Side))
+    stream = batches()
+    synchronous.step(gan, stream)
+    with HostReads() as reads:
+        synchronous.step(gan, stream)
+    assert not reads.seen
+
+
+def test_the_counter_counts():
+    with HostReads() as reads:
+        assert torch.ones(()).item() == 1
+    assert sum(reads.seen.values()) == 1

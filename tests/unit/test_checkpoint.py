@@ -1,0 +1,179 @@
+"""Checkpoints are whole or absent, and nothing in them is unpickled."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import pickle
+
+import pytest
+import torch
+
+from paragan.core.errors import CheckpointError
+from paragan.core.types import Side
+from paragan.engine import checkpoint as module
+from paragan.engine.checkpoint import Checkpoint, Checkpoints
+from paragan.game.state import restore, state_of
+from paragan.parallel import none
+from paragan.schemes import synchronous
+from tests.laws.small_gan import batches, distance, game, play, player
+
+
+def example(step: int) -> Checkpoint:
+    return Checkpoint(step, {"g": {"net/w": torch.full((3,), float(step))}, "d": {"net/w": torch.zeros(2)}}, {"position": step})
+
+
+@pytest.fixture
+def store(tmp_path):
+    said: list[str] = []
+    store = Checkpoints(tmp_path / "checkpoints", keep=3, say=said.append)
+    store.__dict__["said"] = said
+    return store
+
+
+def files_of(path):
+    return sorted(p.name for p in path.iterdir())
+
+
+def test_round_trip_and_keep_last(store):
+    for step in range(1, 6):
+        store.save(example(step))
+    assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in (3, 4, 5)]
+    found = store.newest()
+    assert (found.step, found.values) == (5, {"position": 5})
+    assert torch.equal(found.groups["g"]["net/w"], torch.full((3,), 5.0))
+    assert files_of(found.path) == ["d.safetensors", "g.safetensors", "manifest.json", "state.json"]
+
+
+def test_none_before_the_first(store):
+    assert store.newest() is None
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [(name, damage) for name in ("g.safetensors", "state.json") for damage in (truncate, flip, os.unlink)]
+    + [("manifest.json", truncate), ("manifest.json", os.unlink)],
+)
+def test_a_damaged_checkpoint_is_passed_over_with_a_message(store, name, damage):
+    store.save(example(1))
+    damage(store.save(example(2)) / name)
+    assert store.newest().step == 1
+    (line,) = store.__dict__["said"]
+    assert "step-000000002" in line
+    assert name in line
+    store.save(example(2))  # the step is reached again
+    assert store.newest().step == 2
+
+
+def test_damaged_later_checkpoints_do_not_push_out_good_ones(store):
+    for step in (1, 8, 9):
+        store.save(example(step))
+    for step in (8, 9):
+        truncate(store.folder / f"step-{step:09d}" / "g.safetensors")
+    assert store.newest().step == 1
+    store.save(example(2))
+    assert [p.name for p in store.paths()] == ["step-000000001", "step-000000002"]
+    assert (store.folder / "damaged-step-000000009").exists()
+
+
+def test_all_damaged_is_an_error_that_says_what_to_do(store):
+    truncate(store.save(example(1)) / "d.safetensors")
+    with pytest.raises(CheckpointError, match="no undamaged checkpoint is left; start anew with --fresh"):
+        store.newest()
+
+
+def test_another_format_is_refused(store):
+    path = store.save(example(1))
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(CheckpointError, match="found format 99, expected 1"):
+        module.read(path)
+
+
+class Bomb:
+    def __reduce__(self):
+        return os.mkdir, ("bomb-went-off",)
+
+
+def test_a_pickle_bomb_is_refused_even_under_a_matching_manifest(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = store.save(example(1))
+    (path / "g.safetensors").write_bytes(pickle.dumps(Bomb()))
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["files"]["g.safetensors"] = hashlib.sha256((path / "g.safetensors").read_bytes()).hexdigest()
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match="not a safetensors file; pickled weights are never read"):
+        module.read(path)
+    assert not (tmp_path / "bomb-went-off").exists()
+
+
+def test_a_manifest_cannot_name_files_outside(store):
+    path = store.save(example(1))
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["files"]["../../secret"] = "0"
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match="secret is missing"):
+        module.read(path)
+
+
+def test_a_full_disk_leaves_the_former_checkpoint_and_no_debris(store, monkeypatch):
+    store.save(example(1))
+
+    def full(tensors, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "save_file", full)
+    with pytest.raises(CheckpointError, match="no space left on the device; earlier checkpoints stand: make room"):
+        store.save(example(2))
+    assert files_of(store.folder) == ["step-000000001"]
+    assert store.newest().step == 1
+
+
+def test_a_half_written_checkpoint_is_never_seen(store, monkeypatch):
+    store.save(example(1))
+    monkeypatch.setattr(module, "_sha256", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        store.save(example(2))
+    monkeypatch.undo()
+    assert [p.name for p in store.paths()] == ["step-000000001"]
+    assert store.save(example(2)).is_dir()  # over the debris
+
+
+def fresh_game():
+    return game(*(player(side, none.Strategy()) for side in Side))
+
+
+def test_a_restored_player_goes_on_bit_for_bit():
+    straight, first, second = fresh_game(), fresh_game(), fresh_game()
+    play(straight, synchronous, batches(), steps=5)
+    stream = batches()
+    play(first, synchronous, stream, steps=2)
+    for mine, theirs in ((second.g, first.g), (second.d, first.d)):
+        restore(mine, *state_of(theirs))
+    play(second, synchronous, stream, steps=3)
+    for a, b in ((straight.g, second.g), (straight.d, second.d)):
+        assert distance(dict(a.net.state_dict()), dict(b.net.state_dict())) == 0
+        assert (a.version, a.images, int(a.updates)) == (b.version, b.images, int(b.updates))
+    assert distance(dict(straight.g.ema.net.state_dict()), dict(second.g.ema.net.state_dict())) == 0
+
+
+def test_another_models_state_is_refused_by_tensor_and_changes_nothing():
+    gan = fresh_game()
+    tensors, values = state_of(gan.g)
+    before = {name: value.clone() for name, value in gan.g.net.state_dict().items()}
+    wrong = {**tensors, "net/blocks.0.embed.weight": torch.zeros(99, 4, dtype=torch.float64)}
+    with pytest.raises(CheckpointError, match=r"g: blocks\.0\.embed\.weight: found \(99, 4\), expected \(3, 4\)"):
+        restore(gan.g, wrong, values)
+    assert distance(before, dict(gan.g.net.state_dict())) == 0
