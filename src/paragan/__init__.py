@@ -17,6 +17,9 @@ _PUBLIC = {
     "paragan.game.player": ("Player",),
     "paragan.game.policy": ("Policy",),
     "paragan.game.prior": ("Prior",),
+    "paragan.layers.armed": ("arm",),
+    "paragan.layers.batch_norm": ("BatchNorm",),
+    "paragan.layers.spectral_norm": ("spectral_norm",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 

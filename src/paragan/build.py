@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -14,8 +15,8 @@ from paragan.core import rng, shelf
 from paragan.core.errors import ConfigError
 from paragan.core.types import Can, Penalty, Side, Source, Strategy
 from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.evaluate import Evaluator
-from paragan.engine.judge import mnist_cnn, train_or_load
+from paragan.engine.evaluate import Evaluator, Score
+from paragan.engine.judge import Judge, mnist_cnn, train_or_load
 from paragan.engine.trainer import Trainer
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
@@ -113,13 +114,28 @@ def refuse_what_it_cannot(options: PlayerOptions, can: frozenset[Can], penalties
         raise ConfigError(f"parts: found {options.parts}, but strategy {options.strategy!r} runs one part only; set parts to 1")
 
 
-def evaluator(config: RunConfig, found: Data, folder: Path | None) -> Evaluator:
-    """The scorer: judge and real statistics, made on first use."""
+def scorer(config: RunConfig, found: Data, folder: Path) -> Callable[[Player, Prior], Score] | None:
+    """Scores a generator player; the judge is trained or read when the first score is due. None: scoring is off."""
     options = config.score
-    if options.extractor == "mnist-cnn":
-        weights = options.weights or _beside_the_data(config)
-        return Evaluator(mnist_cnn(Path(weights)), found.train, found.held_out, options.num_images)
-    return Evaluator(train_or_load(found.train, found.held_out, folder), found.train, found.held_out, options.num_images)
+    if options.extractor == "none":
+        return None
+
+    @cache
+    def evaluator() -> Evaluator:
+        return Evaluator(_judge(config, found, folder), found.train, found.held_out, options.num_images)
+
+    return lambda player, prior: evaluator()(player, prior)
+
+
+def _judge(config: RunConfig, found: Data, folder: Path) -> Judge:
+    """The classifier that scores, by the name in `score.extractor`."""
+    match config.score.extractor:
+        case "judge":
+            return train_or_load(found.train, found.held_out, folder)
+        case "mnist-cnn":
+            return mnist_cnn(Path(config.score.weights or _beside_the_data(config)))
+        case other:
+            raise ConfigError(f"score.extractor: found {other!r}, expected judge, mnist-cnn or none")
 
 
 def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]) -> Trainer:
@@ -135,7 +151,8 @@ def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: C
         round(config.train.kimg * 1000),
         config.every,
         Checkpoints(folder / "checkpoints", config.every.keep, say),
-        stop=stop,
+        scorer(config, found, folder / "judge"),
+        stop,
     )
 
 

@@ -114,22 +114,27 @@ def _check_format(tree: Node) -> None:
 
 def _override(tree: Node, word: str, problems: list[Problem]) -> None:
     """Write one word over the tree. Another name in a section drops what the recipe set for the old one."""
-    assert isinstance(tree.value, dict)
-    before = {}
-    for key in ("data", "model", "loss", "scheme"):
-        node = tree.value.get(key)
-        if node is not None and isinstance(node.value, str):  # the short form
+    for node in _sections(tree).values():
+        if isinstance(node.value, str):  # the short form, so that a key may be written below it
             node.value = {"name": Node(node.place, node.value)}
-        before[key] = _name(node)
+    before = {key: _name(node) for key, node in _sections(tree).items()}
     override.put(tree, word, problems)
-    for key, name in before.items():
-        node = tree.value.get(key)
-        if node is not None and isinstance(node.value, dict) and _name(node) != name:
+    for key, node in _sections(tree).items():
+        if isinstance(node.value, dict) and key in before and _name(node) != before[key]:
             node.value = {k: v for k, v in node.value.items() if k == "name" or v.place == COMMAND_LINE}
 
 
-def _name(section: Node | None) -> Any:
-    name = section.value.get("name") if section is not None and isinstance(section.value, dict) else None
+def _sections(tree: Node) -> dict[str, Node]:
+    """The nodes of files chosen from a shelf, by dotted key."""
+    assert isinstance(tree.value, dict)
+    found = {key: tree.value[key] for key in ("data", "model", "loss", "scheme") if key in tree.value}
+    penalties = tree.value["penalties"].value if "penalties" in tree.value else None
+    items = enumerate(penalties) if isinstance(penalties, list) else ()
+    return found | {f"penalties.{i}": node for i, node in items}
+
+
+def _name(section: Node) -> Any:
+    name = section.value.get("name") if isinstance(section.value, dict) else None
     return None if name is None else name.plain()
 
 

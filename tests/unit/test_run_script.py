@@ -7,99 +7,18 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.unit.stand_in_checkout import Checkout, assert_refused
+
 ROOT = Path(__file__).resolve().parents[2]
-# All that the script may use besides Python; nothing else is on the PATH of these tests.
-TOOLS = ("awk", "cat", "cksum", "cp", "df", "cut", "dirname", "grep", "mkdir", "mv", "rm", "rmdir", "sh", "sleep")
-TOOLS += ("tail", "tr", "uname")
-
-PYTHON = r"""#!/bin/sh
-printf '%s\n' "$*" >>"$CALLS"
-case "$*" in
-    *version_info*) echo "${STUB_VERSION:-3.11.7}"; [ "${STUB_VERSION:-3.11.7}" != 3.9.2 ] ;;
-    *sys.version*) echo "${STUB_VERSION:-3.11.7}" ;;
-    '-m venv '*)
-        [ -z "${STUB_NO_VENV-}" ] || { echo 'Error: ensurepip is not available'; exit 1; }
-        mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
-    *' pip '*)
-        sleep "${STUB_PIP_SLEEPS:-0}"
-        case "$*" in ${STUB_PIP_FAILS-}) echo "ERROR: ${STUB_PIP_SAYS:-No matching distribution}"; exit 1 ;; esac ;;
-    '-m paragan'*) echo "pid=$$ cwd=$PWD"; exit "${STUB_EXIT:-0}" ;;
-    *) case "$*" in ${STUB_STEP_FAILS-}) exit 1 ;; esac ;;
-esac
-"""
-
-
-@dataclass
-class Checkout:
-    """A copy of the script in a folder of its own, with a PATH that holds the tools above and the stand-ins."""
-
-    folder: Path
-    settings: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.root, self.bin, self.log = (self.folder / name for name in ("a checkout", "bin", "calls"))
-        self.root.mkdir()
-        self.bin.mkdir()
-        for name in ("run", "pyproject.toml", "constraints.txt"):
-            shutil.copy(ROOT / name, self.root / name)
-        for tool in TOOLS:
-            (self.bin / tool).symlink_to(shutil.which(tool) or pytest.skip(f"no {tool} here"))
-        self.stub("python3.11", PYTHON)
-
-    def stub(self, name: str, text: str) -> None:
-        """Put a script on the PATH; a link of that name is removed first, never written through."""
-        path = self.bin / name
-        path.unlink(missing_ok=True)
-        with path.open("x") as file:
-            file.write(text)
-        path.chmod(0o755)
-
-    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
-        environment = {"PATH": str(self.bin), "CALLS": str(self.log), "PARAGAN_MIN_DISK_MB": "1"}
-        return subprocess.Popen(
-            [str(self.root / "run"), *arguments],
-            cwd=self.folder,
-            env={**environment, **self.settings, **settings},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments, **settings)
-        out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
-
-    def calls(self, word: str) -> list[str]:
-        """What the stand-in was asked so far, where it holds this word."""
-        return [line for line in self.log.read_text().splitlines() if word in line] if self.log.exists() else []
-
-    @property
-    def stamp(self) -> Path:
-        return self.root / ".venv" / "stamp"
 
 
 @pytest.fixture
 def checkout(tmp_path) -> Checkout:
     return Checkout(tmp_path)
-
-
-def assert_refused(done, *words: str, alone: bool = True) -> None:
-    """Exit 2 and three lines: what, where, what to do; alone: not even progress before them."""
-    lines = done.stderr.splitlines()
-    assert done.returncode == 2, done
-    assert len(lines) == 3 or not alone, lines
-    what, where, cure = lines[-3:]
-    assert what.startswith("paragan: ")
-    assert where.startswith("  where: ")
-    assert cure.startswith("  to do: ")
-    assert all(word in "\n".join(lines[-3:]) for word in words), lines
 
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
@@ -121,7 +40,7 @@ def test_first_call_installs_and_hands_over(checkout):
     done = checkout.run("train", "digits", "data.path=a b")
     assert done.returncode == 0, done.stderr
     assert checkout.calls("-m paragan") == ["-m paragan train digits data.path=a b"]
-    assert f"cwd={checkout.folder}" in done.stdout  # paths are the caller's
+    assert done.stdout.endswith(f" cwd={checkout.folder}\n")  # paths are the caller's
     assert len(checkout.calls(" venv ")) == 1
     assert [line.split(" install ")[1] for line in checkout.calls(" pip ")][-1].endswith("-c constraints.txt -e .")
 
@@ -202,11 +121,18 @@ PLAIN = "torch==1.2.3"
 @pytest.mark.parametrize("choice", ["auto", "cpu"])
 def test_without_a_device_a_cpu_build_comes_first(checkout, choice, fails, asked):
     pin_torch(checkout)
-    checkout.stub("uname", "#!/bin/sh\necho Linux\n")
     done = checkout.run("train", PARAGAN_TORCH=choice, STUB_PIP_FAILS=fails)
     assert done.returncode == 0
     assert torch_asked(checkout) == asked
     assert ("no CPU build" in done.stderr) == (PLAIN in asked)
+
+
+def test_a_full_disk_is_no_reason_to_take_a_larger_build(checkout):
+    pin_torch(checkout)
+    done = checkout.run("train", PARAGAN_TORCH="cpu", STUB_PIP_FAILS="*+cpu", STUB_PIP_SAYS="No space left on device")
+    assert_refused(done, "disk space", alone=False)
+    assert torch_asked(checkout) == [CPU, INDEX]
+    assert not (checkout.root / ".venv" / "tmp").exists()
 
 
 def test_with_a_device_the_plain_build_is_taken(checkout):
@@ -217,13 +143,13 @@ def test_with_a_device_the_plain_build_is_taken(checkout):
 
 
 def test_a_mac_has_only_the_plain_build(checkout):
-    pin_torch(checkout)
-    checkout.stub("uname", "#!/bin/sh\necho Darwin\n")
+    pin_torch(checkout, system="Darwin")
     checkout.run("train")
     assert torch_asked(checkout) == [PLAIN]
 
 
-def pin_torch(checkout) -> None:
+def pin_torch(checkout, system: str = "Linux") -> None:
+    checkout.stub("uname", f"#!/bin/sh\necho {system}\n")
     (checkout.root / "constraints.txt").write_text("# torch\ntorch==1.2.3\nnumpy==1\n")
 
 
@@ -266,6 +192,13 @@ def test_development_tools_come_with_the_first_test_and_stay(checkout):
     assert len(checkout.calls(" venv ")) == 1
 
 
+def test_changed_pins_keep_the_development_tools(checkout):
+    checkout.run("test")
+    (checkout.root / "constraints.txt").write_text("torch==1.2.3\n")
+    checkout.run("train")
+    assert [line.rsplit(" -e ", 1)[1] for line in checkout.calls(" -e ")] == [".[dev]", ".[dev]"]
+
+
 def test_failed_upgrade_leaves_what_worked(checkout):
     checkout.run("train")
     assert checkout.run("test", STUB_PIP_FAILS="*").returncode == 2
@@ -282,6 +215,17 @@ def test_an_interrupted_installation_is_never_trusted(checkout, blow):
     process.communicate(timeout=60)
     assert process.returncode == (130 if blow == signal.SIGINT else -signal.SIGKILL)
     assert not checkout.stamp.exists()
+    assert checkout.run("train").returncode == 0
+    assert len(checkout.calls(" venv ")) == 2
+
+
+def test_an_interrupted_upgrade_is_not_trusted_either(checkout):
+    checkout.run("train")
+    before = len(checkout.calls(" pip "))
+    process = checkout.start("test", STUB_PIP_SLEEPS="30")
+    wait_until(lambda: len(checkout.calls(" pip ")) > before)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
     assert checkout.run("train").returncode == 0
     assert len(checkout.calls(" venv ")) == 2
 

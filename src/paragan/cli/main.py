@@ -18,7 +18,6 @@ from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.interrupt import install
 
 _DEFAULT_RECIPE = "digits"
-_BROKEN_PIPE = 128 + 13  # what a shell reports for a program that SIGPIPE ended
 _FOR_THE_USER = {  # of the machine, not of this program
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
@@ -48,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except BrokenPipeError:  # the reader, say `head`, has gone; nothing may be written at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return _BROKEN_PIPE
+        return 1
     except OSError as error:
         if error.errno not in _FOR_THE_USER:
             raise

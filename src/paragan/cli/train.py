@@ -6,11 +6,12 @@ from pathlib import Path
 
 from paragan import build
 from paragan.config import RunConfig, differences, dump, load
-from paragan.core.errors import CheckpointError, Interrupted
+from paragan.core.errors import CheckpointError, Interrupted, ParaganError
 from paragan.core.interrupt import Interrupt
 from paragan.engine.folder import RunFolder, environment, write_json, write_text
 from paragan.engine.session import Session, score_line
 from paragan.engine.trainer import Trainer
+from paragan.game.player import Player
 from paragan.writers.console import Console, clock_time
 
 _MAY_CHANGE = ("train.kimg", "every.", "score.", "data.path")
@@ -18,33 +19,35 @@ _MAY_CHANGE = ("train.kimg", "every.", "score.", "data.path")
 
 def run(config: RunConfig, recipe: str, out: Path, fresh: bool, interrupt: Interrupt) -> int:
     """Train `config` in the folder `out`, from its newest checkpoint or from the start; returns the exit code."""
-    console = Console()
-    folder = RunFolder(out)
+    console, folder = Console(), RunFolder(out)
     trainer = build.trainer(config, out, console.say, lambda: interrupt.requested)
-    resumed = _open(folder, config, trainer, fresh, console)
-    evaluator = build.evaluator(config, trainer, folder.judge)
-    trainer.score = evaluator.score
-    session = Session(trainer, folder, console)
-    console.say(_opening(recipe, trainer, folder, resumed))
-    try:
-        session.run()
-    except BaseException as error:
-        write_json(folder.path / "exit.json", {"code": 1, "step": trainer.clock.step, "reason": f"{type(error).__name__}: {error}"})
-        raise
-    return _close(session, recipe, fresh)
-
-
-def _open(folder: RunFolder, config: RunConfig, trainer: Trainer, fresh: bool, console: Console) -> bool:
-    """Lock the folder, check that it holds this run, write what describes it, and resume; whether there was anything."""
     if fresh and (aside := folder.set_aside()) is not None:
         console.say(f"--fresh: the former run is kept in {aside}")
     if folder.config.exists():
         _refuse_another_run(folder, config)
-    folder.open()
-    resumed = trainer.resume()
-    write_text(folder.config, dump(config))
-    write_json(folder.path / "environment.json", environment())
-    return resumed
+    with folder:
+        resumed = trainer.resume()
+        write_text(folder.config, dump(config))
+        write_json(folder.path / "environment.json", environment())
+        console.say(_opening(recipe, trainer, folder, resumed))
+        return _run(Session(trainer, folder, console))
+
+
+def _run(session: Session) -> int:
+    """Train to the end or a stop, leave `exit.json`, tell what comes next."""
+    trainer, path = session.trainer, session.folder.path
+    try:
+        session.run()
+    except BaseException as error:
+        code = error.exit_code if isinstance(error, ParaganError) else 1
+        write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": f"{type(error).__name__}: {error}"})
+        raise
+    code, reason = (0, "finished") if trainer.finished else (Interrupted.exit_code, "stopped by a signal; saved")
+    write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
+    session.console.say(f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}")
+    if trainer.finished:
+        session.console.say(_ending(session))
+    return code
 
 
 def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
@@ -66,29 +69,18 @@ def _opening(recipe: str, trainer: Trainer, folder: RunFolder, resumed: bool) ->
     return f"{start}: {recipe} for {trainer.images / 1000:g} kimg in {folder.path} (Ctrl-C saves; the same command goes on)\n{players}"
 
 
-def _format(player) -> str:  # type: ignore[no-untyped-def]
+def _format(player: Player) -> str:
     dtype = "fp32" if player.calling.dtype is None else str(player.calling.dtype).removeprefix("torch.")
     return f"{dtype}{' channels-last' if player.calling.channels_last else ''} on {next(player.net.parameters()).device}"
 
 
-def _close(session: Session, recipe: str, fresh: bool) -> int:
-    trainer, path = session.trainer, session.folder.path
-    code = 0 if trainer.finished else Interrupted.exit_code
-    reason = "finished" if trainer.finished else "stopped by a signal; saved"
-    write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
-    session.console.say(f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}")
-    if trainer.finished:
-        session.console.say(_ending(session, recipe))
-    return code
-
-
-def _ending(session: Session, recipe: str) -> str:
+def _ending(session: Session) -> str:
     path = session.folder.path
     more = session.trainer.images * 2 / 1000
     return "\n".join((
-        f"score   {score_line(session.last_score)}",
+        f"score   {score_line(session.last_score) or 'off (score.extractor=none)'}",
         f"where   {path}: samples/ pictures, metrics.jsonl the record, checkpoints/, score.json",
         f"next    ./run sample {path} --num 64",
         f"        ./run eval {path} --json",
-        f"        ./run train {recipe} --out {path} train.kimg={more:g}    # go on to twice the length",
+        f"        ./run train {session.folder.config} --out {path} train.kimg={more:g}    # go on to twice the length",
     ))  # fmt: skip

@@ -85,7 +85,7 @@ def _read(path: Path, place: Place) -> str:
     if len(data) > _MOST_BYTES:
         raise Unreadable(place, f"found more than {_MOST_BYTES >> 20} MiB, expected a small YAML file")
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise Unreadable(Place(place.source, line), "found bytes that are not UTF-8, expected a text file") from None

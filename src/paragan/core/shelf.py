@@ -87,7 +87,7 @@ def _outside(name: str) -> Path:
     except (ImportError, ValueError):
         found = None
     if found is None or found.origin is None or not found.origin.endswith(".py"):
-        raise ConfigError(f"found {name!r}, expected the dotted path of a Python module (is its folder on PYTHONPATH?)")
+        raise ConfigError(f"found {name!r}, expected the dotted path of a module (is its folder on PYTHONPATH?)")
     return Path(found.origin)
 
 

@@ -10,7 +10,7 @@ import math
 import struct
 import zlib
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ def read(path: Path, num_axes: int) -> NDArray[np.uint8]:
         with path.open("rb") as raw:
             zipped = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
-            with gzip.open(raw) if zipped else raw as stream:
-                return _array(stream, path, num_axes)
+            return _array(gzip.open(raw) if zipped else raw, path, num_axes)
     except FileNotFoundError:
         raise DataError(f"{path}: found no such file, expected an idx file; check data.path") from None
     except EOFError:
@@ -43,7 +42,7 @@ def read(path: Path, num_axes: int) -> NDArray[np.uint8]:
         raise DataError(f"{path}: found a file that cannot be read ({error.strerror}), expected an idx file") from None
 
 
-def _array(stream: IO[bytes], path: Path, num_axes: int) -> NDArray[np.uint8]:
+def _array(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> NDArray[np.uint8]:
     shape = _shape(stream, path, num_axes)
     declared = math.prod(shape)
     if not 0 < declared <= _MOST_BYTES:
@@ -55,10 +54,12 @@ def _array(stream: IO[bytes], path: Path, num_axes: int) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
-def _shape(stream: IO[bytes], path: Path, num_axes: int) -> tuple[int, ...]:
+def _shape(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> tuple[int, ...]:
     expected = bytes((0, 0, _BYTES_TYPE, num_axes))
     if (magic := stream.read(4)) != expected:
-        raise _damaged(path, f"the magic word {magic.hex() or '(nothing)'}", f"{expected.hex()} (idx, bytes, {num_axes} axes)")
+        raise _damaged(
+            path, f"the magic word {magic.hex() or '(nothing)'}", f"{expected.hex()} (idx, bytes, {num_axes} axes)"
+        )
     sizes = stream.read(4 * num_axes)
     if len(sizes) != 4 * num_axes:
         raise _damaged(path, f"a header of {4 + len(sizes)} bytes", f"{4 + 4 * num_axes}")

@@ -1,8 +1,9 @@
 """The 1,797 handwritten digits that come with the library: real images, no download.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
-https://doi.org/10.24432/C50P49, licence CC BY 4.0; the test part of that set (13 of 43 writers). Each pixel of the 8x8 images
-counts the ink in 4x4 pixels of a 32x32 scan, 0…16. Changed here: packed as `digits.npz`; scaled and enlarged when read.
+https://doi.org/10.24432/C50P49, licence CC BY 4.0; the test part of that set (13 of 43 writers). Each pixel of the 8x8
+images counts the ink in 4x4 pixels of a 32x32 scan, 0…16. Changed here: packed as `digits.npz`; scaled and enlarged
+when read.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Options:
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """1,437 training or 360 held-out images, (1, size, size), white ink on black.
 
-    The held-out fifth is the same for every seed and size: every fifth image of each class in a fixed shuffled order. The same
-    people wrote both parts, so held-out scores say nothing about new writers.
+    The held-out fifth is the same for every seed and size: every fifth image of each class in a fixed shuffled order.
+    The same people wrote both parts, so held-out scores say nothing about new writers.
     """
     images_N1HW, labels_N = _enlarged(options.size)
     rows = _split(labels_N)[split]

@@ -1,6 +1,7 @@
-"""MNIST, or any set in its files (Fashion-MNIST, KMNIST): 28x28 grey images of ten classes, read from idx files by path.
+"""MNIST, or any set in its files (Fashion-MNIST, KMNIST): 28x28 grey images of ten classes, from idx files.
 
-Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition", Proc. IEEE, 1998.
+Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
+Proceedings of the IEEE, 1998.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CLASS_NAMES = tuple("0123456789")
 
 @dataclass(frozen=True)
 class Options:
-    """path: the folder of the four idx files, gzipped or plain. size: 28 as published, or 32 with a black frame of two pixels."""
+    """path: the folder of the four idx files, gzipped or plain. size: 28, or 32 with a black frame of two pixels."""
 
     path: str = ""
     size: Literal[28, 32] = 28
@@ -44,7 +45,9 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         height, width = images_NHW.shape[1:]
         raise DataError(f"{images_path}: found images of {height}x{width}, expected {_SIDE}x{_SIDE}; check data.path")
     if len(images_NHW) != len(labels_N):
-        raise DataError(f"{labels_path}: found {len(labels_N):,} labels, expected {len(images_NHW):,}, one for each image")
+        raise DataError(
+            f"{labels_path}: found {len(labels_N):,} labels, expected {len(images_NHW):,}, one for each image"
+        )
     if (highest := int(labels_N.max())) >= len(_CLASS_NAMES):
         raise DataError(f"{labels_path}: found label {highest}, expected labels 0 to {len(_CLASS_NAMES) - 1}")
     frame = (options.size - _SIDE) // 2
@@ -69,4 +72,7 @@ def _file(folder: Path, name: str) -> Path:
     for candidate in (folder / f"{name}.gz", folder / name):
         if candidate.is_file():
             return candidate
-    raise DataError(f"data.path: found no {name}.gz (nor {name}) in {str(folder)!r}, expected the four MNIST idx files there; check data.path")
+    raise DataError(
+        f"data.path: found no {name}.gz (nor {name}) in {str(folder)!r}, expected the four MNIST idx files; "
+        "check data.path"
+    )

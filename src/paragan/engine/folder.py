@@ -14,7 +14,7 @@ from paragan.core.errors import CheckpointError
 
 
 class RunFolder:
-    """Paths of one run. `open` creates and locks it; the lock goes with the process."""
+    """Paths of one run. As a context it exists and is locked; the lock also ends with the process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,11 +36,7 @@ class RunFolder:
     def samples(self) -> Path:
         return self.path / "samples"
 
-    @property
-    def judge(self) -> Path:
-        return self.path / "judge"
-
-    def open(self) -> None:
+    def __enter__(self) -> RunFolder:
         """Create the folder and hold its lock; a second live process is refused."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -50,6 +46,11 @@ class RunFolder:
             self._lock.flush()
         except OSError as error:
             raise CheckpointError(f"run folder {self.path}: cannot be written ({error.strerror}); choose another with --out DIR") from None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
 
     def set_aside(self) -> Path | None:
         """Move an existing run out of the way (nothing is deleted); where it went. Refused while a process runs in it."""

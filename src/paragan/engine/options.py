@@ -28,7 +28,7 @@ class EveryOptions:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images) or `mnist-cnn`
+    """num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or `mnist-cnn`
     (an npz of weights at `weights`; None: beside the data)."""
 
     num_images: Count = 2000

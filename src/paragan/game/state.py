@@ -20,7 +20,7 @@ def state_of(player: Player) -> tuple[Tensors, dict[str, int]]:
     if player.ema is not None:
         tensors |= {f"ema/{name}": value for name, value in player.strategy.weights(player.ema.net).items()}
     state = player.optimizer.state_dict()["state"]
-    for index, name in enumerate(_parameter_names(player)):
+    for index, (name, _) in enumerate(player.net.named_parameters()):
         for key, value in state.get(index, {}).items():
             if value is not None:
                 tensors[f"optimizer/{name}/{key}"] = torch.as_tensor(value)
@@ -60,16 +60,17 @@ def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: st
             )
 
 
-def _parameter_names(player: Player) -> list[str]:
-    return [name for name, _ in player.net.named_parameters()]
-
-
 def _restore_optimizer(player: Player, saved: Mapping[str, Tensor]) -> None:
     state: dict[int, dict[str, Any]] = {}
-    numbers = {name: index for index, name in enumerate(_parameter_names(player))}
+    numbered = {name: (index, p) for index, (name, p) in enumerate(player.net.named_parameters())}
     for name, value in saved.items():
         parameter, _, key = name.rpartition("/")
-        state.setdefault(numbers[parameter], {})[key] = value
+        index, like = numbered[parameter]
+        if value.shape == like.shape:
+            # A fused kernel walks weight and state in memory order: a moment that came back contiguous beside a channels-last
+            # weight would be added to other weights than its own.
+            value = torch.empty_like(like, dtype=value.dtype).copy_(value)
+        state.setdefault(index, {})[key] = value
     groups = player.optimizer.state_dict()["param_groups"]
     player.optimizer.load_state_dict({"state": state, "param_groups": groups})
 

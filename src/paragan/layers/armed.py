@@ -1,8 +1,8 @@
 """State that a layer advances once per update of its player: spectral norm's vectors, batch norm's running statistics.
 
-An update arms the network; the first forward advances the state and disarms. Further micro-batches, the second call of a
-discriminator, recomputation, penalties, and every forward that an opponent makes leave it alone: a turn changes only its own
-player.
+An update arms the network; the first forward advances the state and disarms. Further micro-batches, the second call of
+a discriminator, recomputation, penalties, and every forward that an opponent makes leave it alone: a turn changes only
+its own player.
 """
 
 from __future__ import annotations

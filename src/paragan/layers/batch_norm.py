@@ -1,7 +1,8 @@
 """Batch normalisation (Ioffe & Szegedy 2015, algorithms 1 and 2), in two pieces.
 
-`BatchNorm` has the statistics and no parameters: it is the one piece that a data-parallel run swaps, from outside, for one whose
-statistics span the ranks. What scales and shifts (`AffineBatchNorm`, `ConditionalBatchNorm`) holds one of them as `norm`.
+`BatchNorm` has the statistics and no parameters: it is the one piece that a data-parallel run swaps, from outside, for
+one whose statistics span the ranks. What scales and shifts (`AffineBatchNorm`, `ConditionalBatchNorm`) holds one of
+them as `norm`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from paragan.layers.armed import Armed
 
 
 class BatchNorm(Armed):
-    """Zero mean, unit variance per channel of (B, C) or (B, C, ...), over everything but C; the optional gain and bias are fused.
+    """Zero mean, unit variance per channel of (B, C) or (B, C, ...), over everything but C; gain and bias are fused.
 
-    In training the batch's own statistics, in evaluation the running ones. The running statistics follow only in an update's
-    first forward (see `Armed`), so a generator that merely feeds the other player's turn does not drift. Statistics are
-    float32 (float64 for float64 input), also under autocast.
+    In training the batch's own statistics, in evaluation the running ones. The running statistics follow only in an
+    update's first forward (see `Armed`), so a generator that merely feeds the other player's turn does not drift; a
+    batch whose statistics are not finite is left out, for its step is skipped. Statistics are float32, also under
+    autocast.
     """
 
     mixes = True
@@ -34,12 +36,22 @@ class BatchNorm(Armed):
     def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
         if not self.training:
             return F.batch_norm(x, self.mean, self.var, gain_C, bias_C, False, 0.0, self.eps)
-        followed = (self.mean, self.var) if self.disarm() else (None, None)
-        return F.batch_norm(x, *followed, gain_C, bias_C, True, self.momentum, self.eps)
+        if not self.disarm():
+            return F.batch_norm(x, None, None, gain_C, bias_C, True, 0.0, self.eps)
+        mean, var = self.mean.clone(), self.var.clone()  # the kernel writes into them, and its backward may hold them
+        y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)
+        self._follow(mean, var)
+        return y
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, var: Tensor) -> None:
+        finite = mean.isfinite() & var.isfinite()
+        self.mean.copy_(torch.where(finite, mean, self.mean))
+        self.var.copy_(torch.where(finite, var, self.var))
 
 
 class AffineBatchNorm(nn.Module):
-    """Batch norm with one learnt gain and bias per channel. Takes labels and ignores them, as `ConditionalBatchNorm` does not."""
+    """Batch norm with one learnt gain and bias per channel; labels are accepted and ignored."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

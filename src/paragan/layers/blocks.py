@@ -42,8 +42,8 @@ class Stem(nn.Module):
 class UpBlock(nn.Module):
     """Pre-activation residual block that doubles the resolution (Miyato et al. 2018, appendix B.4, figure 9; table 4).
 
-    BN, ReLU, double, 3x3, BN, ReLU, 3x3, beside double, 1x1. The 1x1 runs before its doubling: the same function, a quarter of
-    the work.
+    BN, ReLU, double, 3x3, BN, ReLU, 3x3, beside double, 1x1. The 1x1 runs before its doubling: the same function, a
+    quarter of the work.
     """
 
     def __init__(self, inputs: int, outputs: int, classes: int = 0) -> None:
@@ -63,8 +63,9 @@ class UpBlock(nn.Module):
 class DownBlock(nn.Module):
     """Residual block of a discriminator (Miyato et al. 2018, appendix B.4, figure 9; tables 4 to 6).
 
-    ReLU, 3x3, ReLU, 3x3, halve, beside 1x1, halve; the first block, which sees the image, has no first ReLU. The halving of the
-    short-cut runs before its 1x1: the same function, a quarter of the work. Where nothing changes shape the short-cut is x.
+    ReLU, 3x3, ReLU, 3x3, halve, beside 1x1, halve; the first block, which sees the image, has no first ReLU. The
+    halving of the short-cut runs before its 1x1: the same function, a quarter of the work. Where nothing changes shape
+    the short-cut is x.
     """
 
     def __init__(self, inputs: int, outputs: int, down: bool, first: bool, wrap: Wrap) -> None:
@@ -94,8 +95,8 @@ class Paint(nn.Module):
 class Head(nn.Module):
     """The last block of a discriminator: features f (B, F), summed over the map, to logits w.f + b + e(y).f.
 
-    The last term is the projection of the label (Miyato & Koyama 2018, "cGANs with projection discriminator", figure 1d);
-    without classes it is absent. Computed in at least float32.
+    The last term is the projection of the label (Miyato & Koyama 2018, "cGANs with projection discriminator", figure
+    1d); without classes it is absent. Computed in at least float32.
     """
 
     def __init__(self, features: int, classes: int = 0, wrap: Wrap = plain) -> None:

@@ -1,4 +1,4 @@
-"""Class-conditional batch normalisation (Dumoulin et al. 2017, "A learned representation for artistic style", equation 5)."""
+"""Class-conditional batch norm (Dumoulin et al. 2017, "A learned representation for artistic style", eq. 5)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ def batch_norm(channels: int, classes: int = 0) -> nn.Module:
 
 
 def required(y_B: Tensor | None, count: int) -> Tensor:
-    """The labels, or a `DataError` if they are absent or not one integer per sample. Their range is the look-up's business."""
+    """The labels, or a `DataError` if absent or not one integer per sample. Their range is the look-up's business."""
     if y_B is None:
-        raise DataError(f"labels: found none for {count} samples; this network is conditional: pass y of shape ({count},)")
+        raise DataError(
+            f"labels: found none for {count} samples; this network is conditional: pass y of shape ({count},)"
+        )
     if y_B.shape != (count,) or y_B.is_floating_point():
         found = f"{y_B.dtype} of shape {tuple(y_B.shape)}"
         raise DataError(f"labels: found {found}; expected integers of shape ({count},), one label per sample")

@@ -1,7 +1,8 @@
 """Initial weights, keyed by the name of each tensor.
 
-A tensor's value depends on (seed, stream, its name, its shape) and on nothing else: not on the order of construction, not on
-torch's global generator, not on which ranks hold it. It is drawn in float32 on the CPU and copied to where the parameter is.
+A tensor's value depends on (seed, stream, its name, its shape) and on nothing else: not on the order of construction,
+not on torch's global generator, not on which ranks hold it. It is drawn in float32 on the CPU and copied to where the
+parameter is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import sqrt
+from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -26,10 +28,10 @@ _NORMS = (AffineBatchNorm, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.Laye
 
 
 def initialise(net: nn.Module, seed: int, stream: str) -> None:
-    """Draw all parameters by `net.weight_init`, a name in `SCHEMES`; a network without one keeps its constructor's values.
+    """Draw all parameters by `net.weight_init`, a name in `SCHEMES`. A network without one keeps what it has.
 
-    Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1 and bias 0 under
-    every scheme. A module with parameters that no scheme knows offers `fill(role, tensor, generator)` for them.
+    Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1 and bias
+    0 under every scheme. A module with parameters that no scheme knows offers `fill(role, tensor, generator)` for them.
     """
     name = getattr(net, "weight_init", None)
     if name is None:
@@ -85,7 +87,7 @@ SCHEMES = {
     "orthogonal": Scheme(_orthogonal, _orthogonal, _constant(0), _constant(1)),
     # Glorot & Bengio 2010, equation 16, as in SNGAN's code, though without its gain of sqrt(2) inside residual blocks
     "glorot": Scheme(_glorot, _glorot, _constant(0), _constant(1)),
-    # what torch's own constructors do: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, N(0, 1) for embeddings
+    # as torch's own constructors: U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases, N(0, 1) for embeddings
     "torch": Scheme(_by_fan_in, _normal(1.0), _by_fan_in, _constant(1)),
 }
 
@@ -97,25 +99,27 @@ def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
     for role, parameter in module.named_parameters(recurse=False):
         yield role, role, parameter
     if parametrize.is_parametrized(module):
-        for role, chain in module.parametrizations.items():
-            yield f"parametrizations.{role}.original", role, chain.original
+        chains = cast(nn.ModuleDict, module.parametrizations)
+        for role, chain in chains.items():
+            yield f"parametrizations.{role}.original", role, cast(Tensor, chain.original)
 
 
 def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
-    if hasattr(module, "fill"):
-        module.fill(role, tensor, generator)
+    if fill := getattr(module, "fill", None):
+        fill(role, tensor, generator)
     elif isinstance(module, ConditionalBatchNorm):
         tensor.fill_(1.0 if role == "gain" else 0.0)
     elif isinstance(module, _NORMS):
         (_constant(0) if role == "bias" else scheme.gain)(tensor, 1, generator)
     elif isinstance(module, nn.Embedding):
         scheme.embedding(tensor, 1, generator)
-    elif role in ("weight", "bias") and isinstance(getattr(module, "weight", None), Tensor):
-        draw = scheme.bias if role == "bias" else scheme.weight
-        draw(tensor, module.weight[0].numel(), generator)
+    elif role in ("weight", "bias") and isinstance(weight := getattr(module, "weight", None), Tensor):
+        (scheme.bias if role == "bias" else scheme.weight)(tensor, weight[0].numel(), generator)
     else:
         kind = type(module).__name__
-        raise ConfigError(f"weight_init: {kind}.{role} is unknown to every scheme; give {kind} `fill(role, tensor, generator)`")
+        raise ConfigError(
+            f"weight_init: {kind}.{role} is unknown to every scheme; give {kind} `fill(role, tensor, generator)`"
+        )
 
 
 def _start(chain: parametrize.ParametrizationList, key: tuple[int | str, ...]) -> None:

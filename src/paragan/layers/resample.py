@@ -1,9 +1,9 @@
 """A 3x3 convolution next to a change of resolution by two, done as one 4x4 convolution of stride two.
 
-Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps see the same pixel or sum into the
-same one. Adding those taps up first gives the same function with 16 instead of 36 products per pixel of the smaller image, and
-without the large intermediate one. Weights keep their usual shape (out, in, 3, 3), so spectral norm, initialisation and
-checkpoints see a plain convolution.
+Doubling (nearest) before, or averaging 2x2 after, a 3x3 convolution makes neighbouring taps see the same pixel or sum
+into the same one. Adding those taps up first gives the same function with 16 instead of 36 products per pixel of the
+smaller image, and without the large intermediate one. Weights keep their usual shape (out, in, 3, 3), so spectral norm,
+initialisation and checkpoints see a plain convolution.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DownConv2d(nn.Conv2d):
 
 
 def _taps(like: Tensor) -> Tensor:
-    """Which of four taps each of three goes to: itself and the next. Made on the device: a constant would have to be copied."""
+    """Which of four taps each of three goes to: itself and the next. Made there: a constant would have to be copied."""
     return torch.ones(3, 4, dtype=like.dtype, device=like.device).triu().tril(1)
 
 

@@ -39,8 +39,8 @@ WARM_UP = 15  # iterations before the first use: later ones only follow a weight
 def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
     """The same module, its tensor `name` divided by its largest singular value from now on.
 
-    For Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of (outputs, all the rest). The raw
-    tensor stays trainable as `parametrizations.<name>.original`; u and v travel in the state dict.
+    For Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of (outputs, all the rest).
+    The raw tensor stays trainable as `parametrizations.<name>.original`; u and v travel in the state dict.
     """
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
     norm = SpectralNorm(getattr(module, name), dim=1 if transposed else 0)
@@ -51,8 +51,9 @@ def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
 class SpectralNorm(Armed):
     """W / sigma with sigma = u^T W v; u, v are constants of the gradient, which flows through both occurrences of W.
 
-    One power iteration per update (see `Armed`), without gradient. Everything is computed in at least float32, whatever autocast
-    says, and comes back in W's own dtype. The start vector is a fixed draw, so building one touches no global generator.
+    One power iteration per update (see `Armed`), without gradient. Everything is computed in at least float32, whatever
+    autocast says, and comes back in W's own dtype. The start vector is a fixed draw, so building one touches no global
+    generator.
     """
 
     u: Tensor
@@ -64,7 +65,8 @@ class SpectralNorm(Armed):
         rows, columns = self._matrix(weight).shape
         self.register_buffer("u", torch.empty(rows, dtype=widened(weight).dtype, device=weight.device))
         self.register_buffer("v", torch.empty(columns, dtype=self.u.dtype, device=weight.device))
-        self.start(weight, rng.generator("spectral_norm", rows, columns))
+        if not weight.is_meta:
+            self.start(weight, rng.generator("spectral_norm", rows, columns))
 
     def forward(self, weight: Tensor) -> Tensor:
         with autocast_off(weight):
@@ -83,7 +85,7 @@ class SpectralNorm(Armed):
     @torch.no_grad()
     def start(self, weight: Tensor, generator: torch.Generator) -> None:
         """Forget u and v: a normal draw for u, then `WARM_UP` iterations on this weight."""
-        self.u.copy_(F.normalize(torch.randn(len(self.u), generator=generator, device="cpu"), dim=0))
+        self.u.copy_(F.normalize(torch.randn(len(self.u), generator=generator), dim=0))
         matrix = self._matrix(widened(weight))
         for _ in range(WARM_UP):
             self._iterate(matrix)

@@ -17,9 +17,9 @@ from paragan.loading.order import Order
 class Loader(Iterator[Batch]):
     """Endless global batches of `batch` images; epochs follow one another without a seam, so a batch may span several.
 
-    Row r of batch number `position` is place position * batch + r of the seeded order (`Order`), whoever loads it: `share`,
-    (first, count), says which rows are loaded here, all by default. `position` is the whole state. Images arrive in [-1, 1] as `dtype`; they travel to
-    the device as uint8. `wait_s`: seconds spent here so far.
+    Row r of batch number `position` is place position * batch + r of the seeded order (`Order`), whoever loads it:
+    `share`, (first, count), says which rows are loaded here, all by default. `position` is the whole state. Images
+    arrive in [-1, 1] as `dtype`; they travel to the device as uint8. `wait_s`: seconds spent here so far.
 
     Raises `ConfigError` where the source is empty or the share does not lie in the batch.
     """
@@ -45,7 +45,9 @@ class Loader(Iterator[Batch]):
         began = time.perf_counter()
         rows = Rows(self.position, *self._share, self._batch)
         x_BCHW, y_B = self._source.fetch(self._order.at(_places(rows)))
-        batch = Batch(rows, normalised(self._to_device(x_BCHW), self._dtype), None if y_B is None else self._to_device(y_B))
+        batch = Batch(
+            rows, normalised(self._to_device(x_BCHW), self._dtype), None if y_B is None else self._to_device(y_B)
+        )
         self.position += 1
         self.wait_s += time.perf_counter() - began
         return batch
@@ -77,4 +79,7 @@ def _check(source: Source, batch: int, share: tuple[int, int]) -> None:
     if not len(source):
         raise ConfigError("data: found an empty data set, expected at least one image")
     if first < 0 or count < 1 or first + count > batch:
-        raise ConfigError(f"train.batch: found rows {first} to {first + count} for this rank, expected at least one row within 0 to {batch}")
+        raise ConfigError(
+            f"train.batch: found rows {first} to {first + count} for this rank, "
+            f"expected at least one within 0 to {batch}"
+        )

@@ -1,10 +1,11 @@
-"""The order in which an endless stream visits a data set: a seeded permutation per epoch, computed position by position.
+"""The order in which an endless stream visits a data set: a seeded permutation per epoch, place by place.
 
-No list is ever held. A row number is written as a pair (left, right) on a grid of about sqrt(n) x sqrt(n) places, and each half in
-turn is moved around by a keyed hash of the other: a generalised Feistel network, a bijection of the grid whatever the hash is. The
-few pairs that land outside the n rows are sent through again until they land inside ("cycle walking"), which keeps it a bijection.
-Source: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, sections 4 and 5. The smallest grid is at most
-sqrt(n) + 1 larger than n; the next even power of two could be four times as large, and most of the work would be walking.
+No list is ever held. A row number is written as a pair (left, right) on a grid of about sqrt(n) x sqrt(n) places, and
+each half in turn is moved around by a keyed hash of the other: a generalised Feistel network, a bijection of the grid
+whatever the hash is. The few pairs that land outside the n rows are sent through again until they land inside ("cycle
+walking"), which keeps it a bijection. Source: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA
+2002, sections 4 and 5. The smallest grid is at most sqrt(n) + 1 larger than n; the next even power of two could be four
+times as large, and most of the work would be walking.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def _mixed(words: _Words) -> _Words:
-    """Each output bit depends on all input bits: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16)."""
+    """Each output bit depends on all input bits: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure
+    16).
+    """
     words = (words ^ (words >> _S30)) * _FIRST
     words = (words ^ (words >> _S27)) * _SECOND
     return words ^ (words >> _S31)

@@ -1,5 +1,7 @@
-"""Relativistic pairing (Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1, RSGAN; Huang et al. 2024 use it
-as RpGAN): each fake is judged against one real sample, row by row."""
+"""Relativistic pairing: each fake is judged against one real sample, row by row.
+
+RSGAN of Jolicoeur-Martineau 2019, "The relativistic discriminator", section 4.1; RpGAN in Huang et al. 2024.
+"""
 
 from __future__ import annotations
 

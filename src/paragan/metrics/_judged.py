@@ -12,8 +12,8 @@ from torch import Tensor
 class Judged:
     """Images as an extractor sees them, real or generated; float64 on the CPU by the time a metric counts them.
 
-    logits_BK: over the classes; None where the extractor does not classify. asked_B: the class that each image should show, int64
-    in [0, K): the label of a real image, the class a generator was asked for; None without classes.
+    logits_BK: over the classes; None where the extractor does not classify. asked_B: the class that each image should
+    show, int64 in [0, K): the label of a real image, the class a generator was asked for; None without classes.
     """
 
     features_BF: Tensor
@@ -22,13 +22,15 @@ class Judged:
 
     def rows(self, first: int, end: int) -> Judged:
         """Images first … end - 1."""
-        return Judged(*(None if t is None else t[first:end] for t in (self.features_BF, self.logits_BK, self.asked_B)))
+        rows = slice(first, end)
+        logits_BK = None if self.logits_BK is None else self.logits_BK[rows]
+        return Judged(self.features_BF[rows], logits_BK, None if self.asked_B is None else self.asked_B[rows])
 
     @classmethod
     def joined(cls, pieces: list[Judged]) -> Judged:
         """All pieces in order; at least one."""
-        columns = zip(*((p.features_BF, p.logits_BK, p.asked_B) for p in pieces), strict=True)
-        return cls(*(None if column[0] is None else torch.cat(column) for column in columns))
+        logits, asked = [p.logits_BK for p in pieces], [p.asked_B for p in pieces]
+        return cls(torch.cat([p.features_BF for p in pieces]), _joined(logits), _joined(asked))
 
     def __len__(self) -> int:
         return len(self.features_BF)
@@ -37,3 +39,8 @@ class Judged:
 def in_float64(values: Tensor) -> Tensor:
     """On the CPU in float64, where sums of products of thousands of features keep their digits."""
     return values.detach().cpu().double()
+
+
+def _joined(pieces: list[Tensor | None]) -> Tensor | None:
+    there = [piece for piece in pieces if piece is not None]
+    return torch.cat(there) if there else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from paragan.metrics._judged import Judged, in_float64
 
 @dataclass(frozen=True)
 class ClassMoments:
-    """Per class: number of images count_K, sum of features sum_KF, sum of squared lengths squares_K. Float64; adding is joining."""
+    """Per class: images count_K, sum of features sum_KF, sum of squared lengths squares_K, float64. Adding joins."""
 
     count_K: Tensor
     sum_KF: Tensor
@@ -41,30 +42,34 @@ class ClassMoments:
 
 @dataclass(frozen=True)
 class VarianceRatio:
-    """Variance within each class of the images seen over that of the real ones. A value: `update` and `merge` return the next one.
+    """Variance within each class of the images seen, over that of the real ones.
 
-    1: as varied as real. Towards 0: the class has collapsed to a few images.
+    1: as varied as real. Towards 0: the class has collapsed to a few images. A value: `update` and `merge` return the
+    next one.
     """
 
     real_K: Tensor
     seen: ClassMoments
 
     @classmethod
-    def against(cls, real: Judged) -> VarianceRatio:
+    def against(cls, real: Judged) -> Self:
         """Nothing seen yet; the labels of `real` say how many classes there are."""
         if real.asked_B is None or not len(real):
             raise ConfigError("variance within classes: found real images without labels, expected a labelled data set")
         num_classes = int(real.asked_B.max()) + 1
         variance_K = ClassMoments.of(real, num_classes).variance_K
         if not variance_K.any():
-            raise ConfigError("variance within classes: found no class whose real images differ, expected at least one; raise score.num_images")
+            raise ConfigError(
+                "variance within classes: found no class whose real images differ, expected at least one; "
+                "raise score.num_images"
+            )
         return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
 
-    def update(self, judged: Judged) -> VarianceRatio:
-        return type(self)(self.real_K, self.seen + ClassMoments.of(judged, len(self.real_K)))
+    def update(self, judged: Judged) -> Self:
+        return replace(self, seen=self.seen + ClassMoments.of(judged, len(self.real_K)))
 
-    def merge(self, other: VarianceRatio) -> VarianceRatio:
-        return type(self)(self.real_K, self.seen + other.seen)
+    def merge(self, other: Self) -> Self:
+        return replace(self, seen=self.seen + other.seen)
 
     @property
     def ratios(self) -> Tensor:
@@ -78,5 +83,8 @@ def _asked(judged: Judged, num_classes: int) -> Tensor:
         raise ConfigError("variance within classes: found images without classes, expected the class asked for")
     asked_B = judged.asked_B.cpu()
     if len(asked_B) and int(asked_B.max()) >= num_classes:
-        raise ConfigError(f"variance within classes: found class {int(asked_B.max())}, expected classes 0 to {num_classes - 1} as in the real images")
+        raise ConfigError(
+            f"variance within classes: found class {int(asked_B.max())}, "
+            f"expected classes 0 to {num_classes - 1} as in the real images"
+        )
     return asked_B

@@ -1,8 +1,8 @@
-"""Coverage: the share of real images that have a generated one nearby; higher is better, some 0.97 for a perfect generator.
+"""Coverage: the share of real images that have a generated one nearby; higher is better.
 
-Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML 2020, section 3.2, with k = 5
-as recommended there. Near is within the distance to the k-th nearest other real image. It grows with the number of generated images,
-so as many are taken as there are real ones; a perfect generator then comes to 1 - 2^-k.
+Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML 2020, section 3.2,
+with k = 5 as recommended there. Near is within the distance to the k-th nearest other real image. It grows with the
+number of generated images, so as many are taken as there are real ones; a perfect generator then comes to 1 - 2^-k.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _ROWS_AT_ONCE = 512
 class Metric:
     """coverage in [0, 1]. A value: `update` and `merge` return the next one.
 
-    Of the generated images only the distance of the nearest to each real image is kept, so memory does not grow with their number.
+    Of the generated images only the distance of the nearest to each real image is kept, so memory does not grow with
+    their number.
     """
 
     name: ClassVar[str] = "coverage"
@@ -36,9 +37,13 @@ class Metric:
     def against(cls, real: Judged) -> Metric:
         """Nothing seen yet; a ball is laid around each image of `real`."""
         if len(real) <= K:
-            raise ConfigError(f"coverage: found {len(real)} real images, expected more than k = {K}; raise score.num_images")
+            raise ConfigError(
+                f"coverage: found {len(real)} real images, expected more than k = {K}; raise score.num_images"
+            )
         real_NF = in_float64(real.features_BF)
-        return cls(real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64))
+        return cls(
+            real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64)
+        )
 
     def update(self, judged: Judged) -> Metric:
         nearest_N = self.nearest_N
@@ -62,5 +67,5 @@ def _distance_to_kth_other(real_NF: Tensor) -> Tensor:
 
 
 def _distances(a_NF: Tensor, b_MF: Tensor) -> Tensor:
-    """(N, M), exact: the faster way through inner products makes equal rows differ, and depends on how the rows are cut."""
+    """(N, M). Not through inner products: faster, but equal rows come out at a distance and cuts change the result."""
     return torch.cdist(a_NF, b_MF, compute_mode="donot_use_mm_for_euclid_dist")

@@ -1,9 +1,9 @@
 """Frechet distance between Gaussians fitted to the features of generated and of real images; lower is better.
 
-Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", NeurIPS 2017,
-equation 6; D. C. Dowson, B. V. Landau, "The Frechet distance between multivariate normal distributions", 1982. It depends on the
-extractor and on the number of images (fewer: higher), so values compare only where both agree; only with the published Inception
-weights would it be the FID.
+Source: M. Heusel et al., "GANs trained by a two time-scale update rule converge to a local Nash equilibrium", NeurIPS
+2017, equation 6; D. C. Dowson, B. V. Landau, "The Frechet distance between multivariate normal distributions", 1982. It
+depends on the extractor and on the number of images (fewer: higher), so values compare only where both agree; only with
+the published Inception weights would it be the FID.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from paragan.metrics._judged import Judged, in_float64
 
 @dataclass(frozen=True)
 class Moments:
-    """count, sum_F and sum of outer products outer_FF of features, float64. Adding them is joining the sets they describe."""
+    """Features by count, sum_F and sum of outer products outer_FF, float64. Adding is joining what they describe."""
 
     count: int
     sum_F: Tensor
@@ -37,14 +37,16 @@ class Moments:
     def mean_and_covariance(self) -> tuple[Tensor, Tensor]:
         """Mean (F,) and unbiased covariance (F, F). Raises `ConfigError` below two images."""
         if self.count < 2:
-            raise ConfigError(f"score.num_images: found {self.count} images, expected at least 2 for a Frechet distance; raise it")
+            raise ConfigError(
+                f"score.num_images: found {self.count} images, expected at least 2 for a Frechet distance; raise it"
+            )
         mean_F = self.sum_F / self.count
         return mean_F, (self.outer_FF - self.count * mean_F.outer(mean_F)) / (self.count - 1)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """fd: squared distance, >= 0, in squared units of the features. A value: `update` and `merge` return the next one."""
+    """fd: squared distance >= 0 in squared units of the features. A value: `update` and `merge` return the next one."""
 
     name: ClassVar[str] = "fd"
     real_mean_F: Tensor
@@ -66,7 +68,7 @@ class Metric:
 
     def compute(self) -> float:
         mean_F, covariance_FF = self.seen.mean_and_covariance()
-        # The trace of the root of S1 S2 is that of root(S1) S2 root(S1): symmetric, so no complex roots, also where S1 has no inverse.
+        # root(S1 S2) has the trace of root(root(S1) S2 root(S1)): symmetric, so never complex, also if S1 is singular.
         product_FF = self.real_root_FF @ covariance_FF @ self.real_root_FF
         overlap = torch.linalg.eigvalsh(_symmetric(product_FF)).clamp(min=0).sqrt().sum()
         spread = self.real_covariance_FF.trace() + covariance_FF.trace() - 2 * overlap

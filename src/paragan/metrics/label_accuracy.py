@@ -1,7 +1,7 @@
-"""Share of conditional samples that the judge recognises as the class asked for; higher is better, the judge's own is the ceiling.
+"""Share of conditional samples that the judge recognises as the class asked for; higher is better.
 
-Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?", ECCV 2018, section 3. A generator that shows one good
-image per class scores 1: read it together with the variance within classes.
+Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?", ECCV 2018, section 3. A generator that
+shows one good image per class scores 1: read it together with the variance within classes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Metric:
 
     def update(self, judged: Judged) -> Metric:
         if judged.logits_BK is None or judged.asked_B is None:
-            raise ConfigError("label accuracy: found images without classes, expected a classifier's logits and the class asked for")
+            raise ConfigError(
+                "label accuracy: found images without classes, expected a classifier's logits and the class asked for"
+            )
         right = int((judged.logits_BK.argmax(1) == judged.asked_B).sum())
         return Metric(self.recognised + right, self.count + len(judged))
 

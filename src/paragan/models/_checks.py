@@ -14,7 +14,9 @@ def side_of(shape: tuple[int, int, int], model: str) -> int:
         return height
     near = next((side for side in SIDES if side >= max(height, width)), SIDES[-1])
     expected = ", ".join(map(str, SIDES))
-    raise ConfigError(f"model.{model}: found images of {height}x{width}; expected squares of {expected}: set data.size={near}")
+    raise ConfigError(
+        f"model.{model}: found images of {height}x{width}; expected squares of {expected}: set data.size={near}"
+    )
 
 
 def classes_of(conditional: bool, num_classes: int, model: str) -> int:

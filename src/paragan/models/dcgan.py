@@ -1,8 +1,8 @@
-"""Strided convolutions without pooling (Radford et al. 2016, "Unsupervised Representation Learning with Deep Convolutional
-Generative Adversarial Networks"), for squares of 8 to 128 px.
+"""Strided convolutions without pooling (DCGAN, Radford et al. 2016), for squares of 8 to 128 px.
 
-In the form of today's benchmarks: D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, G ends in a 3x3. At 32 px
-unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels: class-conditional norms in G, a projection in D.
+In the form of today's benchmarks: D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, G ends in a 3x3.
+At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels: class-conditional norms in G, a
+projection in D.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from paragan.models._checks import classes_of, side_of
 class Options:
     """latent: length of z. width: channels at the highest resolution, doubled at each lower one up to 16 times.
 
-    d_norm: batch norm in D is the paper's; it mixes samples, so real and fake go through D apart, and the gradient penalty
-    refuses it.
+    d_norm: batch norm in D is the paper's; it mixes samples, so real and fake go through D apart, and the gradient
+    penalty refuses it.
     """
 
     latent: Count = 128

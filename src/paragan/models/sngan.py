@@ -1,8 +1,10 @@
-"""Residual GAN with spectral norm in D (Miyato et al. 2018, appendix B.4), class-conditional norms in G and a projection in D
-(Miyato & Koyama 2018), for squares of 8 to 128 px.
+"""Residual GAN with spectral norm in D (Miyato et al. 2018, appendix B.4), for squares of 8 to 128 px.
 
-Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes 13,366,915 / 19,747,521;
-128 px, 1000 classes 41,996,931 / 39,443,137. The papers have no 8 and 16 px; those are the 32 px net with fewer halvings.
+With labels: class-conditional norms in G and a projection in D (Miyato & Koyama 2018).
+
+Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes 13,366,915 /
+19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. The papers have no 8 and 16 px; those are the 32 px net with
+fewer halvings.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Options:
 
 
 class Shape(NamedTuple):
-    """Multiples of the width: G from 4x4 up; D from the image down, and how many of its blocks, the first ones, halve."""
+    """Multiples of the width: G from 4x4 up; D from the image down, of whose blocks the first few halve."""
 
     width: int
     g: tuple[int, ...]

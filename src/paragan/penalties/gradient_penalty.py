@@ -1,6 +1,7 @@
-"""Gradient penalty (Gulrajani et al. 2017, "Improved Training of Wasserstein GANs", equation 3): weight * (|grad D(x^)| - 1)^2.
+"""Gradient penalty (Gulrajani et al. 2017, "Improved Training of Wasserstein GANs", equation 3).
 
-x^ = e x + (1 - e) G(z), one e ~ U[0, 1] per sample, drawn by row of the global batch, so it is the same however the batch is cut.
+weight * (|grad D(x^)| - 1)^2 with x^ = e x + (1 - e) G(z), one e ~ U[0, 1] per sample, drawn by row of the global
+batch: the same however the batch is cut.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Options:
 
 
 class Penalty:
-    """Costs one more forward of D, on x^ with the labels of the real samples. Patch logits count as their mean per sample.
+    """Costs one more forward of D, on x^ with the labels of the real samples. Patch logits count as their mean.
 
-    A D that mixes samples has no gradient per sample, so it is refused (the paper, section 4, advises against batch norm in D).
+    A D that mixes samples has no gradient per sample, so it is refused (the paper, section 4: no batch norm in D).
     """
 
     name = "gradient_penalty"
@@ -40,19 +41,20 @@ class Penalty:
     def __call__(self, part: Part) -> Tensor:
         if part.network.mixes:
             raise ConfigError(
-                "penalties.gradient_penalty: found a discriminator with batch norm; expected one that judges each sample "
-                "alone: choose another norm (model.d_norm=spectral) or penalty r1"
+                "penalties.gradient_penalty: found a discriminator with batch norm; expected one that judges each "
+                "sample alone: choose another norm (model.d_norm=spectral) or the penalty r1"
             )
-        x = self._between(part).requires_grad_()
+        x = _between(part).requires_grad_()
         logits = Verdict.of(part.network(x, *_labels(part))).logits_B
         gradient = part.input_gradient(logits.flatten(1).mean(1) if logits.dim() > 1 else logits, x)
-        return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has gradient 0, not NaN, at 0
+        return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has slope 0, not NaN, at 0
 
-    def _between(self, part: Part) -> Tensor:
-        assert part.feed.real is not None and part.feed.real.x_BCHW is not None
-        real, fake = part.feed.real.x_BCHW.detach(), part.outputs.images.detach()
-        share = rng.uniform(part.feed.seed, "gradient_penalty", part.feed.rows, (1,) * (real.dim() - 1))
-        return fake.to(real.dtype).lerp(real, share.to(real.device, real.dtype, non_blocking=True))
+
+def _between(part: Part) -> Tensor:
+    assert part.feed.real is not None and part.feed.real.x_BCHW is not None
+    real, fake = part.feed.real.x_BCHW.detach(), part.outputs.images.detach()
+    share = rng.uniform(part.feed.seed, "gradient_penalty", part.feed.rows, (1,) * (real.dim() - 1))
+    return fake.to(real.dtype).lerp(real, share.to(real.device, real.dtype, non_blocking=True))
 
 
 def _labels(part: Part) -> tuple[Tensor | None, ...]:

@@ -1,5 +1,7 @@
-"""Orthogonal regularisation without the diagonal (Brock et al. 2019, equation 3): beta * |W W^T (1 - I)|^2 (Frobenius), summed
-over the layers. It asks the filters of a layer to differ, not to have norm 1."""
+"""Orthogonal regularisation without the diagonal (Brock et al. 2019, equation 3).
+
+beta * |W W^T (1 - I)|^2 (Frobenius), summed over the layers: filters of a layer should differ, not have norm 1.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from paragan.core.types import Can, Part, Side
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's beta. interval: applied every so many updates, then that much stronger. side: whose weights."""
+    """weight: the paper's beta. interval: every so many updates, then that much stronger. side: whose weights."""
 
     weight: NotNegative = 1e-4
     interval: Count = 1

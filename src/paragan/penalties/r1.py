@@ -1,5 +1,7 @@
-"""R1 (Mescheder et al. 2018, "Which Training Methods for GANs do actually Converge?", equation 9): gamma/2 * |grad_x D(x)|^2
-on real samples."""
+"""R1 (Mescheder et al. 2018, "Which Training Methods for GANs do actually Converge?", equation 9).
+
+gamma/2 * |grad_x D(x)|^2 on real samples.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from paragan.core.types import Can, Part, Side
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger (Karras et al. 2020,
-    section 3.1)."""
+    """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger.
+
+    The lazy interval is of Karras et al. 2020, "Analyzing and Improving the Image Quality of StyleGAN", section 3.1.
+    """
 
     weight: NotNegative = 10.0
     interval: Count = 1

@@ -1,0 +1,78 @@
+"""Cost of the library: its step against the one-file example's at equal networks, settings and draws. Aim: <= 1.05 x CPU time.
+
+    python -m benchmarks.overhead [pairs]
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+
+import torch
+
+from benchmarks.pairs import Ratio, compare, keep
+from examples import train_in_one_file as naive
+from paragan.core import rng
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.ema import Ema
+from paragan.game.gan import GAN, Loss
+from paragan.game.options import EmaOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.losses import hinge
+from paragan.parallel import none
+from paragan.penalties import r1
+from paragan.schemes import synchronous
+
+STEPS = 4  # per timed call: one R1 period
+
+
+def library(width: int, prior: Prior):
+    """A call that makes STEPS steps of the library."""
+    policy = Policy(torch.optim.Adam, naive.ADAM["lr"], {"betas": naive.ADAM["betas"]})
+    g, average, d = (kind(spectral_norm, width) for kind in (naive.Generator, naive.Generator, naive.Discriminator))
+    ema = Ema(average, EmaOptions(naive.HALF_LIFE_IMAGES / 1000))
+    gan = GAN(
+        Player(Side.G, g, none.Strategy(), policy, ema=ema),
+        Player(Side.D, d, none.Strategy(), policy),
+        Loss(hinge.d_loss, hinge.g_loss),
+        prior,
+        d_penalties=(r1.Penalty(r1.Options(weight=naive.R1_WEIGHT, interval=naive.R1_EVERY)),),
+    )
+    batches = (real(step) for step in count())
+    return lambda: [synchronous.step(gan, batches) for _ in range(STEPS)]
+
+
+def plain(width: int, prior: Prior):
+    """A call that makes STEPS steps of the example."""
+    g, average, d = (kind(naive.naive_spectral_norm, width) for kind in (naive.Generator, naive.Generator, naive.Discriminator))
+    adam = [torch.optim.Adam(net.parameters(), **naive.ADAM) for net in (g, d)]
+    steps = count()
+
+    def step() -> None:
+        number = next(steps)
+        batch = real(number)
+        naive.train_step(number, g, d, average, *adam, batch.x_BCHW, batch.y_B, draw)
+
+    def draw(stream, number):
+        return prior.draw(stream, Rows(number, 0, naive.BATCH, naive.BATCH))
+
+    return lambda: [step() for _ in range(STEPS)]
+
+
+def real(step: int) -> Batch:
+    rows = Rows(step, 0, naive.BATCH, naive.BATCH)
+    return Batch(rows, rng.uniform(1, "x", rows, (1, 8, 8)) * 2 - 1, rng.integers(1, "y", rows, naive.CLASSES))
+
+
+def main(pairs: int = 31) -> dict[str, Ratio]:
+    prior = Prior(0, naive.LATENT, naive.CLASSES)
+    results = {f"library / one file, width {w}": compare(library(w, prior), plain(w, prior), pairs) for w in (16, 64)}
+    keep("overhead", results, "one D and one G update, batch 64, 1x8x8, SN, R1 every 4, EMA, fused Adam; 4 steps per call")
+    return results
+
+
+if __name__ == "__main__":
+    main(*(int(a) for a in sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""Interleaved pairs: two pieces of work in turn, CPU seconds at one thread, the ratio pair by pair with its 95 % interval."""
+
+from __future__ import annotations
+
+import json
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+import torch
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """time of `a` / time of `b`. low, high: 95 % bootstrap interval of the median. seconds: medians of one call."""
+
+    median: float
+    low: float
+    high: float
+    a_seconds: float
+    b_seconds: float
+    pairs: int
+
+
+def compare(a: Callable[[], object], b: Callable[[], object], pairs: int = 21, warm_up: int = 2) -> Ratio:
+    """`a` and `b` do equal amounts of work per call; the order within a pair alternates."""
+    torch.set_num_threads(1)
+    for _ in range(warm_up):
+        a(), b()
+    times = []
+    for number in range(pairs):
+        if number % 2:
+            seconds_b = _cpu_seconds(b)
+            times.append((_cpu_seconds(a), seconds_b))
+        else:
+            times.append((_cpu_seconds(a), _cpu_seconds(b)))
+    ratios = [x / y for x, y in times]
+    draw = random.Random(0)
+    medians = sorted(statistics.median(draw.choices(ratios, k=pairs)) for _ in range(2000))
+    return Ratio(
+        statistics.median(ratios),
+        medians[50],
+        medians[1949],
+        statistics.median(x for x, _ in times),
+        statistics.median(y for _, y in times),
+        pairs,
+    )
+
+
+def keep(name: str, results: dict[str, Ratio], note: str) -> None:
+    """Print, and write to `results/` with date and machine kind."""
+    cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
+    flags = next((line for line in _cpuinfo() if line.startswith("flags")), "")
+    machine = f"{cpu}{', avx512_bf16' if 'avx512_bf16' in flags else ''}{', amx_bf16' if 'amx_bf16' in flags else ''}"
+    record = {"date": date.today().isoformat(), "machine": machine, "torch": torch.__version__, "threads": 1, "note": note}
+    for label, ratio in results.items():
+        print(f"{label}: {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]  {ratio.a_seconds:.4f} s / {ratio.b_seconds:.4f} s CPU")
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{record['date']}-{name}.json"
+    path.write_text(json.dumps({**record, "ratios": {k: asdict(v) for k, v in results.items()}}, indent=1) + "\n")
+    print(path)
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text(errors="replace").splitlines() if path.exists() else []

@@ -1,0 +1,140 @@
+"""How good a generator is: the same images, reference and settings every time, told beside the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Rows, Source
+from paragan.engine.judge import Judge, measured
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sample import sample, sampling_network
+from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, label_accuracy
+from paragan.metrics._judged import Judged
+
+# (first row, count) -> x_BCHW in [-1, 1], classes asked for
+Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
+
+_AT_ONCE = 250
+_MOST_FOR_COVERAGE = 2000  # it takes time with the square of the number
+
+
+@dataclass(frozen=True)
+class Score:
+    """metrics: values by name. num_images: generated. protocol: what has to be equal where two scores are compared."""
+
+    metrics: dict[str, float]
+    num_images: int
+    protocol: dict[str, Any]
+
+
+@dataclass
+class Evaluator:
+    """Scores generators against one data set. What it needs of the real images is computed at the first score and kept.
+
+    Raises `ConfigError` where the judge reads other images than these, or there are too few.
+    """
+
+    judge: Judge
+    train: Source
+    held_out: Source
+    num_images: int
+
+    def __post_init__(self) -> None:
+        classes = len(self.train.class_names)
+        if self.judge.shape != self.train.shape or classes not in (0, self.judge.num_classes):
+            found = f"data of {_size(self.train.shape)} in {classes} classes"
+            expected = f"{_size(self.judge.shape)} in {self.judge.num_classes} classes"
+            raise ConfigError(
+                f"score.extractor: found {found}, but {self.judge.name} expects {expected}; give score.extractor=judge"
+            )
+        if self.num_covered <= coverage.K:
+            found = f"{self.num_images} images and {len(self.held_out)} held-out ones"
+            raise ConfigError(f"score.num_images: found {found}, expected at least {coverage.K + 1} of each")
+
+    def __call__(self, player: Player, prior: Prior) -> Score:
+        """The score of a player's sampling generator on latents of their own stream."""
+        return self.score(samples_of(player, prior, self.num_images))
+
+    def score(self, generate: Generate) -> Score:
+        """The score of `num_images` rows of `generate`; label accuracy and class variance only where it tells classes.
+
+        Raises `ConfigError` where images are not finite: no distance could be told.
+        """
+        rows = range(0, self.num_images, _AT_ONCE)
+        made = (generate(first, min(_AT_ONCE, self.num_images - first)) for first in rows)
+        fakes = Judged.joined([self.judge.judge(_finite(x_BCHW), asked_B) for x_BCHW, asked_B in made])
+        return Score(self._measure(fakes), self.num_images, self.protocol)
+
+    @property
+    def num_reference(self) -> int:
+        """Real training images that samples are compared with."""
+        return min(self.num_images, len(self.train))
+
+    @property
+    def num_covered(self) -> int:
+        """Held-out images to be covered, and generated images to cover them."""
+        return min(self.num_images, len(self.held_out), _MOST_FOR_COVERAGE)
+
+    @cached_property
+    def protocol(self) -> dict[str, Any]:
+        judge = self.judge if self.judge.accuracy is not None else measured(self.judge, self.held_out)
+        return {
+            "extractor": judge.name,
+            "extractor_accuracy": judge.accuracy,
+            "extractor_sha256": judge.sha256,
+            "reference": {"split": "train", "num_images": self.num_reference},
+            "coverage": {"split": "held_out", "num_images": self.num_covered, "k": coverage.K},
+            "sampling": "averaged generator where there is one, evaluation mode, full precision, labels uniform",
+        }
+
+    def _measure(self, fakes: Judged) -> dict[str, float]:
+        values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(fakes).compute()}
+        if fakes.asked_B is not None:
+            for metric in (label_accuracy.Metric, class_variance_min.Metric, class_variance_mean.Metric):
+                values[metric.name] = metric.against(self._reference).update(fakes).compute()
+        values[coverage.Metric.name] = self._coverage.update(fakes.rows(0, self.num_covered)).compute()
+        return values
+
+    @cached_property
+    def _reference(self) -> Judged:
+        return self.judge.judge_rows(self.train, self.num_reference)
+
+    @cached_property
+    def _frechet(self) -> frechet.Metric:
+        return frechet.Metric.against(self._reference)
+
+    @cached_property
+    def _coverage(self) -> coverage.Metric:
+        return coverage.Metric.against(self.judge.judge_rows(self.held_out, self.num_covered))
+
+
+def samples_of(player: Player, prior: Prior, total: int) -> Generate:
+    """Rows of `total` images of the sampling generator; the latents depend on the run's seed and `total` alone."""
+    z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
+    generator = sampling_network(player)
+
+    def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
+        asked_B = None if y_B is None else y_B[first : first + count]
+        return sample(generator, z_BZ[first : first + count], asked_B), asked_B
+
+    return generate
+
+
+def _finite(x_BCHW: Tensor) -> Tensor:
+    if not x_BCHW.isfinite().all():
+        raise ConfigError(
+            "score: found generated images that are not finite, expected numbers: the run has diverged; "
+            "go back to an earlier checkpoint"
+        )
+    return x_BCHW
+
+
+def _size(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))

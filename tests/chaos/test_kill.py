@@ -1,0 +1,78 @@
+"""kill -9 at random moments, five times in one run: the final weights are the undisturbed run's, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paragan.engine.checkpoint import Checkpoints
+
+ROOT = Path(__file__).resolve().parents[2]
+KIMG, BATCH = 19.2, 16
+SETTINGS = (
+    "data.size=8", "model.width=8", "model.latent=16", f"train.batch={BATCH}", f"train.kimg={KIMG}", "every.log_steps=5",
+    "every.save_kimg=0.4", "every.sample_kimg=6.4", "every.score_kimg=0", "score.extractor=none", "g.precision=fp32",
+    "d.precision=fp32", "d.schedule.name=linear", "d.schedule.end=1200", "d.schedule.warmup=50", "penalties=[{name: r1, weight: 0.1}]",
+)  # fmt: skip
+
+
+def start(out: Path) -> subprocess.Popen:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "paragan", "train", "digits", *SETTINGS, "--out", str(out)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def lines(out: Path) -> int:
+    record = out / "metrics.jsonl"
+    return record.read_text().count("\n") if record.exists() else 0
+
+
+def kill_somewhere(out: Path, moment: random.Random) -> bool:
+    """Start, let it make some steps, kill; False if it ended first."""
+    process = start(out)
+    before, deadline = lines(out), time.monotonic() + 60
+    try:
+        while lines(out) <= before + moment.randrange(4) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(moment.random() * 0.4)
+        if process.poll() is not None:
+            return False
+        process.send_signal(signal.SIGKILL)
+        return True
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+
+
+@pytest.mark.chaos
+def test_five_kills_leave_no_trace(tmp_path):
+    straight = start(tmp_path / "straight")
+    output, _ = straight.communicate(timeout=180)
+    assert straight.returncode == 0, output
+
+    moment = random.Random(20261120)
+    kills = sum(kill_somewhere(tmp_path / "killed", moment) for _ in range(5))
+    assert kills == 5, "the run ended before it was killed five times: make it longer"
+    last = start(tmp_path / "killed")
+    output, _ = last.communicate(timeout=180)
+    assert last.returncode == 0, output
+    assert "resuming at step" in output
+
+    a, b = (Checkpoints(tmp_path / name / "checkpoints").newest() for name in ("straight", "killed"))
+    assert a.step == b.step == KIMG * 1000 / BATCH
+    assert a.values == b.values
+    for group, tensors in a.groups.items():
+        assert tensors.keys() == b.groups[group].keys()
+        for name, tensor in tensors.items():
+            assert tensor.equal(b.groups[group][name]), (group, name)
+    assert any(name.startswith("ema/") for name in a.groups["g"])
+
+    records = (tmp_path / "killed" / "metrics.jsonl").read_text()
+    assert lines(tmp_path / "killed") == len(set(records.splitlines()))

@@ -1,0 +1,283 @@
+"""What every file of the models shelf keeps. A new file is picked up by its name; sizes it refuses are skipped."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from itertools import pairwise, product
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+from paragan.core import shelf
+from paragan.core.errors import ConfigError, ParaganError
+from paragan.core.types import Verdict
+from paragan.layers.armed import arm, mixes_samples
+from paragan.layers.blocks import through
+from paragan.layers.init import SCHEMES, initialise
+
+MODELS = shelf.names("models")
+SMALL = {"width": 4, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6}
+CLASSES, BATCH = 3, 4
+SIDES = ("Generator", "Discriminator")
+SIZES = [(1, 8, 8), (3, 16, 16)]
+
+
+def options(name: str, **wanted):
+    """The file's options, made small, with what of `wanted` it has."""
+    kind = shelf.load("models", name).Options
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{key: value for key, value in {**SMALL, **wanted}.items() if key in known})
+
+
+def is_conditional(name: str) -> bool:
+    return any(field.name == "conditional" for field in dataclasses.fields(shelf.options("models", name)))
+
+
+def build(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **wanted) -> nn.Module:
+    net = getattr(shelf.load("models", name), side)(options(name, conditional=classes > 0, **wanted), shape, classes)
+    initialise(net.double(), seed, side)
+    return net
+
+
+def stirred(net: nn.Module) -> nn.Module:
+    """Away from the start, where conditional norms do not yet tell classes apart."""
+    with torch.no_grad():
+        for number, parameter in enumerate(net.parameters()):
+            noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number), dtype=parameter.dtype)
+            parameter.add_(noise, alpha=0.3)
+    return net
+
+
+def inputs(net: nn.Module, classes: int, shape=SIZES[0], dtype=torch.float64) -> tuple[Tensor, Tensor | None]:
+    size = (net.latent,) if hasattr(net, "latent") else shape
+    x = torch.randn(BATCH, *size, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    return x, torch.arange(BATCH) % classes if classes else None
+
+
+def tensor_of(output: Tensor | Verdict) -> Tensor:
+    return output.logits_B if isinstance(output, Verdict) else output
+
+
+CASES = [
+    pytest.param(name, side, classes, id=f"{name}-{side}-{'labels' if classes else 'plain'}")
+    for name, side, classes in product(MODELS, SIDES, (0, CLASSES))
+    if not classes or is_conditional(name)
+]
+every_network = pytest.mark.parametrize(("name", "side", "classes"), CASES)
+
+
+@every_network
+@pytest.mark.parametrize("shape", SIZES, ids=str)
+def test_shapes_and_ranges(name, side, classes, shape):
+    net = build(name, side, classes, shape)
+    out = net(*inputs(net, classes, shape))
+    if side == "Generator":
+        assert out.shape == (BATCH, *shape)
+        assert out.abs().max() <= 1 and out.std() > 1e-3
+    else:
+        assert isinstance(out, Verdict) and out.logits_B.shape == (BATCH,)
+        assert out.features is not None and out.features.shape[0] == BATCH
+
+
+@every_network
+@pytest.mark.parametrize("pixels", [8, 16, 32, 64, 128])
+def test_sizes_by_shape_alone(name, side, classes, pixels):
+    """At the default width, on the meta device: nothing is computed."""
+    kind = shelf.load("models", name)
+    chosen = options(name, conditional=classes > 0)
+    default = {f.name: f.default for f in dataclasses.fields(chosen) if f.name in SMALL}
+    with torch.device("meta"):
+        net = getattr(kind, side)(dataclasses.replace(chosen, **default), (3, pixels, pixels), classes)
+        x = torch.empty(BATCH, *((net.latent,) if side == "Generator" else (3, pixels, pixels)))
+        out = net(x, torch.zeros(BATCH, dtype=torch.int64) if classes else None)
+    assert tensor_of(out).shape == ((BATCH, 3, pixels, pixels) if side == "Generator" else (BATCH,))
+
+
+@every_network
+def test_blocks_are_the_network(name, side, classes):
+    net = build(name, side, classes)
+    in_blocks = [id(p) for block in net.blocks for p in block.parameters()]
+    assert in_blocks == [id(p) for p in net.parameters()]
+    x, y = inputs(net, classes)
+    last = through(net.blocks, x, y)
+    assert torch.equal(last if side == "Generator" else last[0], tensor_of(net(x, y)))
+    assert side == "Generator" or isinstance(last, tuple)
+
+
+@every_network
+def test_gradients_reach_every_parameter(name, side, classes):
+    net = stirred(build(name, side, classes))
+    tensor_of(net(*inputs(net, classes))).sin().sum().backward()
+    for where, parameter in net.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), where
+        assert parameter.dim() < 2 or parameter.grad.any(), where  # a bias before a batch norm gets nought
+
+
+@every_network
+def test_starts_are_keyed_by_seed_and_name(name, side, classes):
+    torch.manual_seed(0)
+    a = build(name, side, classes).state_dict()
+    torch.manual_seed(1)
+    build(name, "Generator", 0)  # moves the global generator on
+    b = build(name, side, classes).state_dict()
+    c = build(name, side, classes, seed=1).state_dict()
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    assert any(not torch.equal(a[k], c[k]) for k in a)
+
+
+@every_network
+def test_every_scheme_fits(name, side, classes):
+    for scheme in SCHEMES:
+        net = build(name, side, classes, weight_init=scheme)
+        assert net.weight_init == scheme
+        assert all(parameter.isfinite().all() for parameter in net.parameters())
+
+
+@every_network
+def test_state_and_copies(name, side, classes):
+    net = stirred(build(name, side, classes))
+    x, y = inputs(net, classes)
+    arm(net)
+    net(x, y)
+    other = build(name, side, classes, seed=1)
+    other.load_state_dict(net.state_dict())
+    for same in (other, copy.deepcopy(net)):
+        assert torch.equal(tensor_of(same.eval()(x, y)), tensor_of(net.eval()(x, y)))
+    frozen = {k: v.clone() for k, v in net.state_dict().items()}
+    twin = copy.deepcopy(net).train()
+    arm(twin)
+    tensor_of(twin(x, y)).sum().backward()
+    stirred(twin)
+    assert all(torch.equal(frozen[k], v) for k, v in net.state_dict().items())
+
+
+@every_network
+def test_unarmed_forwards_change_nothing(name, side, classes):
+    net = stirred(build(name, side, classes))
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    net(*inputs(net, classes))
+    assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+
+
+@every_network
+def test_rows_are_alone_unless_it_says_that_it_mixes(name, side, classes):
+    net = stirred(build(name, side, classes))
+    x, y = inputs(net, classes)
+    some = tensor_of(net(x[:2], None if y is None else y[:2]))
+    equal = torch.allclose(some, tensor_of(net(x, y))[:2], rtol=1e-11, atol=1e-12)
+    assert equal != mixes_samples(net)
+
+
+@every_network
+def test_stacked_equals_each_alone(name, side, classes):
+    """A grid of cells runs as one program: vmap over stacked parameters and buffers, state advancing."""
+    nets = [stirred(build(name, side, classes, seed=seed)) for seed in (0, 1)]
+    x, y = inputs(nets[0], classes)
+    parameters, buffers = stack_module_state(nets)
+    template = copy.deepcopy(nets[0])
+    arm(template)
+    out = torch.vmap(lambda p, b: tensor_of(functional_call(template, (p, b), (x, y))))(parameters, buffers)
+    for i, net in enumerate(nets):
+        arm(net)
+        torch.testing.assert_close(out[i], tensor_of(net(x, y)), rtol=1e-10, atol=1e-11)
+        for key, value in net.named_buffers():
+            torch.testing.assert_close(buffers[key][i], value, rtol=1e-10, atol=1e-12)
+
+
+@every_network
+def test_low_precision_and_layout(name, side, classes):
+    """Under autocast images and logits are float32 and near; channels-last changes nothing but the order of sums."""
+    net = stirred(build(name, side, classes, (3, 16, 16))).float()
+    x, y = inputs(net, classes, (3, 16, 16), torch.float32)
+    plain = tensor_of(net(x, y))
+    with torch.autocast("cpu", torch.bfloat16):
+        low = tensor_of(net(x, y))
+    assert low.dtype == torch.float32
+    assert (low - plain).norm() < 0.2 * plain.norm()
+    net = net.to(memory_format=torch.channels_last)
+    x = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+    torch.testing.assert_close(tensor_of(net(x, y)), plain, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_discriminators_can_be_differentiated_twice(name):
+    net = stirred(build(name, "Discriminator", 0))
+    x, _ = inputs(net, 0)
+    x.requires_grad_()
+    (grad,) = torch.autograd.grad(tensor_of(net(x)).sum(), x, create_graph=True)
+    grad.square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
+    assert any(p.grad is not None and p.grad.any() for p in net.parameters())
+
+
+CONDITIONAL = [name for name in MODELS if is_conditional(name)]
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_labels_matter(name, side):
+    net = stirred(build(name, side, CLASSES))
+    x, _ = inputs(net, CLASSES)
+    outs = [tensor_of(net(x, torch.full((BATCH,), label))) for label in range(CLASSES)]
+    assert all((a - b).abs().max() > 1e-4 for a, b in pairwise(outs))
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_labels_that_do_not_fit_are_refused(name, side):
+    net = build(name, side, CLASSES)
+    x, y = inputs(net, CLASSES)
+    for wrong in (None, y[:-1], y.double()):
+        with pytest.raises(ParaganError, match="labels: found"):
+            net(x, wrong)
+    with pytest.raises(IndexError):  # on the CPU; a range check would make a GPU wait
+        net(x, y + CLASSES)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_conditional_without_classes_is_refused(name, side):
+    with pytest.raises(ConfigError, match=r"without labels; set model\.conditional=false"):
+        getattr(shelf.load("models", name), side)(options(name, conditional=True), SIZES[0], 0)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", ["dcgan", "sngan"])
+@pytest.mark.parametrize(
+    ("shape", "size"), [((1, 28, 28), 32), ((3, 32, 64), 64), ((3, 256, 256), 128), ((3, 4, 4), 8)]
+)
+def test_odd_sizes_are_refused_with_a_remedy(name, side, shape, size):
+    found = f"{shape[1]}x{shape[2]}"
+    with pytest.raises(ConfigError, match=f"^model.{name}: found images of {found}; .* set data.size={size}$"):
+        getattr(shelf.load("models", name), side)(options(name, conditional=False), shape, 0)
+
+
+COUNTS = {  # published, or built from the published code of others
+    ("mlp", (1, 28, 28), 0): (1_486_352, 533_505),
+    ("dcgan", (3, 32, 32), 0): (3_812_355, 2_931_009),
+    ("sngan", (3, 32, 32), 0): (4_276_739, 1_053_825),
+    ("sngan", (3, 32, 32), 10): (4_304_387, 1_055_105),
+    ("sngan", (3, 64, 64), 200): (13_366_915, 19_747_521),
+    ("sngan", (3, 128, 128), 1000): (41_996_931, 39_443_137),
+}
+
+
+@pytest.mark.parametrize(("case", "counts"), COUNTS.items(), ids=str)
+def test_parameter_counts(case, counts):
+    name, shape, classes = case
+    file = shelf.load("models", name)
+    with torch.device("meta"):
+        nets = [getattr(file, side)(file.Options(conditional=classes > 0), shape, classes) for side in SIDES]
+    assert tuple(sum(p.numel() for p in net.parameters()) for net in nets) == counts
+
+
+@pytest.mark.parametrize("norm", ["batch", "spectral", "none"])
+def test_dcgan_norms(norm):
+    net = build("dcgan", "Discriminator", CLASSES, d_norm=norm)
+    assert mixes_samples(net) == (norm == "batch")
+    names = [where for where, _ in net.named_parameters()]
+    assert any("parametrizations" in where for where in names) == (norm == "spectral")
+    net(*inputs(net, CLASSES))

@@ -1,0 +1,79 @@
+"""What every file of the penalties shelf keeps, for every side its options can name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from paragan.core import shelf
+from paragan.core.types import Can, Side
+from tests.one_turn import BATCH, nets, play, turn
+
+NAMES = shelf.names("penalties")
+CASES = [
+    pytest.param(name, side, id=f"{name}-{side.value}")
+    for name in NAMES
+    for side in Side
+    if "side" in {f.name for f in dataclasses.fields(shelf.options("penalties", name))}
+    or shelf.load("penalties", name).Penalty.side is side
+]
+
+
+def penalty(name: str, side: Side, **wanted):
+    file = shelf.load("penalties", name)
+    known = {field.name for field in dataclasses.fields(file.Options)}
+    return file.Penalty(file.Options(**{k: v for k, v in {"side": side.value, **wanted}.items() if k in known}))
+
+
+def stirred():
+    pair = nets()
+    with torch.no_grad():
+        for net in pair.values():
+            for number, parameter in enumerate(net.parameters()):
+                noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number)).double()
+                parameter.add_(noise, alpha=0.3)
+    return pair
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_says_what_it_is(name):
+    made = shelf.load("penalties", name).Penalty(shelf.load("penalties", name).Options())
+    assert made.name == name
+    assert made.interval >= 1
+    assert isinstance(made.side, Side)
+    assert made.needs <= frozenset(Can)
+
+
+@pytest.mark.parametrize(("name", "side"), CASES)
+def test_positive_finite_and_felt(name, side):
+    pair, made = stirred(), penalty(name, side)
+    assert made.side is side
+    terms, grads = play(turn(side, made), pair)
+    loss = terms.loss_B[name]
+    assert loss.shape == (BATCH,) and loss.isfinite().all() and (loss > 0).all()
+    assert any(grad.abs().max() > 1e-6 for grad in grads.values())
+    assert all(grad.isfinite().all() for grad in grads.values())
+
+
+@pytest.mark.parametrize(("name", "side"), CASES)
+def test_weight_nought_is_nought(name, side):
+    terms, grads = play(turn(side, penalty(name, side, weight=0.0)), stirred())
+    assert not terms.loss_B[name].any()
+    assert not any(grad.any() for grad in grads.values())
+
+
+@pytest.mark.parametrize(("name", "side"), CASES)
+def test_lazy_is_as_much_stronger(name, side):
+    pair = stirred()
+    eager, lazy = (play(turn(side, penalty(name, side, interval=n)), pair)[0].loss_B[name] for n in (1, 8))
+    torch.testing.assert_close(lazy, 8 * eager, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(("name", "side"), CASES)
+def test_parts_are_the_whole(name, side):
+    pair, made = stirred(), penalty(name, side)
+    whole, uneven = (play(turn(side, made), pair, parts) for parts in (1, 4))
+    torch.testing.assert_close(whole[0].loss_B, uneven[0].loss_B, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(whole[1], uneven[1], rtol=1e-9, atol=1e-12)

@@ -1,0 +1,75 @@
+"""Every recipe loads, says what it is, and is written back; every file's options can be read without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import paragan
+from paragan import config
+from paragan.core import parse, shelf
+from paragan.core.fill import Filler
+from paragan.core.node import Place
+
+RECIPES = shelf.names("recipes")
+FILES = [(folder, name) for folder in shelf.shelves() if folder != "recipes" for name in shelf.names(folder)]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_opens_with_what_it_is_and_where_it_comes_from(name):
+    lines = shelf.locate("recipes", name).read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("# ")
+    assert "minute" in lines[0] or "hour" in lines[0]
+    assert lines[1].startswith("# Source: ")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_written_and_read_back_equal(name, tmp_path):
+    loaded = config.load(name)
+    (tmp_path / "config.yaml").write_text(config.dump(loaded), encoding="utf-8")
+    assert config.load(str(tmp_path / "config.yaml")) == loaded
+    json.dumps(config.to_tree(loaded), allow_nan=False)
+
+
+@pytest.mark.parametrize(("folder", "name"), FILES)
+def test_default_options_pass_their_own_check(folder, name):
+    """Options are plain values: written as YAML and read through the validator they come back equal."""
+    kind = shelf.options(folder, name)
+    assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
+    written = parse.dump(config._plain(kind()))
+    filler = Filler(config._check, {})
+    assert filler.fill(kind, parse.document(written, Place("defaults"), [])) == kind()
+    assert filler.problems == []
+
+
+def test_reading_everything_leaves_torch_alone():
+    code = f"""
+import sys
+from paragan import config
+from paragan.core import shelf
+for name in {RECIPES}:
+    config.load(name)
+for folder, name in {FILES}:
+    shelf.options(folder, name)
+print("torch" in sys.modules)
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=environment)
+    assert ended.stdout == "False\n"
+
+
+def test_vanilla_mnist_is_the_game_of_the_study():
+    """The MLP pair, 5 epochs of 60,000 images, Adam 2e-4 with betas (0.5, 0.999), unconditional."""
+    recipe = config.load("vanilla-mnist")
+    assert (recipe.model.name, recipe.data.name, recipe.loss.name) == ("mlp", "mnist", "nonsaturating")
+    assert (recipe.train.batch, recipe.train.kimg, recipe.model.options.conditional) == (64, 300.0, False)
+    for player in (recipe.g, recipe.d):
+        assert (player.optimizer.name, player.optimizer.lr, player.precision) == ("Adam", 2e-4, "fp32")
+        assert player.optimizer.arguments == {"betas": [0.5, 0.999]}

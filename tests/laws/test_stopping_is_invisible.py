@@ -1,0 +1,59 @@
+"""2n steps = n steps, save, a new process's objects, n steps: bit for bit, through the trainer and its files."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan import build
+from paragan.config import load
+from paragan.core.types import Report
+from paragan.engine.trainer import Samples, Saved
+
+SETTINGS = [
+    "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08", "every.save_kimg=0.064",
+    "every.keep=2", "score.extractor=none", "d.updates_per_step=2", "g.parts=2",
+]  # fmt: skip
+
+
+def trainer(folder, kimg, *more):
+    return build.trainer(load("digits", [*SETTINGS, f"train.kimg={kimg}", *more]), folder, print, lambda: False)
+
+
+def tensors(run) -> dict[str, torch.Tensor]:
+    return {f"{name}.{k}": v for name, p in run.players.items() for net in (p.net, p.ema.net if p.ema else p.net) for k, v in net.state_dict().items()}
+
+
+@pytest.mark.parametrize("more", [(), ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16")])
+def test_stop_and_go_on(tmp_path, more):
+    straight, first = trainer(tmp_path / "a", 0.256, *more), trainer(tmp_path / "b", 0.128, *more)
+    events = list(straight.run())
+    list(first.run())
+    second = trainer(tmp_path / "b", 0.256, *more)
+    assert second.resume()
+    assert second.clock.step == 4
+    rest = list(second.run())
+    assert all(torch.equal(value, tensors(second)[name]) for name, value in tensors(straight).items())
+    assert (straight.batches.position, second.batches.position) == (16, 16)
+    told = [e.read() for e in events if isinstance(e, Report)][4:]
+    assert [e.read() for e in rest if isinstance(e, Report)] == told
+    assert [e.step for e in events if isinstance(e, Saved)] == [2, 4, 6, 8]
+    assert [e.step for e in events if isinstance(e, Samples)] == [0, 3, 5, 8]
+
+
+def test_two_runs_of_one_seed_are_identical_and_of_two_seeds_are_not(tmp_path):
+    a, b, c = (trainer(tmp_path / name, 0.128, *more) for name, more in (("a", ()), ("b", ()), ("c", ("seed=1",))))
+    for run in (a, b, c):
+        list(run.run())
+    assert all(torch.equal(value, tensors(b)[name]) for name, value in tensors(a).items())
+    assert any(not torch.equal(value, tensors(c)[name]) for name, value in tensors(a).items())
+
+
+def test_a_stop_between_steps_saves(tmp_path):
+    run = trainer(tmp_path / "a", 0.256)
+    asked = iter([False, False, True])
+    run.stop = lambda: next(asked)
+    events = list(run.run())
+    assert isinstance(events[-1], Saved)
+    assert run.clock.step == 2
+    assert not run.finished

@@ -1,0 +1,49 @@
+"""One turn of a small conditional game in float64, played by the plain strategy: what tests of penalties stand on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core import rng
+from paragan.core.types import Batch, Feed, Outputs, Rows, Side, Terms, Turn
+from paragan.game.network import CalledNetwork, frozen
+from paragan.layers.init import initialise
+from paragan.models import sngan
+from paragan.parallel import none
+
+SHAPE, CLASSES, BATCH, SEED = (1, 8, 8), 3, 6, 11
+OPTIONS = sngan.Options(latent=5, width=4, weight_init="orthogonal")
+
+
+def nets() -> dict[Side, nn.Module]:
+    found = {Side.G: sngan.Generator(OPTIONS, SHAPE, CLASSES), Side.D: sngan.Discriminator(OPTIONS, SHAPE, CLASSES)}
+    for side, net in found.items():
+        initialise(net.double(), SEED, side.value)
+    found[Side.G].eval()  # batch norm would tell parts from the whole
+    return found
+
+
+def turn(side: Side, *penalties, step: int = 4) -> Turn:
+    """The penalties alone, for `side`; the adversarial loss is nought."""
+    rows = Rows(step, 0, BATCH, BATCH)
+    x = rng.uniform(SEED, "x", rows, SHAPE).double() * 2 - 1
+    real = Batch(rows, x, rng.integers(SEED, "real/y", rows, CLASSES))
+    z, y = rng.normal(SEED, "z", rows, (OPTIONS.latent,)).double(), rng.integers(SEED, "y", rows, CLASSES)
+    fakes = (rng.normal(SEED, "fakes", rows, SHAPE).double().tanh(),) if side is Side.D else None
+    chain = (Side.D,) if side is Side.D else (Side.G, Side.D)
+    return Turn(side, chain, Feed(rows, SEED, z, y, real=real, fakes=fakes), _nothing, penalties, side is Side.D)
+
+
+def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[Terms, dict[str, Tensor]]:
+    """The terms, and the gradient of every parameter of the turn's side (0 where none arrived)."""
+    net, other = pair[played.side], pair[Side.D if played.side is Side.G else Side.G]
+    net.zero_grad()
+    with frozen(other):
+        called = {side: CalledNetwork(module) for side, module in pair.items()}
+        terms = none.Strategy().forward_backward(played, called, parts)
+    return terms, {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in net.named_parameters()}
+
+
+def _nothing(outputs: Outputs, feed: Feed) -> Terms:
+    return Terms({"adversarial": outputs.fake.logits_B * 0})

@@ -1,0 +1,247 @@
+"""The shell of the command line: words in, exit codes and lines out; nothing is written and torch stays out of it."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import paragan
+from paragan.cli.main import main
+from paragan.core import shelf
+from paragan.core.errors import DataError, Interrupted
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    """Every test runs in its own folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def verb(monkeypatch):
+    """Stands in for the file of a verb; what it was called with."""
+    called = []
+
+    def replace(name: str, result=0):
+        def run(*arguments):
+            called.append(arguments)
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        module = ModuleType(f"paragan.cli.{name}")
+        module.run = run
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        return called
+
+    return replace
+
+
+def shell(*words: str, code: str = "import sys; from paragan.cli.main import main; sys.exit(main())", **options):
+    return subprocess.run([sys.executable, "-c", code, *words], text=True, timeout=120, env=ENVIRONMENT, **options)
+
+
+SPY = """
+import sys
+from paragan.cli.main import main
+code = main()
+sys.stdout.flush()
+sys.exit(code if "torch" not in sys.modules else 99)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--help"], 0),
+        (["train", "--help"], 0),
+        (["--version"], 0),
+        (["list", "--json"], 0),
+        (["config", "digits"], 0),
+        (["tarin"], 2),
+        (["train", "nothing"], 2),
+        (["train", "train.batch=no", "model=bigan", "--out", "run"], 2),
+        (["train", "bad.yaml", "--out", "run"], 2),
+        (["train", "bomb.yaml"], 2),
+    ],
+)
+def test_help_and_config_errors_leave_torch_alone_and_write_nothing(words, code, empty_folder):
+    (empty_folder / "bad.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\ntrain: {batchsize: 3}\nseed: no\n")
+    (empty_folder / "bomb.yaml").write_text(BOMB)
+    before = sorted(empty_folder.rglob("*"))
+    ended = shell(*words, code=SPY, capture_output=True)
+    assert ended.returncode == code
+    assert "Traceback" not in ended.stderr
+    assert sorted(empty_folder.rglob("*")) == before
+
+
+def test_importing_paragan_leaves_torch_alone():
+    ended = shell(code="import paragan, sys; print('torch' in sys.modules, paragan.__version__)", capture_output=True)
+    assert ended.stdout == f"False {paragan.__version__}\n"
+
+
+def test_every_public_name_is_there():
+    assert {name for name in paragan.__all__ if getattr(paragan, name) is None} == set()
+    assert set(dir(paragan)) == set(paragan.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = paragan.nonsense
+
+
+def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
+    text = "data: digits\nmodel: {name: mpl}\nloss: hinge\ntrain: {batchsize: 3}\nseed: no\nseed: 2\n"
+    (empty_folder / "bad.yaml").write_text(text)
+    assert main(["train", "bad.yaml", "d.parts=0"]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert [line.partition(": found")[0] for line in error.splitlines()] == [
+        "bad.yaml:2: model.name",
+        "bad.yaml:4: train.batchsize",
+        "bad.yaml:5: seed",
+        "bad.yaml:6: seed",
+        "command line: d.parts",
+    ]
+    assert error.count("did you mean") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tarin"], "Did you mean 'train'?"),
+        (["train", "--batch", "3"], "No such option: --batch"),
+        (["train", "digits", "vanilla-mnist"], "found the recipes digits and vanilla-mnist, expected one"),
+        (
+            ["train", "digits", "train.batch"],
+            "found the recipes digits and train.batch, expected one, then key.path=value",
+        ),
+        (["train", "digit"], "did you mean 'digits'?"),
+        (["train", "bomb.yaml"], "bomb.yaml:1: a: found an anchor or alias"),
+        (["list", "modles"], "did you mean 'models'?"),
+        (["eval"], "Missing argument"),
+        (["sample", "run", "--num", "0"], "--num"),
+    ],
+)
+def test_a_wrong_word_is_exit_2_without_a_traceback(words, said, empty_folder, capsys):
+    (empty_folder / "bomb.yaml").write_text(BOMB)
+    assert main(words) == 2
+    out, error = capsys.readouterr()
+    assert said in error
+    assert out == ""
+
+
+def test_no_words_show_the_help(capsys):
+    assert main([]) == 2
+    assert "Usage: paragan" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("name", shelf.shelves())
+def test_list_names_what_is_on_a_shelf(name, capsys):
+    assert main(["list", name, "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)
+    assert set(shelf.names(name)) <= set(names)
+    assert main(["list", name]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line] == names
+
+
+def test_list_says_what_each_is(capsys):
+    main(["list", "schemes"])
+    assert "synchronous   The whole algorithm" in capsys.readouterr().out
+    main(["list", "recipes"])
+    assert "vanilla-mnist  The vanilla GAN on MNIST" in capsys.readouterr().out
+
+
+def test_list_without_a_shelf_shows_all(capsys):
+    main(["list", "--json"])
+    assert list(json.loads(capsys.readouterr().out)) == shelf.shelves()
+    main(["list"])
+    assert "models\n  dcgan" in capsys.readouterr().out
+
+
+def test_config_prints_the_resolved_tree(capsys, empty_folder):
+    assert main(["config", "digits", "train.batch=8", "model.latent=7", "--json"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert (tree["train"]["batch"], tree["model"]["latent"], tree["data"]["name"]) == (8, 7, "digits")
+    main(["config", "digits", "train.batch=8", "model.latent=7"])
+    (empty_folder / "mine.yaml").write_text(capsys.readouterr().out)
+    main(["config", "mine.yaml", "--json"])
+    assert json.loads(capsys.readouterr().out) == tree
+
+
+def test_train_is_given_the_config_and_where_to_write(verb, empty_folder):
+    called = verb("train", result=85)
+    (empty_folder / "mine.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\n")
+    assert main(["train"]) == 85
+    assert main(["train", "train.batch=7", "vanilla-mnist", "--out", "there", "--fresh"]) == 85
+    assert main(["train", "./mine.yaml", "seed=-1"]) == 85
+    assert [(config.train.batch, config.seed, name, str(out), fresh) for config, name, out, fresh, _ in called] == [
+        (64, 0, "digits", "runs/digits", False),
+        (7, 0, "vanilla-mnist", "there", True),
+        (64, -1, "mine", "runs/mine", False),
+    ]
+    assert not called[0][-1].requested
+
+
+def test_eval_and_sample_pass_their_words_on(verb):
+    scored, sampled = verb("evaluate"), verb("sample")
+    main(["eval", "run", "--json", "--num-images", "100", "--seed", "3"])
+    main(["eval", "run"])
+    assert [(str(path), *rest) for path, *rest in scored[:2]] == [("run", True, 100, 3), ("run", False, None, None)]
+    main(["sample", "run", "--num", "9", "--seed", "1", "--class", "3", "--class", "cat", "--out", "x.png"])
+    main(["sample", "run"])
+    assert [(str(path), num, seed, classes, out and str(out)) for path, num, seed, classes, out in sampled[2:]] == [
+        ("run", 9, 1, ["3", "cat"], "x.png"),
+        ("run", 64, None, [], None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (DataError("x.gz: found 3 bytes, expected 16"), 2, "x.gz: found 3 bytes, expected 16\n"),
+        (Interrupted("stopped; saved"), 85, "stopped; saved\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "run/x: No space left on device\n"),
+        (PermissionError(errno.EACCES, "Permission denied", "run"), 2, "run: Permission denied\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_what_the_user_can_mend_is_a_line_and_a_code(verb, capsys, raised, code, said):
+    verb("evaluate", result=raised)
+    assert main(["eval", "run"]) == code
+    assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("ours"), FileNotFoundError(errno.ENOENT, "ours")])
+def test_our_own_bugs_keep_their_traceback(verb, raised):
+    verb("evaluate", result=raised)
+    with pytest.raises(type(raised), match="ours"):
+        main(["eval", "run"])
+
+
+def test_a_reader_that_leaves_is_no_error():
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-m", "paragan.cli.main", "list"]
+    with subprocess.Popen(command, text=True, env=ENVIRONMENT, **pipes) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 1
+
+
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        ended = shell("config", "digits", stdout=full, stderr=subprocess.PIPE)
+    assert (ended.returncode, ended.stderr) == (2, "output: No space left on device\n")
+
+
+def test_the_package_is_the_command():
+    assert callable(importlib.import_module("paragan.__main__").entry)

@@ -1,0 +1,252 @@
+"""The config of a run: read, checked, written. Every complaint has its line, its key, and what would be right."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from paragan import config
+from paragan.config import differences, dump, load, to_tree
+from paragan.core import shelf
+from paragan.core.errors import ConfigError
+from paragan.core.options import TORCH_OPTIMISERS
+
+LEAST = "data: digits\nmodel: {name: mlp}\nloss: hinge\n"
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """Writes run.yaml into the current folder; its short name is what messages start with."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> str:
+        (tmp_path / "run.yaml").write_text(text, encoding="utf-8")
+        return "run.yaml"
+
+    return write
+
+
+def problems(*arguments) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(*arguments)
+    return str(caught.value).splitlines()
+
+
+def test_what_is_not_written_stays_at_its_default(recipe):
+    found = load(recipe(LEAST))
+    assert found.data.name == "digits"
+    assert (found.model.options, found.seed, found.penalties) == (shelf.options("models", "mlp")(), 0, ())
+    assert found.scheme.name == "synchronous"
+
+
+def test_written_values_arrive_with_the_type_of_their_field(recipe):
+    text = "g: {optimizer: {lr: 1, arguments: {betas: [0, 0.9]}}, ema: {half_life_kimg: 2}}\ntrain: {kimg: 3}\n"
+    found = load(recipe(LEAST + text), ["model.g_widths=[8, 16]", "seed=0x1f", "penalties=[r1, {name: r1, weight: 3}]"])
+    assert found.g.optimizer.lr == 1.0
+    assert isinstance(found.g.optimizer.lr, float)
+    assert isinstance(found.train.kimg, float)
+    assert found.g.optimizer.arguments == {"betas": [0, 0.9]}
+    assert found.model.options.g_widths == (8, 16)
+    assert found.seed == 31
+    assert [penalty.options.weight for penalty in found.penalties] == [shelf.options("penalties", "r1")().weight, 3.0]
+
+
+def test_an_override_wins_over_the_file_and_a_later_one_over_an_earlier(recipe):
+    found = load(recipe(LEAST + "train: {batch: 8, kimg: 2}\n"), ["train.batch=16", "train.batch=32"])
+    assert (found.train.batch, found.train.kimg) == (32, 2.0)
+
+
+@pytest.mark.parametrize("word", ["model=dcgan", "model.name=dcgan", "model={name: dcgan}"])
+def test_another_model_drops_what_the_recipe_said_of_the_first(recipe, word):
+    found = load(recipe("data: digits\nmodel: {name: mlp, latent: 7, g_widths: [3]}\nloss: hinge\n"), [word])
+    assert found.model == config.choose("models", "dcgan")
+
+
+def test_another_penalty_drops_what_the_recipe_said_of_the_first(recipe):
+    path = recipe(LEAST + "penalties: [{name: r1, weight: 7}, orthogonal]\n")
+    first, second = load(path, ["penalties.0.name=gradient_penalty", "penalties.1.weight=3"]).penalties
+    assert first == config.choose("penalties", "gradient_penalty")
+    assert (second.name, second.options.weight) == ("orthogonal", 3.0)
+
+
+def test_another_model_keeps_what_the_command_line_says(recipe):
+    found = load(recipe(LEAST), ["model.latent=7", "model.name=dcgan", "model.width=8"])
+    assert (found.model.name, found.model.options.latent, found.model.options.width) == ("dcgan", 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("train:\n  batchsize: 3\n", "run.yaml:5: train.batchsize: found an unknown key, expected one of batch, kimg, "
+                                     "did you mean 'train.batch'?"),
+        ("lr: 3\n", "run.yaml:4: lr: found an unknown key, expected one of data, model, "),
+        ("d: {lr: 3}\n", "run.yaml:4: d.lr: found an unknown key, expected one of optimizer, "),
+        ("train: {batch: no}\n", "run.yaml:4: train.batch: found 'no', expected an integer >= 1"),
+        ("train: {batch: true}\n", "run.yaml:4: train.batch: found true, expected an integer >= 1"),
+        ("train: {batch: 1.0}\n", "run.yaml:4: train.batch: found 1.0, expected an integer >= 1"),
+        ("train: {batch: 1e3}\n", "run.yaml:4: train.batch: found 1000.0, expected an integer >= 1"),
+        ("train: {batch: 010}\n", "run.yaml:4: train.batch: found '010', expected an integer >= 1"),
+        ("train: {batch: '3'}\n", "run.yaml:4: train.batch: found '3', expected an integer >= 1"),
+        ("train: {batch: 0}\n", "run.yaml:4: train.batch: found 0, expected an integer >= 1"),
+        ("train: {batch: }\n", "run.yaml:4: train.batch: found null, expected an integer >= 1"),
+        ("train: {kimg: 0}\n", "run.yaml:4: train.kimg: found 0, expected a number > 0"),
+        ("train: {kimg: true}\n", "run.yaml:4: train.kimg: found true, expected a number > 0"),
+        ("train: {kimg: .nan}\n", "run.yaml:4: train.kimg: found '.nan', expected a number > 0"),
+        ("train: 3\n", "run.yaml:4: train: found 3, expected a map of batch, kimg"),
+        ("seed: 0.5\n", "run.yaml:4: seed: found 0.5, expected an integer"),
+        ("g: {max_norm: -1}\n", "run.yaml:4: g.max_norm: found -1, expected a number > 0 or null"),
+        ("g: {channels_last: 1}\n", "run.yaml:4: g.channels_last: found 1, expected true or false or null"),
+        ("g: {precision: bf32}\n", "run.yaml:4: g.precision: found 'bf32', expected one of auto, fp32, bf16, fp16, "
+                                   "did you mean 'fp32'?"),
+        ("g: {schedule: {final: 1.5}}\n", "run.yaml:4: g.schedule.final: found 1.5, expected a number >= 0 and <= 1"),
+        ("g: {ema: 3}\n", "run.yaml:4: g.ema: found 3, expected a map of half_life_kimg, start_kimg"),
+        ("g: {strategy: nono}\n", "run.yaml:4: g.strategy: found 'nono', expected one of "),
+        ("g: {strategy: null}\n", "run.yaml:4: g.strategy: found null, expected one of "),
+        ("d: {optimizer: {arguments: [1]}}\n", "run.yaml:4: d.optimizer.arguments: found [1], expected a map"),
+        ("d: {optimizer: {name: adamw}}\n", "run.yaml:4: d.optimizer.name: found 'adamw', expected one of Adadelta, "),
+        ("d: {optimizer: {name: LBFGS}}\n", "run.yaml:4: d.optimizer.name: found 'LBFGS', expected one of Adadelta, "),
+        ("penalties: r1\n", "run.yaml:4: penalties: found 'r1', expected a list"),
+        ("penalties: [r11]\n", "run.yaml:4: penalties.0.name: found 'r11', expected one of "),
+        ("penalties:\n- r1\n- {weight: 3}\n", "run.yaml:6: penalties.1.name: found no name, expected one of "),
+        ("penalties:\n- {name: r1, wieght: 3}\n", "run.yaml:5: penalties.0.wieght: found an unknown key, expected one "
+                                                  "of name, weight, "),
+        ("scheme: {name: 3}\n", "run.yaml:4: scheme.name: found 3, expected one of "),
+        ("scheme: [a]\n", "run.yaml:4: scheme: found ['a'], expected one of "),
+        ("format: 2\n", "run.yaml:4: format: found 2, expected 1; a file of a later format needs a later paragan"),
+        ("format: true\n", "run.yaml:4: format: found true, expected 1"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_one_line_that_says_what_is_right(recipe, text, problem):
+    found = problems(recipe(LEAST + text))
+    assert len(found) == 1
+    assert found[0].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("d.lr=3", "did you mean 'd.optimizer.lr'?"),
+        ("lr=3", "did you mean 'g.optimizer.lr'?"),
+        ("batch=3", "did you mean 'train.batch'?"),
+        ("trian.batch=3", "did you mean 'train'?"),
+        ("model.lattent=3", "did you mean 'model.latent'?"),
+        ("model.name=dcagn", "did you mean 'dcgan'?"),
+        ("g.optimizer.name=adam", "did you mean 'Adam'?"),
+    ],
+)
+def test_what_may_have_been_meant_is_named_with_its_full_path(recipe, word, meant):
+    (found,) = problems(recipe(LEAST), [word])
+    assert found.startswith(f"command line: {word.partition('=')[0].replace('trian.batch', 'trian')}: found ")
+    assert found.endswith(meant)
+
+
+def test_a_word_like_nothing_gets_no_suggestion(recipe):
+    assert "did you mean" not in problems(recipe(LEAST), ["zzzzzz=3"])[0]
+
+
+def test_all_problems_of_file_and_command_line_come_at_once(recipe):
+    path = recipe("data: digits\nmodel: {name: mlpp}\nseed: no\nseed: 3\ntrain:\n  batch: -1\n  kimgs: 3\n")
+    found = problems(path, ["every.keep=0", "penalties.3.x=1", "g.parts"])
+    assert [line.partition(": found")[0] for line in found] == [
+        "command line: penalties.3.x",
+        "command line",
+        "command line: every.keep",
+        "run.yaml:1: loss",
+        "run.yaml:2: model.name",
+        "run.yaml:3: seed",
+        "run.yaml:4: seed",
+        "run.yaml:6: train.batch",
+        "run.yaml:7: train.kimgs",
+    ]
+
+
+def test_a_file_full_of_nonsense_gets_a_short_answer(recipe):
+    found = problems(recipe(LEAST + "".join(f"key{i}: 1\n" for i in range(500)) + f"seed: {'x' * 9999}\n"))
+    assert len(found) == 51
+    assert found[-1] == "and 451 more"
+    assert max(map(len, found)) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("digit", "found the recipe 'digit', expected one of digits, "),
+        ("nothing.yaml", "nothing.yaml: found no such file"),
+        ("", "found the recipe '', expected one of "),
+    ],
+)
+def test_an_unknown_recipe_is_one_line(name, problem, recipe):
+    (found,) = problems(name)
+    assert found.startswith(problem)
+
+
+def test_a_dumped_config_loads_back_equal(recipe):
+    words = ["penalties=[{name: r1, weight: 2e-4}]", "g.ema={}", "model.g_widths=[3]", "d.optimizer.arguments.x='no'"]
+    first = load(recipe(LEAST), words)
+    assert load(recipe(dump(first))) == first
+    assert load(recipe(json.dumps(to_tree(first)))) == first
+    assert to_tree(first)["format"] == config.FORMAT
+
+
+def test_differences_are_dotted_keys(recipe):
+    path = recipe(LEAST + "penalties: [r1]\n")
+    first = load(path)
+    assert differences(first, load(path)) == []
+    words = ["train.batch=3", "penalties.0.weight=7", "g.ema={}", "d.optimizer.arguments.betas=[0, 1]"]
+    assert differences(first, load(path, words)) == [
+        *("penalties.0.weight", "g.ema", "d.optimizer.arguments", "train.batch"),
+        *("g.ema.half_life_kimg", "g.ema.start_kimg", "d.optimizer.arguments.betas"),
+    ]
+    assert set(differences(first, load(path, ["model=dcgan"]))) >= {"model.name", "model.g_widths", "model.width"}
+
+
+def test_the_optimisers_known_without_torch_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    kinds = {name for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
+    assert set(TORCH_OPTIMISERS) == kinds - {"Optimizer", "LBFGS", "SparseAdam"}
+
+
+OUTSIDE = """
+import torch_is_not_imported_here
+from dataclasses import dataclass
+from paragan.core.options import Count
+
+@dataclass(frozen=True)
+class Options:
+    depth: Count = 3
+
+    def __post_init__(self):
+        if self.depth == 13:
+            raise ValueError("found depth 13, expected a luckier one")
+"""
+
+
+def test_outside_code_is_a_dotted_path_and_is_not_run(recipe, tmp_path, monkeypatch):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "nets.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = load(recipe(LEAST), ["model.name=outside.nets", "model.depth=5"])
+    assert (found.model.name, found.model.options.depth) == ("outside.nets", 5)
+    assert "outside.nets" not in sys.modules
+    path = recipe(LEAST)
+    assert problems(path, ["model=outside.net"])[0].startswith(
+        "command line: model.name: found 'outside.net', expected the dotted path of a module"
+    )
+    assert problems(path, ["model={name: outside.nets, depth: 13}"]) == [
+        "command line: model: found depth 13, expected a luckier one"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [("class Options(Base): pass", "name 'Base' is not defined; `Options` is read"), ("def", "cannot read")],
+)
+def test_outside_options_that_cannot_be_read_are_one_line(recipe, tmp_path, monkeypatch, source, problem):
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "nets.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    shelf._options.cache_clear()
+    (found,) = problems(recipe(LEAST), ["model=torn.nets"])
+    assert problem in found

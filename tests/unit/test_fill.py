@@ -1,0 +1,75 @@
+"""Option dataclasses from a tree of settings, and their types in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from paragan import config
+from paragan.core.describe import describe
+from paragan.core.fill import Filler
+from paragan.core.node import Node, Place
+from paragan.core.options import Chosen, Count, Fraction, Positive, Range
+from paragan.core.parse import document
+
+
+@dataclass(frozen=True)
+class Inner:
+    a: Count = 1
+    b: Literal["x", "y"] | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner = Inner(a=7)
+    many: tuple[Inner, ...] = ()
+    pair: tuple[float, Fraction] = (0.0, 1.0)
+    table: dict[str, Positive] = dataclasses.field(default_factory=dict)
+    maybe: Inner | None = Inner(a=5)
+    anything: Any = None
+
+
+def fill(text: str):
+    filler = Filler(config._check, {})
+    return filler.fill(Outer, document(text, Place("x"), [])), [str(problem) for problem in filler.problems]
+
+
+def test_a_section_keeps_the_defaults_of_its_place():
+    found, _ = fill("{inner: {b: x}, maybe: {b: y}, many: [{}, {a: 2}]}")
+    assert found == Outer(inner=Inner(7, "x"), maybe=Inner(5, "y"), many=(Inner(), Inner(a=2)))
+
+
+def test_ranges_hold_inside_containers():
+    assert fill("{pair: [1, 0.5], table: {a: 1}, maybe: null, anything: {a: [1]}}")[1] == []
+    assert fill("{pair: [1, 1.5]}")[1] == [
+        "x: pair: found [1, 1.5], expected a list of a number, a number >= 0 and <= 1"
+    ]
+    assert fill("{pair: [1]}")[1] != []
+    assert fill("{table: {a: 0}}")[1] == ["x: table: found {'a': 0}, expected a map"]
+    assert fill("{many: [{a: 0}]}")[1] == ["x: many.0.a: found 0, expected an integer >= 1"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (int | None, "an integer or null"),
+        (Annotated[int, Range(least=1, most=8)], "an integer >= 1 and <= 8"),
+        (tuple[Count, ...], "a list, each an integer >= 1"),
+        (tuple[float, float], "a list of 2, each a number"),
+        (Literal["a"], "a"),
+        (bool | Literal["a", "b"], "true or false or one of a, b"),
+        (dict[str, Any], "a map"),
+        (Any, "any value"),
+        (Inner, "a map of a, b"),
+        (Chosen, "a map of name, options"),
+    ],
+)
+def test_types_are_told_in_words(hint, words):
+    assert describe(hint) == words
+
+
+def test_nodes_that_were_made_by_hand_read_the_same():
+    assert Filler(config._check, {}).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)

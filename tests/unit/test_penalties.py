@@ -1,0 +1,141 @@
+"""Penalties against autograd by hand: values and second-order parameter gradients in float64, whole and in parts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.types import Outputs, Part, Side, Verdict
+from paragan.game.network import CalledNetwork
+from paragan.models import dcgan
+from paragan.parallel import none
+from paragan.penalties import gradient_penalty, orthogonal, r1
+from tests.one_turn import BATCH, SEED, nets, play, turn
+
+
+def gradients(loss: torch.Tensor, net: nn.Module) -> dict[str, torch.Tensor]:
+    found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
+    pairs = zip(net.named_parameters(), found, strict=True)
+    return {name: torch.zeros_like(p) if g is None else g for (name, p), g in pairs}
+
+
+def r1_by_hand(played, d):
+    x = played.feed.real.x_BCHW.detach().clone().requires_grad_()
+    (grad,) = torch.autograd.grad(d(x, played.feed.real.y_B).logits_B.sum(), x, create_graph=True)
+    return 1.5 / 2 * (grad**2).sum((1, 2, 3))
+
+
+def gradient_penalty_by_hand(played, d):
+    feed = played.feed
+    e = rng.uniform(SEED, "gradient_penalty", feed.rows, (1, 1, 1)).double()
+    x = (e * feed.real.x_BCHW.detach() + (1 - e) * feed.fakes[0]).requires_grad_()
+    (grad,) = torch.autograd.grad(d(x, feed.real.y_B).logits_B.sum(), x, create_graph=True)
+    return 1.5 * ((grad**2).sum((1, 2, 3)).sqrt() - 1) ** 2
+
+
+CASES = [(r1, r1_by_hand), (gradient_penalty, gradient_penalty_by_hand)]
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize(("module", "by_hand"), CASES, ids=["r1", "gradient_penalty"])
+def test_input_gradient_penalties(module, by_hand, parts):
+    pair, penalty = nets(), module.Penalty(module.Options(weight=0.5, interval=3))
+    played = turn(Side.D, penalty)
+    expected = by_hand(played, pair[Side.D])
+    expected_grads = gradients(expected.sum() / BATCH, pair[Side.D])
+    terms, grads = play(played, pair, parts)
+    torch.testing.assert_close(terms.loss_B[penalty.name], expected.detach(), rtol=1e-11, atol=1e-14)
+    torch.testing.assert_close(grads, expected_grads, rtol=1e-9, atol=1e-13)
+    assert max(g.abs().max() for g in grads.values()) > 1e-4
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("side", list(Side))
+def test_orthogonal(side, parts):
+    pair, penalty = nets(), orthogonal.Penalty(orthogonal.Options(weight=0.5, interval=3, side=side.value))
+    for net in pair.values():  # away from the orthogonal start, where it is nought
+        for number, parameter in enumerate(net.parameters()):
+            nn.init.normal_(parameter, generator=torch.Generator().manual_seed(number))
+    net = pair[side]
+    value = torch.zeros((), dtype=torch.float64)
+    for name, w in net.named_parameters():
+        if w.dim() > 1 and not any(part in name for part in ("embed", "gain", "bias")):
+            gram = w.flatten(1) @ w.flatten(1).T
+            value = value + ((gram * (1 - torch.eye(len(gram), dtype=torch.float64))) ** 2).sum()
+    terms, grads = play(turn(side, penalty), pair, parts)
+    assert terms.loss_B["orthogonal"].shape == (BATCH,)
+    torch.testing.assert_close(terms.loss_B["orthogonal"].mean(), 1.5 * value.detach(), rtol=1e-11, atol=0)
+    torch.testing.assert_close(grads, gradients(1.5 * value, net), rtol=1e-9, atol=1e-12)
+
+
+def test_orthogonal_reads_transposed_convolutions_by_output():
+    net = nn.ConvTranspose2d(3, 2, 2).double()
+    rows = net.weight.detach().transpose(0, 1).flatten(1)
+    part = Part(CalledNetwork(net), turn(Side.G).feed, Outputs(Verdict(torch.zeros(BATCH))), lambda out, x: out)
+    value = orthogonal.Penalty(orthogonal.Options(weight=1.0))(part)
+    torch.testing.assert_close(value, (2 * (rows[0] @ rows[1]) ** 2).expand(BATCH), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("module", [r1, gradient_penalty])
+def test_patch_logits_count_as_their_mean(module):
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(1, 1, 3).double()
+
+        def forward(self, x, y=None):
+            return Verdict(self.conv(x).tanh().squeeze(1))
+
+    class Means(Patches):
+        def forward(self, x, y=None):
+            return Verdict(super().forward(x).logits_B.mean((1, 2)))
+
+    patches, means = Patches(), Means()
+    means.load_state_dict(patches.state_dict())
+    played = turn(Side.D)
+    found = []
+    for net in (patches, means):
+        x = played.feed.real.x_BCHW.requires_grad_()
+        outputs = Outputs(net(played.feed.fakes[0]), net(x), images=played.feed.fakes[0])
+        part = Part(
+            CalledNetwork(net),
+            played.feed,
+            outputs,
+            lambda out, x, net=net: none.Strategy().input_gradient(net, out, x),
+        )
+        found.append(module.Penalty(module.Options())(part))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=0)
+
+
+def test_gradient_penalty_survives_a_flat_discriminator():
+    """The norm of a zero gradient has no derivative; it must not become NaN."""
+    pair, penalty = nets(), gradient_penalty.Penalty(gradient_penalty.Options(weight=1.0))
+
+    class Flat(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(64, 1).double()
+            nn.init.zeros_(self.linear.weight)
+
+        def forward(self, x, y=None):
+            return self.linear(x.flatten(1)).squeeze(1)
+
+    terms, grads = play(turn(Side.D, penalty), {**pair, Side.D: Flat()})
+    assert torch.equal(terms.loss_B["gradient_penalty"], torch.ones(BATCH, dtype=torch.float64))
+    assert all(g.isfinite().all() for g in grads.values())
+
+
+def test_gradient_penalty_refuses_batch_norm():
+    pair, penalty = nets(), gradient_penalty.Penalty(gradient_penalty.Options())
+    pair[Side.D] = dcgan.Discriminator(dcgan.Options(width=4), (1, 8, 8)).double()
+    with pytest.raises(ConfigError, match=r"penalties.gradient_penalty: found a discriminator with batch norm"):
+        play(turn(Side.D, penalty), pair)
+
+
+def test_the_draw_depends_on_the_step():
+    pair, penalty = nets(), gradient_penalty.Penalty(gradient_penalty.Options())
+    values = [play(turn(Side.D, penalty, step=step), pair)[0].loss_B["gradient_penalty"] for step in (4, 5)]
+    assert not torch.equal(*values)

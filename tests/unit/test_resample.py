@@ -1,0 +1,74 @@
+"""The folded convolutions, and the blocks that use them, against the plain order of operations in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from paragan.layers.blocks import DownBlock, UpBlock, plain
+from paragan.layers.resample import DownConv2d, UpConv2d
+from paragan.layers.spectral_norm import spectral_norm
+
+
+def images(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def conv3(module, x):
+    return F.conv2d(x, module.weight, module.bias, padding=1)
+
+
+CASES = [
+    (UpConv2d, (2, 3, 5, 4), lambda m, x: conv3(m, F.interpolate(x, scale_factor=2))),
+    (DownConv2d, (2, 3, 6, 8), lambda m, x: F.avg_pool2d(conv3(m, x), 2)),
+]
+
+
+@pytest.mark.parametrize(("kind", "shape", "plainly"), CASES)
+@pytest.mark.parametrize("wrap", [plain, spectral_norm])
+def test_equals_a_resize_and_a_convolution(kind, shape, plainly, wrap):
+    torch.manual_seed(0)
+    module, x = wrap(kind(3, 4).double()), images(*shape).requires_grad_()
+    outs = module(x), plainly(module, x)
+    torch.testing.assert_close(*outs, rtol=1e-12, atol=1e-13)
+    grads = [torch.autograd.grad(out.sin().sum(), [x, *module.parameters()]) for out in outs]
+    torch.testing.assert_close(*grads, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "shape", "plainly"), CASES)
+def test_taps_are_summed_in_float32_under_autocast(kind, shape, plainly):
+    """Weights that bf16 cannot hold, whose sums of taps it can: a sum in bf16 would lose them."""
+    module, x = kind(1, 1), torch.ones(1, 1, 4, 4)
+    with torch.no_grad():
+        module.weight.fill_(1 + 2**-10)
+        module.weight[0, 0, 1, 1] = -1.0
+        module.bias.zero_()
+    with torch.autocast("cpu", torch.bfloat16):
+        y = module(x)
+    torch.testing.assert_close(y.float(), plainly(module, x), rtol=5e-3, atol=5e-3)
+    assert y.dtype == torch.bfloat16
+
+
+def test_up_block_is_the_papers():
+    torch.manual_seed(0)
+    block, x = UpBlock(4, 3).double(), images(2, 4, 3, 3)
+    h = conv3(block.conv1, F.interpolate(block.norm1(x).relu(), scale_factor=2))
+    h = block.conv2(block.norm2(h).relu())
+    by_hand = h + block.shortcut(F.interpolate(x, scale_factor=2))
+    before = x.clone()
+    torch.testing.assert_close(block(x), by_hand, rtol=1e-11, atol=1e-12)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("down", [False, True])
+def test_down_block_is_the_papers(first, down):
+    torch.manual_seed(0)
+    block, x = DownBlock(4, 4, down, first, plain).double(), images(2, 4, 6, 6)
+    halve = (lambda t: F.avg_pool2d(t, 2)) if down else (lambda t: t)
+    h = conv3(block.conv2, conv3(block.conv1, x if first else x.relu()).relu())
+    by_hand = halve(h) + (halve(block.shortcut(x)) if down else x)
+    before = x.clone()
+    torch.testing.assert_close(block(x), by_hand, rtol=1e-11, atol=1e-12)
+    assert torch.equal(x, before)
