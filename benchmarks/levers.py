@@ -1,6 +1,6 @@
 """SNGAN at 32 px: bf16 + channels-last + shared fakes against plain fp32. Aim: >= 2.5 x where the CPU has avx512_bf16.
 
-    python -m benchmarks.levers [pairs] [batch]
+python -m benchmarks.levers [pairs] [batch]
 """
 
 from __future__ import annotations
@@ -50,8 +50,16 @@ def main(pairs: int = 15, batch: int = 32) -> dict[str, Ratio]:
         print("not run: this CPU multiplies no bfloat16")
         return {}
     fast = Calling(torch.bfloat16, channels_last=True)
-    results = {"fp32 / (bf16 + channels-last + shared fakes)": compare(stepper(Calling(), synchronous, batch), stepper(fast, shared_fakes, batch), pairs)}
-    keep("levers-sngan32", results, f"SNGAN 32 px, paper's width, batch {batch}, one D and one G update, fused Adam in both")
+    results = {
+        "fp32 / (bf16 + channels-last + shared fakes)": compare(
+            stepper(Calling(), synchronous, batch), stepper(fast, shared_fakes, batch), pairs
+        )
+    }
+    keep(
+        "levers-sngan32",
+        results,
+        f"SNGAN 32 px, paper's width, batch {batch}, one D and one G update, fused Adam in both",
+    )
     return results
 
 

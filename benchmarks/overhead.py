@@ -1,6 +1,7 @@
-"""Cost of the library: its step against the one-file example's at equal networks, settings and draws. Aim: <= 1.05 x CPU time.
+"""Cost of the library: its step against the one-file example's at equal networks, settings and draws. Aim: <= 1.05 x
+CPU time.
 
-    python -m benchmarks.overhead [pairs]
+python -m benchmarks.overhead [pairs]
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def library(width: int, prior: Prior):
 
 def plain(width: int, prior: Prior):
     """A call that makes STEPS steps of the example."""
-    g, average, d = (kind(naive.naive_spectral_norm, width) for kind in (naive.Generator, naive.Generator, naive.Discriminator))
+    g, average, d = (
+        kind(naive.naive_spectral_norm, width) for kind in (naive.Generator, naive.Generator, naive.Discriminator)
+    )
     adam = [torch.optim.Adam(net.parameters(), **naive.ADAM) for net in (g, d)]
     steps = count()
 
@@ -70,7 +73,11 @@ def real(step: int) -> Batch:
 def main(pairs: int = 31) -> dict[str, Ratio]:
     prior = Prior(0, naive.LATENT, naive.CLASSES)
     results = {f"library / one file, width {w}": compare(library(w, prior), plain(w, prior), pairs) for w in (16, 64)}
-    keep("overhead", results, "one D and one G update, batch 64, 1x8x8, SN, R1 every 4, EMA, fused Adam; 4 steps per call")
+    keep(
+        "overhead",
+        results,
+        "one D and one G update, batch 64, 1x8x8, SN, R1 every 4, EMA, fused Adam; 4 steps per call",
+    )
     return results
 
 

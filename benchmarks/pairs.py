@@ -1,4 +1,6 @@
-"""Interleaved pairs: two pieces of work in turn, CPU seconds at one thread, the ratio pair by pair with its 95 % interval."""
+"""Interleaved pairs: two pieces of work in turn, CPU seconds at one thread, the ratio pair by pair with its 95 %
+interval.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +61,18 @@ def keep(name: str, results: dict[str, Ratio], note: str) -> None:
     cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
     flags = next((line for line in _cpuinfo() if line.startswith("flags")), "")
     machine = f"{cpu}{', avx512_bf16' if 'avx512_bf16' in flags else ''}{', amx_bf16' if 'amx_bf16' in flags else ''}"
-    record = {"date": date.today().isoformat(), "machine": machine, "torch": torch.__version__, "threads": 1, "note": note}
+    record = {
+        "date": date.today().isoformat(),
+        "machine": machine,
+        "torch": torch.__version__,
+        "threads": 1,
+        "note": note,
+    }
     for label, ratio in results.items():
-        print(f"{label}: {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]  {ratio.a_seconds:.4f} s / {ratio.b_seconds:.4f} s CPU")
+        print(
+            f"{label}: {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]  "
+            f"{ratio.a_seconds:.4f} s / {ratio.b_seconds:.4f} s CPU"
+        )
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{record['date']}-{name}.json"
     path.write_text(json.dumps({**record, "ratios": {k: asdict(v) for k, v in results.items()}}, indent=1) + "\n")

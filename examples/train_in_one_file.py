@@ -1,6 +1,6 @@
-"""A whole GAN training in one file: conditional, spectral norm, hinge loss, lazy R1, averaged generator. Only torch (and numpy,
-to read the digits). What paragan does for these settings is this; a test holds it to 1e-12. Run it with python.
-"""
+"""A whole GAN training in one file: conditional, spectral norm, hinge loss, lazy R1, averaged generator. Only torch
+(and numpy, to read the digits). What paragan does for these settings is this; a test holds it to 1e-12. Run it with
+python."""
 
 from pathlib import Path
 

@@ -101,7 +101,7 @@ def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
     for side, seat in seats.items():
         refuse_what_it_cannot(options[side], seat.strategy.can, mine[side])
     generator = seats[Side.G].net
-    prior = Prior(config.seed, generator.latent, _classes_asked(generator, found), device)
+    prior = Prior(config.seed, _latent(generator), _classes_asked(generator, found), device)
     return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D])
 
 
@@ -109,9 +109,13 @@ def refuse_what_it_cannot(options: PlayerOptions, can: frozenset[Can], penalties
     """`ConfigError` if the strategy lacks something this player's settings need."""
     for penalty in penalties:
         for need in penalty.needs - can:
-            raise ConfigError(f"penalties: {penalty.name} needs {need.value}, which strategy {options.strategy!r} cannot run; choose another")
+            raise ConfigError(
+                f"penalties: {penalty.name} needs {need.value}, which strategy {options.strategy!r} cannot run"
+            )
     if options.parts > 1 and Can.PARTS not in can:
-        raise ConfigError(f"parts: found {options.parts}, but strategy {options.strategy!r} runs one part only; set parts to 1")
+        raise ConfigError(
+            f"parts: found {options.parts}, but strategy {options.strategy!r} runs one part only; set parts to 1"
+        )
 
 
 def scorer(config: RunConfig, found: Data, folder: Path) -> Callable[[Player, Prior], Score] | None:
@@ -156,14 +160,23 @@ def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: C
     )
 
 
+def _latent(generator: nn.Module) -> int:
+    latent = getattr(generator, "latent", None)
+    if not isinstance(latent, int):
+        raise ConfigError(f"model: {type(generator).__name__} has no `latent`, expected the length of z as an int")
+    return latent
+
+
 def _classes_asked(generator: nn.Module, found: Data) -> int:
-    """How many classes latents come with: none for an unconditional generator."""
-    return found.num_classes if getattr(generator, "conditional", True) else 0
+    """How many classes latents come with: none for an unconditional generator. Outside networks may leave it to the
+    data.
+    """
+    return int(getattr(generator, "num_classes", found.num_classes))
 
 
 def _beside_the_data(config: RunConfig) -> Path:
     path = getattr(config.data.options, "path", None)
     if path is None:
-        raise ConfigError("score.weights: expected the npz of the mnist-cnn extractor; give score.weights=FILE or score.extractor=judge")
+        raise ConfigError("score.weights: expected the npz of the mnist-cnn extractor; give score.weights=FILE")
     candidates = [Path(path) / "mnist_cnn.npz", Path(path).parent / "classifiers" / "mnist_cnn.npz"]
     return next((c for c in candidates if c.exists()), candidates[-1])

@@ -11,7 +11,8 @@ from paragan.core.types import Report
 from paragan.engine.trainer import Samples, Saved
 
 SETTINGS = [
-    "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08", "every.save_kimg=0.064",
+    "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08",
+    "every.save_kimg=0.064",
     "every.keep=2", "score.extractor=none", "d.updates_per_step=2", "g.parts=2",
 ]  # fmt: skip
 
@@ -21,7 +22,12 @@ def trainer(folder, kimg, *more):
 
 
 def tensors(run) -> dict[str, torch.Tensor]:
-    return {f"{name}.{k}": v for name, p in run.players.items() for net in (p.net, p.ema.net if p.ema else p.net) for k, v in net.state_dict().items()}
+    return {
+        f"{name}.{k}": v
+        for name, p in run.players.items()
+        for net in (p.net, p.ema.net if p.ema else p.net)
+        for k, v in net.state_dict().items()
+    }
 
 
 @pytest.mark.parametrize("more", [(), ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16")])

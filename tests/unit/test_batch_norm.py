@@ -85,13 +85,14 @@ def test_second_derivatives(classes):
     assert torch.autograd.gradgradcheck(f, (x, *norm.parameters()))
 
 
-def test_statistics_stay_float32_under_autocast():
+@pytest.mark.parametrize("classes", [0, 2])
+def test_statistics_stay_float32_under_autocast(classes):
     """A mean of 50 with a deviation of 1: bf16 statistics would be off by tenths."""
     x = (images(64, 2, 16, 16) / 3 + 50).bfloat16()
-    norm = AffineBatchNorm(2)
+    norm = batch_norm(2, classes)
     arm(norm)
     with torch.autocast("cpu", torch.bfloat16):
-        y = norm(x)
+        y = norm(x, torch.zeros(64, dtype=torch.int64))
     wide = x.double()
     expected = (wide - wide.mean((0, 2, 3), keepdim=True)) / wide.std((0, 2, 3), keepdim=True)
     assert y.dtype == torch.bfloat16

@@ -22,7 +22,9 @@ from tests.laws.small_gan import batches, distance, game, play, player
 
 
 def example(step: int) -> Checkpoint:
-    return Checkpoint(step, {"g": {"net/w": torch.full((3,), float(step))}, "d": {"net/w": torch.zeros(2)}}, {"position": step})
+    return Checkpoint(
+        step, {"g": {"net/w": torch.full((3,), float(step))}, "d": {"net/w": torch.zeros(2)}}, {"position": step}
+    )
 
 
 @pytest.fixture

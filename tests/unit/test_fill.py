@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from paragan import config
+from paragan.core import shelf
 from paragan.core.describe import describe
 from paragan.core.fill import Filler
 from paragan.core.node import Node, Place
-from paragan.core.options import Chosen, Count, Fraction, Positive, Range
+from paragan.core.options import Chosen, Count, Fraction, On, Positive, Range
 from paragan.core.parse import document
 
 
@@ -20,6 +21,9 @@ from paragan.core.parse import document
 class Inner:
     a: Count = 1
     b: Literal["x", "y"] | None = None
+
+
+R1 = Chosen("r1", dataclasses.replace(shelf.options("penalties", "r1")(), weight=7.0))
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Outer:
     table: dict[str, Positive] = dataclasses.field(default_factory=dict)
     maybe: Inner | None = Inner(a=5)
     anything: Any = None
+    pick: Annotated[Chosen, On("penalties")] = R1
 
 
 def fill(text: str):
@@ -40,6 +45,17 @@ def fill(text: str):
 def test_a_section_keeps_the_defaults_of_its_place():
     found, _ = fill("{inner: {b: x}, maybe: {b: y}, many: [{}, {a: 2}]}")
     assert found == Outer(inner=Inner(7, "x"), maybe=Inner(5, "y"), many=(Inner(), Inner(a=2)))
+
+
+def test_a_chosen_file_keeps_the_defaults_of_its_place_unless_it_is_another():
+    interval = dataclasses.replace(R1.options, interval=3)
+    assert fill("{pick: {interval: 3}}")[0].pick == Chosen("r1", interval)
+    assert fill("{pick: {name: r1, interval: 3}}")[0].pick == Chosen("r1", interval)
+    assert fill("{pick: orthogonal}")[0].pick == config.choose("penalties", "orthogonal")
+
+
+def test_there_is_nothing_where_there_is_a_problem():
+    assert fill("{nonsense: 1}")[0] is None
 
 
 def test_ranges_hold_inside_containers():

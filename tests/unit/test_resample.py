@@ -38,16 +38,17 @@ def test_equals_a_resize_and_a_convolution(kind, shape, plainly, wrap):
 
 @pytest.mark.parametrize(("kind", "shape", "plainly"), CASES)
 def test_taps_are_summed_in_float32_under_autocast(kind, shape, plainly):
-    """Weights that bf16 cannot hold, whose sums of taps it can: a sum in bf16 would lose them."""
-    module, x = kind(1, 1), torch.ones(1, 1, 4, 4)
+    """One sum is 2^-9, of taps that bf16 would have rounded to 1 and -1."""
+    module, x = kind(1, 1), torch.zeros(1, 1, 4, 4)
+    x[0, 0, 0, 0] = 1
     with torch.no_grad():
-        module.weight.fill_(1 + 2**-10)
-        module.weight[0, 0, 1, 1] = -1.0
         module.bias.zero_()
+        module.weight.zero_()
+        module.weight[0, 0, 1] = torch.tensor([1 + 2**-9, -1.0, 0.0])
     with torch.autocast("cpu", torch.bfloat16):
         y = module(x)
-    torch.testing.assert_close(y.float(), plainly(module, x), rtol=5e-3, atol=5e-3)
     assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), plainly(module, x), rtol=5e-3, atol=1e-6)
 
 
 def test_up_block_is_the_papers():

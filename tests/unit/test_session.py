@@ -16,7 +16,8 @@ from paragan.writers.console import Console, Pace, clock_time
 from paragan.writers.jsonl import Writer
 
 SETTINGS = [
-    "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "train.kimg=0.16", "every.log_steps=4", "every.sample_kimg=0.08",
+    "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "train.kimg=0.16", "every.log_steps=4",
+    "every.sample_kimg=0.08",
     "every.save_kimg=0.08", "score.extractor=none",
 ]  # fmt: skip
 
@@ -40,10 +41,19 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
     assert reads == [4, 8]
     lines = record(tmp_path)
     assert [(x["kind"], x["step"]) for x in lines] == [
-        ("samples", 0), ("step", 4), ("samples", 5), ("checkpoint", 5), ("step", 8), ("samples", 10), ("checkpoint", 10),
+        ("samples", 0), ("step", 4), ("samples", 5), ("checkpoint", 5), ("step", 8), ("samples", 10),
+        ("checkpoint", 10),
     ]  # fmt: skip
     step = next(x for x in lines if x["kind"] == "step")
-    assert {"d/loss/adversarial", "d/real", "d/fake", "d/gradient_norm", "g/loss/adversarial", "images_per_s", "data_wait"} <= step.keys()
+    assert {
+        "d/loss/adversarial",
+        "d/real",
+        "d/fake",
+        "d/gradient_norm",
+        "g/loss/adversarial",
+        "images_per_s",
+        "data_wait",
+    } <= step.keys()
     grid = Image.open(tmp_path / "samples" / "step-0000010.png")
     assert grid.size == (10 * 32, 10 * 32)  # ten classes, ten columns, 8 px shown at 32
     assert grid.getextrema() != (0, 0)

@@ -24,11 +24,15 @@ class Opened:
 
 
 def open_run(path: Path, num_images: int | None = None) -> Opened:
-    """`num_images` is scored instead of the run's own number. Raises `CheckpointError` where `path` is no run folder or has no checkpoint yet. Nothing is written."""
+    """`num_images` is scored instead of the run's own number. Raises `CheckpointError` where `path` is no run folder
+    or has no checkpoint yet. Nothing is written.
+    """
     config_file = path / "config.yaml"
     if not config_file.is_file():
         found = "a file" if path.is_file() else "a folder without config.yaml" if path.is_dir() else "nothing"
-        raise CheckpointError(f"{path}: found {found}, expected a run folder as `paragan train` makes it (runs/RECIPE); nothing else is read")
+        raise CheckpointError(
+            f"{path}: found {found}, expected a run folder as `paragan train` makes it; nothing else is read"
+        )
     config = load(str(config_file), [] if num_images is None else [f"score.num_images={num_images}"])
     trainer = build.trainer(config, path, lambda line: print(line, file=sys.stderr), lambda: False)
     if not trainer.resume():

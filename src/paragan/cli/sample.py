@@ -32,8 +32,12 @@ def _asked(classes: list[str], names: tuple[str, ...], y_B: Tensor | None) -> Te
     """The asked classes in turn, by name or number."""
     if y_B is None:
         raise ConfigError("--class: found a class, but this generator is unconditional; leave --class out")
-    numbers = [names.index(c) if c in names else int(c) if c.isdigit() and int(c) < len(names) else None for c in classes]
+    numbers = [
+        names.index(c) if c in names else int(c) if c.isdigit() and int(c) < len(names) else None for c in classes
+    ]
     for name, number in zip(classes, numbers, strict=True):
         if number is None:
-            raise ConfigError(f"--class: found {name!r}, expected one of {', '.join(names[:20])} or a number below {len(names)}")
+            raise ConfigError(
+                f"--class: found {name!r}, expected one of {', '.join(names[:20])} or a number below {len(names)}"
+            )
     return torch.tensor(numbers, device=y_B.device).repeat(-(-len(y_B) // len(numbers)))[: len(y_B)]

@@ -40,11 +40,15 @@ def _run(session: Session) -> int:
         session.run()
     except BaseException as error:
         code = error.exit_code if isinstance(error, ParaganError) else 1
-        write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": f"{type(error).__name__}: {error}"})
+        write_json(
+            path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": f"{type(error).__name__}: {error}"}
+        )
         raise
     code, reason = (0, "finished") if trainer.finished else (Interrupted.exit_code, "stopped by a signal; saved")
     write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
-    session.console.say(f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}")
+    session.console.say(
+        f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
+    )
     if trainer.finished:
         session.console.say(_ending(session))
     return code
@@ -54,8 +58,9 @@ def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
     before = load(str(folder.config))
     changed = [key for key in differences(before, config) if not key.startswith(_MAY_CHANGE)]
     if changed:
+        named = ", ".join(changed[:5]) + (", …" if len(changed) > 5 else "")
         raise CheckpointError(
-            f"run folder {folder.path}: holds a run with other settings ({', '.join(changed[:5])}{', …' if len(changed) > 5 else ''}); "
+            f"run folder {folder.path}: holds a run with other settings ({named}); "
             "give the former values, choose another folder with --out DIR, or start anew with --fresh"
         )
 
@@ -66,12 +71,15 @@ def _opening(recipe: str, trainer: Trainer, folder: RunFolder, resumed: bool) ->
         for name, player in trainer.players.items()
     )
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
-    return f"{start}: {recipe} for {trainer.images / 1000:g} kimg in {folder.path} (Ctrl-C saves; the same command goes on)\n{players}"
+    run = f"{recipe} for {trainer.images / 1000:g} kimg in {folder.path}"
+    return f"{start}: {run} (Ctrl-C saves; the same command goes on)\n{players}"
 
 
 def _format(player: Player) -> str:
     dtype = "fp32" if player.calling.dtype is None else str(player.calling.dtype).removeprefix("torch.")
-    return f"{dtype}{' channels-last' if player.calling.channels_last else ''} on {next(player.net.parameters()).device}"
+    return (
+        f"{dtype}{' channels-last' if player.calling.channels_last else ''} on {next(player.net.parameters()).device}"
+    )
 
 
 def _ending(session: Session) -> str:

@@ -1,8 +1,7 @@
 """The values that travel between floors, and the protocols that floors keep.
 
-Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose first axis is B holds
-consecutive rows of one global batch; `Rows` says which.
-"""
+Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose first axis is B
+holds consecutive rows of one global batch; `Rows` says which."""
 
 from __future__ import annotations
 
@@ -75,7 +74,9 @@ class Verdict:
 
     @classmethod
     def of(cls, output: Tensor | tuple[Tensor, Tensor | None] | Verdict) -> Verdict:
-        """From what a network returns: a verdict, bare logits, or (logits, features) as the last block of a chain does."""
+        """From what a network returns: a verdict, bare logits, or (logits, features) as the last block of a chain
+        does.
+        """
         if isinstance(output, Verdict):
             return output
         return cls(*output) if isinstance(output, tuple) else cls(output)
@@ -90,9 +91,9 @@ class Verdict:
 class Feed:
     """What one turn is fed: draws of the global batch, cut to these rows.
 
-    `fakes` are images that already exist, one tensor per part in row order: filled from the opponent in D's turn, or made once
-    and shared between both turns (`schemes/shared_fakes`), then with their graph. `version` is the generator's that made them.
-    """
+    `fakes` are images that already exist, one tensor per part in row order: filled from the opponent in D's turn, or
+    made once and shared between both turns (`schemes/shared_fakes`), then with their graph. `version` is the
+    generator's that made them."""
 
     rows: Rows
     seed: int
@@ -110,11 +111,15 @@ class Feed:
 
     def parts(self, n: int) -> tuple[Feed, ...]:
         reals = [None] * n if self.real is None else self.real.parts(n)
+
+        def cut(tensor: Tensor | None) -> list[Tensor | None]:
+            return [_take(tensor, self.rows, rows) for rows in self.rows.parts(n)]
+
+        columns = (self.rows.parts(n), cut(self.z_BZ), cut(self.y_B), cut(self.condition), reals, self._fake_parts(n))
         return tuple(
-            replace(self, rows=rows, real=real, fakes=fakes,
-                    **{k: _take(getattr(self, k), self.rows, rows) for k in ("z_BZ", "y_B", "condition")})
-            for rows, real, fakes in zip(self.rows.parts(n), reals, self._fake_parts(n), strict=True)
-        )  # fmt: skip
+            replace(self, rows=rows, z_BZ=z, y_B=y, condition=condition, real=real, fakes=fakes)
+            for rows, z, y, condition, real, fakes in zip(*columns, strict=True)
+        )
 
     def _fake_parts(self, n: int) -> list[tuple[Tensor, ...] | None]:
         if self.fakes is None:
@@ -151,15 +156,20 @@ class Terms:
 class Network(Protocol):
     """A module together with how it is called (precision, memory layout)."""
 
-    module: nn.Module
-    mixes: bool  # a training-mode call couples the samples of its batch
+    @property
+    def module(self) -> nn.Module: ...
+
+    @property
+    def mixes(self) -> bool: ...  # a training-mode call couples the samples of its batch
 
     def __call__(self, *inputs: Tensor | None) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a penalty sees of one part: the network in training, its feed and outputs, and how to differentiate its input."""
+    """What a penalty sees of one part: the network in training, its feed and outputs, and how to differentiate its
+    input.
+    """
 
     network: Network
     feed: Feed
@@ -209,7 +219,8 @@ class Opponent(Protocol):
 class Seat(Opponent, Protocol):
     """A place at the game: a `Player` here, or the stand-in for one that sits on other ranks."""
 
-    updates_per_step: int
+    @property
+    def updates_per_step(self) -> int: ...
 
     def update(self, turn: Turn, against: Opponent) -> Update: ...
 

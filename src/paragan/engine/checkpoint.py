@@ -1,8 +1,7 @@
 """Checkpoints that are whole or absent: safetensors + JSON under a sha256 manifest.
 
-A checkpoint is written into a temporary folder, synced, given its manifest last, and renamed into place. A reader takes the
-newest folder whose manifest and checksums hold. Nothing is ever unpickled.
-"""
+A checkpoint is written into a temporary folder, synced, given its manifest last, and renamed into place. A reader
+takes the newest folder whose manifest and checksums hold. Nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -44,7 +43,9 @@ class Checkpoints:
     say: Callable[[str], None] = print
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write one and drop all but the newest `keep`. On failure the older ones stand and nothing half-written remains."""
+        """Write one and drop all but the newest `keep`. On failure the older ones stand and nothing half-written
+        remains.
+        """
         final = self.folder / f"step-{checkpoint.step:09d}"
         temporary = self.folder / f".tmp-{final.name}"
         try:
@@ -58,8 +59,8 @@ class Checkpoints:
         except (OSError, SafetensorError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
-                f"checkpoint of step {checkpoint.step} was not written to {self.folder}: {_reason(error)}; earlier checkpoints "
-                "stand: make room and give the same command again"
+                f"checkpoint of step {checkpoint.step} was not written to {self.folder}: {_reason(error)}; "
+                "earlier checkpoints stand: make room and give the same command again"
             ) from None
         for later in self.paths():  # damaged ones that a resume passed over: kept as evidence, but they no longer count
             if later.name > final.name:
@@ -88,7 +89,10 @@ def read(path: Path) -> Checkpoint:
     """One checkpoint, verified against its manifest; `CheckpointError` names the first file that does not hold."""
     manifest = _json(path / _MANIFEST)
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"checkpoint {path}: found format {manifest.get('format')!r}, expected {FORMAT}; use the paragan that wrote it")
+        raise CheckpointError(
+            f"checkpoint {path}: found format {manifest.get('format')!r}, expected {FORMAT}; "
+            "use the paragan that wrote it"
+        )
     files = manifest.get("files")
     if not isinstance(files, dict) or "state.json" not in files:
         raise CheckpointError(f"checkpoint {path}: the manifest lists no state.json")
@@ -119,7 +123,9 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError):
-        raise CheckpointError(f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first") from None
+        raise CheckpointError(
+            f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
+        ) from None
 
 
 def _json(path: Path) -> dict[str, Any]:

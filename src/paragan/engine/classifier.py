@@ -133,7 +133,7 @@ def _shifted(x_BCHW: Tensor, down: int, right: int) -> Tensor:
 def _arrays(path: Path, wanted: dict[str, tuple[tuple[int, ...], str]]) -> dict[str, NDArray[Any]]:
     expected = f"expected the npz of the MNIST CNN ({_MNIST_TOLD}); check score.weights"
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if max(member.file_size for member in arrays.zip.infolist()) > _MOST_BYTES:
                 raise DataError(f"{path}: found an array of more than 1 MiB, {expected}")
             found = {name: arrays[name] for name in arrays.files}

@@ -45,7 +45,9 @@ class RunFolder:
             self._lock.write(str(os.getpid()))
             self._lock.flush()
         except OSError as error:
-            raise CheckpointError(f"run folder {self.path}: cannot be written ({error.strerror}); choose another with --out DIR") from None
+            raise CheckpointError(
+                f"run folder {self.path}: cannot be written ({error.strerror}); choose another with --out DIR"
+            ) from None
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -53,7 +55,9 @@ class RunFolder:
             self._lock.close()
 
     def set_aside(self) -> Path | None:
-        """Move an existing run out of the way (nothing is deleted); where it went. Refused while a process runs in it."""
+        """Move an existing run out of the way (nothing is deleted); where it went. Refused while a process runs in
+        it.
+        """
         if not self.path.exists():
             return None
         number = 1
@@ -72,7 +76,7 @@ class RunFolder:
             owner = lock.read().strip() or "unknown"
             lock.close()
             raise CheckpointError(
-                f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or choose another folder with --out DIR"
+                f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or choose another with --out DIR"
             ) from None
         return lock
 

@@ -17,7 +17,9 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class EveryOptions:
-    """Periods in thousands of images (0: never); `log_steps` in steps, the only moments a step's numbers reach the host."""
+    """Periods in thousands of images (0: never); `log_steps` in steps, the only moments a step's numbers reach the
+    host.
+    """
 
     log_steps: Count = 20
     sample_kimg: NotNegative = 10.0
@@ -28,8 +30,8 @@ class EveryOptions:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or `mnist-cnn`
-    (an npz of weights at `weights`; None: beside the data)."""
+    """num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or
+    `mnist-cnn` (an npz of weights at `weights`; None: beside the data)."""
 
     num_images: Count = 2000
     extractor: str = "judge"

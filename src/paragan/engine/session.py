@@ -60,7 +60,11 @@ class Session:
         values = report.read()
         pace = self._pace(report.images)
         self._note("step", report, {**values, "images_per_s": round(pace.rate, 1), "data_wait": round(pace.waiting, 4)})
-        told = "  ".join(f"{name} {values[key]:.3f}" for name, key in (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial")) if key in values)
+        told = "  ".join(
+            f"{name} {values[key]:.3f}"
+            for name, key in (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
+            if key in values
+        )
         self.console.progress(pace, told)
 
     def _pace(self, images: int) -> Pace:
@@ -69,7 +73,15 @@ class Session:
         return Pace(images, self.trainer.images, (images - self._images0) / seconds, waiting)
 
     def _note(self, kind: str, event: Event, values: Mapping[str, Any]) -> None:
-        self._record.write({"kind": kind, "step": event.step, "kimg": event.images / 1000, "seconds": round(self.seconds(), 2), **values})
+        self._record.write(
+            {
+                "kind": kind,
+                "step": event.step,
+                "kimg": event.images / 1000,
+                "seconds": round(self.seconds(), 2),
+                **values,
+            }
+        )
 
     def seconds(self) -> float:
         """Since this session began."""

@@ -1,4 +1,6 @@
-"""The run: steps of a scheme, and what is due between them. It yields values; whoever wants them stands in a visible list."""
+"""The run: steps of a scheme, and what is due between them. It yields values; whoever wants them stands in a visible
+list.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Protocol
 from torch import Tensor
 
 from paragan.core.clock import Clock, Every
-from paragan.core.types import Batch, Report
+from paragan.core.types import Batch, Report, Source
 from paragan.engine.checkpoint import Checkpoint, Checkpoints
 from paragan.engine.evaluate import Score
 from paragan.engine.options import EveryOptions
@@ -54,7 +56,10 @@ class Batches(Protocol):
     """An endless stream whose whole state is its position."""
 
     position: int
-    wait_s: float
+    source: Source
+
+    @property
+    def wait_s(self) -> float: ...
 
     def __iter__(self) -> Iterator[Batch]: ...
 
@@ -63,7 +68,9 @@ class Batches(Protocol):
 
 @dataclass
 class Trainer:
-    """images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling generator."""
+    """images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling
+    generator.
+    """
 
     gan: GAN
     scheme: ModuleType
@@ -86,8 +93,8 @@ class Trainer:
 
     @property
     def players(self) -> dict[str, Player]:
-        seats = {"g": self.gan.g, "d": self.gan.d}
-        return {name: seat for name, seat in seats.items() if isinstance(seat, Player)}
+        seats = (self.gan.g, self.gan.d)
+        return {seat.side.value: seat for seat in seats if isinstance(seat, Player)}
 
     def run(self) -> Iterator[Event]:
         """Until the clock has seen `images`, or a stop; ends with a checkpoint and, if finished, a score."""
@@ -128,7 +135,9 @@ class Trainer:
         return True
 
     def _look(self, before: int, now: int, first: bool = False) -> Iterator[Event]:
-        """What is due after a step; before the first one, pictures and a score of the untrained generator if any are wanted."""
+        """What is due after a step; before the first one, pictures and a score of the untrained generator if any are
+        wanted.
+        """
         if Every(self.every.sample_kimg).due(before, now) or (first and self.every.sample_kimg):
             yield self.samples()
         if (Every(self.every.score_kimg).due(before, now) and not self.finished) or (first and self.every.score_kimg):

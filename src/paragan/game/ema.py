@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -11,26 +14,27 @@ from paragan.game.options import EmaOptions
 class Ema:
     """A second copy of a network that follows the first.
 
-    The half-life counts images, so the average means the same at any batch size: beta = 0.5 ** (batch / half_life). Before
-    `start_kimg` the copy simply equals the weights. A skipped update leaves it alone, decided on the device.
+    The half-life counts images, so the average means the same at any batch size: beta = 0.5 ** (batch / half_life).
+    Before `start_kimg` the copy simply equals the weights. A skipped update leaves it alone, decided on the device.
     """
 
     def __init__(self, shadow: nn.Module, options: EmaOptions) -> None:
         self.net = shadow.eval().requires_grad_(False)
         self.options = options
-        self._weights = list(shadow.parameters())
+        self._weights: list[Tensor] = list(shadow.parameters())
         self._buffers = list(shadow.buffers())
 
     def weight(self, images: int, batch: int) -> float:
         """1 - beta of an update that ends at `images` and saw `batch` of them."""
         if images <= self.options.start_kimg * 1000:
             return 1.0
-        return 1.0 - 0.5 ** (batch / (self.options.half_life_kimg * 1000))
+        return float(1.0 - 0.5 ** (batch / (self.options.half_life_kimg * 1000)))
 
     @torch.no_grad()
     def follow(self, net: nn.Module, ok: Tensor, images: int, batch: int) -> None:
         """After the update of `net` that ended at `images` (global, real, through D)."""
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
-        torch._foreach_lerp_(self._weights, list(net.parameters()), [weight] * len(self._weights))
+        weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only
+        torch._foreach_lerp_(self._weights, [*net.parameters()], weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))

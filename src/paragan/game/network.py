@@ -47,7 +47,9 @@ class CalledNetwork:
 
 @contextmanager
 def frozen(network: nn.Module) -> Iterator[None]:
-    """No gradients for the weights inside; set before the forward, since the graph records it then, and always restored."""
+    """No gradients for the weights inside; set before the forward, since the graph records it then, and always
+    restored.
+    """
     held = [p for p in network.parameters() if p.requires_grad]
     for parameter in held:
         parameter.requires_grad_(False)

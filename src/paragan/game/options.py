@@ -1,4 +1,6 @@
-"""Settings of one player. Both sides have their own; nothing is shared between the optimisers unless it is written twice."""
+"""Settings of one player. Both sides have their own; nothing is shared between the optimisers unless it is written
+twice.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from paragan.core.options import Count, Fraction, Natural, NotNegative, Positive
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """name: any class of torch.optim, a file of `optim/`, or a dotted path. arguments: passed on by keyword (betas, eps, …)."""
+    """name: any class of torch.optim, a file of `optim/`, or a dotted path. arguments: passed on by keyword (betas,
+    eps, …).
+    """
 
     name: str = "Adam"
     lr: Positive = 2e-4
@@ -19,7 +23,9 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """Learning-rate factor by this player's own updates: linear warm-up, then constant or a decay to `final` until `end`."""
+    """Learning-rate factor by this player's own updates: linear warm-up, then constant or a decay to `final` until
+    `end`.
+    """
 
     name: Literal["constant", "linear", "cosine"] = "constant"
     warmup: Natural = 0
@@ -40,8 +46,8 @@ class EmaOptions:
 class PlayerOptions:
     """One network's optimiser, schedule, precision, clipping, averaging and placement.
 
-    parts: micro-batches per update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per step.
-    """
+    parts: micro-batches per update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per
+    step."""
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)

@@ -19,9 +19,8 @@ from paragan.layers.armed import arm
 class Player:
     """A player and, for the other side, the live opponent.
 
-    version counts the updates taken, `updates` (on the device) those that were not skipped, `images` the real images of all
-    ranks that its turns covered.
-    """
+    version counts the updates taken, `updates` (on the device) those that were not skipped, `images` the real images
+    of all ranks that its turns covered."""
 
     side: Side
     net: nn.Module
@@ -47,7 +46,9 @@ class Player:
         return self.called
 
     def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
-        """G's images for this turn with their graph, one tensor per part; the turn that is given them ends in `update`."""
+        """G's images for this turn with their graph, one tensor per part; the turn that is given them ends in
+        `update`.
+        """
         arm(self.net)
         return tuple(self.called(*feed.fake_inputs) for feed in turn.feed.parts(self.policy.parts))
 
@@ -58,7 +59,7 @@ class Player:
             turn = turn.given(_fakes(turn, rival, self.policy.parts), against.version)
         if turn.side is Side.D or turn.feed.fakes is None:  # shared fakes: `rehearse` armed the generator
             arm(self.net)
-        nets = {turn.side: self.called, _other(turn.side): rival}
+        nets: dict[Side, Network] = {turn.side: self.called, _other(turn.side): rival}
         scale = None if self.scaler is None else self.scaler.scale
         with frozen(rival.module):
             terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)

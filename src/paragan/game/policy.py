@@ -1,13 +1,12 @@
 """How one player's gradients become a step: optimiser, learning rate, loss scale, and the skip of a bad step.
 
-Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the device* by optimisers that can
-(torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag is read on the host.
-"""
+Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the device* by optimisers
+that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag is read on the host."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +20,9 @@ from paragan.game.options import ScheduleOptions
 
 @dataclass(frozen=True)
 class Policy:
-    """kind: an optimiser class. arguments: its keywords, without `lr`."""
+    """kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`."""
 
-    kind: type[torch.optim.Optimizer] = torch.optim.Adam
+    kind: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
     lr: float = 2e-4
     arguments: Mapping[str, Any] = field(default_factory=dict)
     schedule: ScheduleOptions = ScheduleOptions()
@@ -44,7 +43,7 @@ class Policy:
             return self.kind(held, lr=self.lr, **self.arguments)
         except TypeError as error:
             known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
-            raise ConfigError(f"optimizer.arguments: {error}; {self.kind.__name__} takes: {known}") from None
+            raise ConfigError(f"optimizer.arguments: {error}; it takes: {known}") from None
 
     def _lr_on_device(self) -> bool:
         return schedule.varies(self.schedule)
@@ -75,8 +74,8 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer) -> None:
 class Scaler:
     """Loss scale of one player for fp16, kept on the device (Micikevicius et al. 2018, section 3.2).
 
-    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow in D is not G's business.
-    """
+    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow in D is not G's
+    business."""
 
     def __init__(self, device: torch.device, initial: float = 65536.0, interval: int = 2000) -> None:
         self.scale = torch.tensor(initial, device=device)

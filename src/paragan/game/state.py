@@ -34,7 +34,9 @@ def state_of(player: Player) -> tuple[Tensors, dict[str, int]]:
 
 
 def restore(player: Player, tensors: Mapping[str, Tensor], values: Mapping[str, int]) -> None:
-    """Put a saved state into a freshly built player. Another model's state raises `CheckpointError` and changes nothing."""
+    """Put a saved state into a freshly built player. Another model's state raises `CheckpointError` and changes
+    nothing.
+    """
     saved, mine = _under("net/", tensors), player.strategy.weights(player.net)
     check_same(saved, mine, player.side.value)
     player.strategy.load(player.net, saved)
@@ -67,8 +69,8 @@ def _restore_optimizer(player: Player, saved: Mapping[str, Tensor]) -> None:
         parameter, _, key = name.rpartition("/")
         index, like = numbered[parameter]
         if value.shape == like.shape:
-            # A fused kernel walks weight and state in memory order: a moment that came back contiguous beside a channels-last
-            # weight would be added to other weights than its own.
+            # A fused kernel walks weight and state in memory order: a moment that came back contiguous beside a
+            # channels-last weight would be added to other weights than its own.
             value = torch.empty_like(like, dtype=value.dtype).copy_(value)
         state.setdefault(index, {})[key] = value
     groups = player.optimizer.state_dict()["param_groups"]

@@ -7,6 +7,5 @@ import torch
 
 def pick() -> torch.device:
     """The accelerator if there is one, else the CPU."""
-    if torch.accelerator.is_available():
-        return torch.device(torch.accelerator.current_accelerator(), torch.accelerator.current_device_index())  # type: ignore[arg-type]
-    return torch.device("cpu")
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    return torch.device("cpu") if kind is None else torch.device(kind.type, torch.accelerator.current_device_index())

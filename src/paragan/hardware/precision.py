@@ -16,18 +16,22 @@ DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | None:
     """The autocast format for `auto`, `fp32`, `bf16` or `fp16`; None: no autocast.
 
-    `auto` is bf16 where the hardware multiplies it natively and the network is convolutional: small dense networks spend their
-    time elsewhere and lose by the casts (benchmarks/). fp16 on a CPU is refused: it runs 20 times slower.
+    `auto` is bf16 where the hardware multiplies it natively and the network is convolutional: small dense networks
+    spend their time elsewhere and lose by the casts (benchmarks/). fp16 on a CPU is refused: it runs 20 times slower.
     """
     if name == "fp16" and device.type == "cpu":
-        raise ConfigError("precision: found fp16 on a CPU, where it runs some 20 times slower than fp32; use bf16, fp32 or auto")
+        raise ConfigError(
+            "precision: found fp16 on a CPU, where it runs some 20 times slower than fp32; use bf16, fp32 or auto"
+        )
     if name == "auto":
         name = "bf16" if has_bf16(device) and _is_convolutional(net) else "fp32"
     return DTYPES[name]
 
 
 def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
-    """The layout: as chosen, or channels last for convolutional networks (measured faster on CPUs and on tensor cores)."""
+    """The layout: as chosen, or channels last for convolutional networks (measured faster on CPUs and on tensor
+    cores).
+    """
     return _is_convolutional(net) if choice is None else choice
 
 

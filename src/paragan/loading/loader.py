@@ -35,7 +35,7 @@ class Loader(Iterator[Batch]):
     ) -> None:
         self.position = 0
         self.wait_s = 0.0
-        self._source, self._batch, self._device, self._dtype = source, batch, device, dtype
+        self.source, self._batch, self._device, self._dtype = source, batch, device, dtype
         self._share = share or (0, batch)
         _check(source, batch, self._share)
         self._order = Order(len(source), seed)
@@ -44,7 +44,7 @@ class Loader(Iterator[Batch]):
     def __next__(self) -> Batch:
         began = time.perf_counter()
         rows = Rows(self.position, *self._share, self._batch)
-        x_BCHW, y_B = self._source.fetch(self._order.at(_places(rows)))
+        x_BCHW, y_B = self.source.fetch(self._order.at(_places(rows)))
         batch = Batch(
             rows, normalised(self._to_device(x_BCHW), self._dtype), None if y_B is None else self._to_device(y_B)
         )

@@ -44,7 +44,7 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "dcgan")
-        self.latent, self.weight_init = options.latent, options.weight_init
+        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
         widths = _widths(side_of(shape, "dcgan"), options.width)[::-1]
         ups = [Up(a, b, classes) for a, b in pairwise(widths)]
         self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, Paint(widths[-1], shape[0])])

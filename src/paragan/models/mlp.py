@@ -40,7 +40,7 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "mlp")
-        self.latent, self.weight_init = options.latent, options.weight_init
+        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
         widths = (options.latent, *options.g_widths)
         self.blocks = nn.ModuleList([*_hidden(widths, classes), Paint(widths[-1], shape)])
 

@@ -60,7 +60,7 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "sngan")
-        self.latent, self.weight_init = options.latent, options.weight_init
+        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
         plan = SHAPES[side_of(shape, "sngan")]
         widths = [(options.width or plan.width) * times for times in plan.g]
         ups = [UpBlock(a, b, classes) for a, b in pairwise(widths)]

@@ -13,7 +13,9 @@ from paragan.core.types import Can, Feed, Network, Outputs, Part, Side, Terms, T
 
 
 def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
-    """The networks of the chain in order. D's turn finds its fakes in the feed; G's makes them unless they are shared."""
+    """The networks of the chain in order. D's turn finds its fakes in the feed; G's makes them unless they are
+    shared.
+    """
     images = feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs)
     if not turn.needs_real:
         return Outputs(fake=Verdict.of(nets[Side.D](images, *feed.fake_inputs[1:])), images=images)
@@ -27,7 +29,7 @@ def _judge_both(d: Network, feed: Feed, images: Tensor) -> Outputs:
     fake = (images, *feed.fake_inputs[1:])
     if d.mixes:
         return Outputs(real=Verdict.of(d(*real)), fake=Verdict.of(d(*fake)), images=images)
-    both = [None if a is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
+    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
     verdicts = Verdict.of(d(*both)).split([len(real[0]), len(images)])
     return Outputs(real=verdicts[0], fake=verdicts[1], images=images)
 
@@ -35,7 +37,9 @@ def _judge_both(d: Network, feed: Feed, images: Tensor) -> Outputs:
 def _run_part(
     turn: Turn, nets: Mapping[Side, Network], feed: Feed, gradient: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Terms]:
-    """One part: the loss that its backward starts from, already divided by the rows of the global batch, and its terms."""
+    """One part: the loss that its backward starts from, already divided by the rows of the global batch, and its
+    terms.
+    """
     if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
         assert feed.real is not None and feed.real.x_BCHW is not None
         feed.real.x_BCHW.requires_grad_()
@@ -43,8 +47,8 @@ def _run_part(
     terms = turn.objective(outputs, feed)
     part = Part(nets[turn.side], feed, outputs, gradient)
     loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
-    loss = sum(values.sum() for values in loss_B.values()) / feed.rows.total
-    return loss + sum(terms.coupled.values()), Terms(loss_B, terms.coupled, terms.seen_B)
+    summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
+    return sum(terms.coupled.values(), summed), Terms(loss_B, terms.coupled, terms.seen_B)
 
 
 def forward_backward(
@@ -55,11 +59,11 @@ def forward_backward(
     factor: Tensor | float | None = None,
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
 ) -> Terms:
-    """One backward per part. `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last.
+    """One backward per part. `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the
+    last.
 
-    Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so that a
-    reducer sees one forward and one backward of G however many parts there are.
-    """
+    Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so
+    that a reducer sees one forward and one backward of G however many parts there are."""
     shared = turn.feed.fakes if turn.side is Side.G else None
     if shared is not None:
         turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
@@ -71,7 +75,7 @@ def forward_backward(
         done.append(terms)
     if shared is not None:
         with around(True):
-            torch.autograd.backward(shared, [images.grad for images in turn.feed.fakes])
+            torch.autograd.backward(shared, [images.grad for images in turn.feed.fakes or ()])
     return gather(done)
 
 

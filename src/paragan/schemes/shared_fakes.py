@@ -1,8 +1,7 @@
 """Synchronous, with one generation for both turns: D's last update sees the images that G is then judged by.
 
-Saves one forward of G per step, at the price of keeping G's graph while D updates (Isola et al. 2017 train pix2pix so). With
-k > 1 the earlier updates of D draw fakes of their own.
-"""
+Saves one forward of G per step, at the price of keeping G's graph while D updates (Isola et al. 2017 train pix2pix
+so). With k > 1 the earlier updates of D draw fakes of their own."""
 
 from __future__ import annotations
 

@@ -51,7 +51,11 @@ class Console:
 
     def _move(self, pace: Pace, told: str) -> None:
         if self._bar is None:
-            columns = (TextColumn("{task.percentage:>3.0f}%"), BarColumn(None), TextColumn("{task.description}", markup=False))
+            columns = (
+                TextColumn("{task.percentage:>3.0f}%"),
+                BarColumn(None),
+                TextColumn("{task.description}", markup=False),
+            )
             self._bar = Progress(*columns, console=self._rich, transient=True)
             self._bar.add_task("", total=pace.total)
             self._bar.start()

@@ -10,7 +10,9 @@ from torch import Tensor
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """x in [-1, 1], 1 or 3 channels, `columns` images to a row; small images are enlarged by a whole factor to be seen."""
+    """x in [-1, 1], 1 or 3 channels, `columns` images to a row; small images are enlarged by a whole factor to be
+    seen.
+    """
     x = ((x_BCHW.float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     factor = max(1, -(-least_pixels // x.shape[-1]))
     x = x.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
@@ -18,6 +20,10 @@ def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) 
     rows = -(-len(x) // columns)
     sheet = torch.zeros(rows * columns, channels, height, width, dtype=torch.uint8)
     sheet[: len(x)] = x
-    sheet = sheet.view(rows, columns, channels, height, width).permute(0, 3, 1, 4, 2).reshape(rows * height, columns * width, channels)
+    sheet = (
+        sheet.view(rows, columns, channels, height, width)
+        .permute(0, 3, 1, 4, 2)
+        .reshape(rows * height, columns * width, channels)
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(sheet.squeeze(2).numpy() if channels == 1 else sheet.numpy()).save(path)

@@ -1,8 +1,7 @@
 """Both networks cut in two stages on two ranks, 1F1B; G's turn pipes G and then the frozen D as four virtual stages.
 
-Penalties on D's input follow the schedule in a pass of their own: the forward, the inner gradient and the outer backward each
-cross the cut once, by two autograd functions whose backward is the other direction.
-"""
+Penalties on D's input follow the schedule in a pass of their own: the forward, the inner gradient and the outer
+backward each cross the cut once, by two autograd functions whose backward is the other direction."""
 
 from __future__ import annotations
 
@@ -127,7 +126,9 @@ class Strategy:
         return self._penalise(turn, nets, feeds, terms) if turn.penalties else terms
 
     def _penalise(self, turn, nets, feeds, terms):
-        """The penalties due, over the real rows; both ranks hold the same terms by name, the values live on the first."""
+        """The penalties due, over the real rows; both ranks hold the same terms by name, the values live on the
+        first.
+        """
         values = {penalty.name: [] for penalty in turn.penalties}
         for feed in feeds:
             x = feed.real.x_BCHW.requires_grad_()

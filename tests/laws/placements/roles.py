@@ -1,8 +1,8 @@
 """G on one rank, D on the other, in lock-step: the stand-in for a player that sits elsewhere.
 
-Both ranks run the same scheme. Where the scheme updates a player that sits elsewhere, its stand-in serves what that update
-needs from here: fakes for D, D's weights and spectral vectors for G. Draws need no traffic: they are functions of position.
-"""
+Both ranks run the same scheme. Where the scheme updates a player that sits elsewhere, its stand-in serves what that
+update needs from here: fakes for D, D's weights and spectral vectors for G. Draws need no traffic: they are functions
+of position."""
 
 from __future__ import annotations
 

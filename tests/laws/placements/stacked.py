@@ -1,9 +1,8 @@
 """N cells of one architecture as one batched program: every parameter has a leading cell axis.
 
-Row b of the feed holds the b-th sample of every cell side by side (so joining real and fake rows, or cutting parts, keeps the
-cells apart), `rows.total` stays one cell's; only the network call sees the cell axis. A sum of independent losses gives every
-cell its own gradient, and an element-wise optimiser its own step.
-"""
+Row b of the feed holds the b-th sample of every cell side by side (so joining real and fake rows, or cutting parts,
+keeps the cells apart), `rows.total` stays one cell's; only the network call sees the cell axis. A sum of independent
+losses gives every cell its own gradient, and an element-wise optimiser its own step."""
 
 from __future__ import annotations
 

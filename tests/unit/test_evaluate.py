@@ -1,0 +1,194 @@
+"""Scores: real images score best, collapse and noise show, and the protocol tells what was compared with what."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Rows
+from paragan.datasets import digits, mnist
+from paragan.datasets._memory import Memory
+from paragan.engine.evaluate import Evaluator, samples_of
+from paragan.engine.judge import Judge, mnist_cnn, train_or_load
+from paragan.game.prior import Prior
+from paragan.loading.loader import normalised
+
+
+@pytest.fixture(scope="module")
+def small():
+    return tuple(digits.source(digits.Options(8), split) for split in ("train", "held_out"))
+
+
+@pytest.fixture(scope="module")
+def judge(small):
+    return train_or_load(*small, None)
+
+
+@pytest.fixture(scope="module")
+def evaluator(small, judge):
+    return Evaluator(judge, *small, num_images=1000)
+
+
+def real_rows(source, skip=0):
+    def generate(first, count):
+        x, y = source.fetch(np.arange(skip + first, skip + first + count))
+        return normalised(x), y
+
+    return generate
+
+
+def noise(first, count):
+    return torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(first)) * 2 - 1, labels(first, count)
+
+
+def labels(first, count):
+    return torch.arange(first, first + count) % 10
+
+
+def test_real_images_score_as_well_as_it_gets(evaluator, small):
+    metrics = evaluator.score(real_rows(small[0])).metrics
+    assert list(metrics) == ["fd[judge]", "label_accuracy", "class_variance_min", "class_variance_mean", "coverage"]
+    assert metrics["fd[judge]"] == pytest.approx(0, abs=1e-6)  # the same images as the reference
+    assert metrics["label_accuracy"] > 0.98
+    assert metrics["class_variance_min"] == pytest.approx(1, abs=1e-6)
+    assert metrics["class_variance_mean"] == pytest.approx(1, abs=1e-6)
+    assert metrics["coverage"] > 0.9
+
+
+def test_noise_scores_badly(evaluator):
+    metrics = evaluator.score(noise).metrics
+    assert metrics["fd[judge]"] > 10
+    assert metrics["label_accuracy"] < 0.3
+    assert metrics["coverage"] < 0.3
+
+
+def test_one_good_image_per_class_is_found_out(evaluator, small):
+    x, y = small[0].fetch(np.arange(len(small[0])))
+    best = normalised(torch.stack([x[y == c][0] for c in range(10)]))
+    metrics = evaluator.score(lambda first, count: (best[labels(first, count)], labels(first, count))).metrics
+    assert metrics["label_accuracy"] >= 0.9
+    assert metrics["class_variance_min"] < 0.01
+    assert metrics["coverage"] < 0.3
+
+
+def test_labels_are_those_asked_for(evaluator, small):
+    def mislabelled(first, count):
+        x, y = real_rows(small[0])(first, count)
+        return x, (y + 1) % 10
+
+    assert evaluator.score(mislabelled).metrics["label_accuracy"] < 0.02
+
+
+def test_without_classes_only_distance_and_coverage(evaluator, small):
+    generate = real_rows(small[0])
+    assert list(evaluator.score(lambda *rows: (generate(*rows)[0], None)).metrics) == ["fd[judge]", "coverage"]
+
+
+def test_the_protocol(evaluator, judge, small):
+    score = evaluator.score(real_rows(small[0]))
+    assert score.num_images == 1000
+    assert score.protocol["extractor"] == "judge"
+    assert score.protocol["extractor_accuracy"] == judge.accuracy
+    assert score.protocol["extractor_sha256"] == judge.sha256
+    assert score.protocol["reference"] == {"split": "train", "num_images": 1000}
+    assert score.protocol["coverage"] == {"split": "held_out", "num_images": 360, "k": 5}
+    assert json.loads(json.dumps(score.protocol)) == score.protocol
+
+
+def test_every_row_is_asked_for_once(evaluator, small):
+    asked = []
+
+    def generate(first, count):
+        asked.extend(range(first, first + count))
+        return noise(first, count)
+
+    evaluator.score(generate)
+    assert asked == list(range(1000))
+
+
+def test_coverage_is_by_as_many_images_as_there_are_held_out_ones(small, judge):
+    """The first 360 are noise, the rest real: those do not count."""
+
+    def generate(first, count):
+        x, y = noise(first, count)
+        late = torch.arange(first, first + count) >= 360
+        real, _ = small[1].fetch(np.arange(first, first + count) % 360)
+        return torch.where(late[:, None, None, None], normalised(real), x), y
+
+    assert Evaluator(judge, *small, 1000).score(generate).metrics["coverage"] < 0.3
+
+
+def test_real_images_are_judged_once(small, judge, monkeypatch):
+    counted = []
+    whole = Judge.judge_rows
+    monkeypatch.setattr(
+        Judge, "judge_rows", lambda self, source, count: counted.append(count) or whole(self, source, count)
+    )
+    evaluator = Evaluator(judge, *small, 100)
+    first = evaluator.score(noise)
+    assert evaluator.score(noise) == first
+    assert counted == [100, 100]
+
+
+def test_another_shape_or_number_of_classes_is_refused(judge, small):
+    large = digits.source(digits.Options(16), "train")
+    with pytest.raises(ConfigError, match="found data of 1x16x16 in 10 classes, but judge expects 1x8x8"):
+        Evaluator(judge, large, large, 100)
+    fewer = Memory(small[0].images_NCHW, small[0].labels_N % 2, ("even", "odd"))
+    with pytest.raises(ConfigError, match="in 2 classes"):
+        Evaluator(judge, fewer, fewer, 100)
+
+
+def test_too_few_images_are_refused_before_anything_is_made(judge, small):
+    with pytest.raises(ConfigError, match=r"score\.num_images: found 5 images"):
+        Evaluator(judge, *small, 5)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_images_that_are_not_finite_are_refused(evaluator, value):
+    with pytest.raises(ConfigError, match="diverged"):
+        evaluator.score(lambda first, count: (torch.full((count, 1, 8, 8), value), None))
+
+
+class Picture(nn.Module):
+    """Latents as 8x8 images; shows its class in one corner."""
+
+    def forward(self, z_BZ, y_B):
+        x = z_BZ.view(-1, 1, 8, 8).tanh()
+        x[:, 0, 0, 0] = y_B / 10
+        return x
+
+
+def test_a_player_is_sampled_by_position():
+    player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
+    generate = samples_of(player, prior, total=30)
+    x, y = generate(20, 10)
+    z, asked = prior.draw("score", Rows(0, 0, 30, 30))
+    assert torch.equal(x, Picture()(z, asked)[20:])
+    assert torch.equal(y, asked[20:])
+
+
+def test_an_evaluator_scores_a_player(evaluator):
+    player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
+    assert evaluator(player, prior) == evaluator.score(samples_of(player, prior, 1000))
+
+
+def test_distances_on_mnist_are_as_measured_elsewhere(data_root):
+    """With the ready-made CNN, 10,000 against 10,000: real 0.44, uniform noise 344."""
+    options = mnist.Options(str(data_root / "mnist"))
+    train, held_out = (mnist.source(options, split) for split in ("train", "held_out"))
+    evaluator = Evaluator(mnist_cnn(data_root / "classifiers" / "mnist_cnn.npz"), train, held_out, 10_000)
+
+    def uniform(first, count):
+        return torch.rand(count, 1, 28, 28, generator=torch.Generator().manual_seed(first)) * 2 - 1, None
+
+    real = evaluator.score(real_rows(train, skip=10_000))
+    assert real.metrics["fd[mnist-cnn]"] == pytest.approx(0.44, abs=0.01)
+    assert real.protocol["extractor_accuracy"] == pytest.approx(0.9927)
+    assert evaluator.score(uniform).metrics["fd[mnist-cnn]"] == pytest.approx(344, rel=0.01)

@@ -1,0 +1,78 @@
+"""The Frechet distance equals the textbook formula with a general matrix root, also where covariances are singular."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from paragan.core.errors import ConfigError
+from paragan.metrics import frechet
+from paragan.metrics._judged import Judged
+
+
+def features(count, num_features, seed, scale=1.0, shift=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    mixing = torch.randn(num_features, num_features, generator=generator, dtype=torch.float64)
+    return scale * torch.randn(count, num_features, generator=generator, dtype=torch.float64) @ mixing + shift
+
+
+def distance(real_BF, fake_BF):
+    return frechet.Metric.against(Judged(real_BF)).update(Judged(fake_BF)).compute()
+
+
+def plain_distance(real_BF, fake_BF):
+    real, fake = real_BF.numpy(), fake_BF.numpy()
+    a, b = np.cov(real, rowvar=False), np.cov(fake, rowvar=False)
+    gap = np.sum((real.mean(0) - fake.mean(0)) ** 2)
+    return gap + np.trace(a) + np.trace(b) - 2 * np.trace(scipy.linalg.sqrtm(a @ b)).real
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3, 100.0])
+def test_it_is_the_formula(shift):
+    real, fake = features(500, 12, seed=0), features(300, 12, seed=1, scale=1.5, shift=shift)
+    assert distance(real, fake) == pytest.approx(plain_distance(real, fake), rel=1e-10)
+
+
+def test_in_one_dimension_it_is_known_in_closed_form():
+    real = torch.tensor([[0.0], [2.0]], dtype=torch.float64)  # mean 1, variance 2
+    fake = torch.tensor([[3.0], [11.0]], dtype=torch.float64)  # mean 7, variance 32
+    assert distance(real, fake) == pytest.approx(6**2 + (32**0.5 - 2**0.5) ** 2, rel=1e-12)
+
+
+def test_fewer_images_than_features():
+    """Covariances without an inverse; the general root is only good to half the digits there."""
+    real, fake = features(20, 40, seed=0), features(15, 40, seed=1)
+    assert distance(real, fake) == pytest.approx(plain_distance(real, fake), rel=1e-6)
+
+
+def test_features_that_are_zero_everywhere():
+    real, fake = features(100, 6, seed=0), features(100, 6, seed=1)
+    silent = torch.zeros(100, 3, dtype=torch.float64)
+    with_silent = distance(torch.cat([real, silent], 1), torch.cat([fake, silent], 1))
+    assert with_silent == pytest.approx(distance(real, fake), rel=1e-10)
+
+
+def test_of_equal_sets_it_is_zero():
+    real = features(200, 10, seed=0)
+    assert distance(real, real) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_root_is_the_root():
+    covariance = torch.cov(features(50, 8, seed=0).T)
+    assert torch.allclose(frechet.root(covariance) @ frechet.root(covariance), covariance, rtol=1e-12, atol=1e-12)
+
+
+def test_order_of_joining_does_not_matter():
+    parts = [frechet.Moments.of(features(n, 5, seed=n)) for n in (3, 10, 17)]
+    left, right = (parts[0] + parts[1]) + parts[2], parts[0] + (parts[1] + parts[2])
+    assert left.count == right.count == 30
+    assert torch.allclose(left.outer_FF, right.outer_FF, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_too_few_images_are_refused(count):
+    metric = frechet.Metric.against(Judged(features(10, 3, seed=0))).update(Judged(features(count, 3, seed=1)))
+    with pytest.raises(ConfigError, match=r"score\.num_images"):
+        metric.compute()

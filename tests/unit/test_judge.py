@@ -1,0 +1,231 @@
+"""The judge: good on unseen images, the same every time, kept and reused, and no bother to the training around it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from paragan.core.errors import CheckpointError, ConfigError, DataError
+from paragan.datasets import digits
+from paragan.datasets._memory import Memory
+from paragan.engine import judge as judging
+from paragan.engine.judge import mnist_cnn, train_or_load
+from paragan.loading.loader import normalised
+
+KEPT = ("judge.json", "judge.safetensors")
+
+
+@pytest.fixture(scope="module")
+def small():
+    """The digits at 8 pixels: (train, held out)."""
+    return tuple(digits.source(digits.Options(8), split) for split in ("train", "held_out"))
+
+
+@pytest.fixture(scope="module")
+def kept(small, tmp_path_factory):
+    """A folder with the judge of `small`, and that judge."""
+    folder = tmp_path_factory.mktemp("run") / "judge"
+    return folder, train_or_load(*small, folder)
+
+
+@pytest.fixture
+def folder(kept, tmp_path):
+    """A copy of that folder, to be spoilt."""
+    for name in KEPT:
+        (tmp_path / name).write_bytes((kept[0] / name).read_bytes())
+    return tmp_path
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """How often a judge is trained; the training itself is replaced."""
+    calls = []
+    monkeypatch.setattr(judging, "fitted", lambda train, seed: calls.append(seed) or untrained(train))
+    return calls
+
+
+def untrained(train):
+    return judging.untrained(train.shape, len(train.class_names), seed=0)
+
+
+def same(a, b):
+    weights = (a.net.state_dict(), b.net.state_dict())
+    return all(torch.equal(x, y) for x, y in zip(*(w.values() for w in weights), strict=True))
+
+
+def test_it_recognises_unseen_digits():
+    """The bar for scores of the digits recipe, at its size."""
+    parts = [digits.source(digits.Options(16), split) for split in ("train", "held_out")]
+    judge = train_or_load(*parts, None)
+    assert judge.accuracy >= 0.97
+    x, y = parts[1].fetch(np.arange(360))
+    judged = judge.judge(normalised(x), y)
+    assert float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean()) == judge.accuracy
+
+
+def test_what_it_returns(kept, small):
+    x = normalised(small[1].fetch(np.arange(7))[0])
+    judged = kept[1].judge(x)
+    assert judged.features_BF.shape == (7, 64)
+    assert judged.logits_BK.shape == (7, 10)
+    assert judged.asked_B is None
+    assert (judged.features_BF >= 0).all()
+    assert not judged.features_BF.requires_grad
+
+
+def test_no_feature_is_silent(kept, small):
+    judged = kept[1].judge_rows(small[0], len(small[0]))
+    assert (judged.features_BF.amax(0) > 0).all()
+
+
+def test_images_are_judged_one_by_one(kept, small):
+    """In evaluation mode: the company of an image does not change what is seen in it."""
+    x = normalised(small[1].fetch(np.arange(20))[0])
+    alone = torch.cat([kept[1].judge(row[None]).features_BF for row in x])
+    assert torch.allclose(kept[1].judge(x).features_BF, alone, atol=1e-5)
+
+
+def test_rows_come_in_order_with_their_labels(kept, small, monkeypatch):
+    whole = kept[1].judge_rows(small[1], 50)
+    monkeypatch.setattr(judging, "_AT_ONCE", 7)
+    cut = kept[1].judge_rows(small[1], 50)
+    assert torch.equal(whole.asked_B, small[1].fetch(np.arange(50))[1])
+    assert torch.allclose(cut.features_BF, whole.features_BF, atol=1e-5)
+
+
+def test_the_same_again_whatever_goes_on_around_it(kept, small):
+    """Another global random state, two threads, no gradients: bit for bit the same; and all of it is left as found."""
+    torch.manual_seed(99)
+    torch.set_num_threads(2)
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        again = train_or_load(*small, None)
+        assert not torch.is_grad_enabled()
+    assert same(again, kept[1])
+    assert again.sha256 == kept[1].sha256
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == 2
+
+
+def test_another_seed_is_another_judge(small):
+    shape, classes = small[0].shape, len(small[0].class_names)
+    first, second = (judging.untrained(shape, classes, seed) for seed in (0, 1))
+    assert not torch.equal(first.logits.weight, second.logits.weight)
+
+
+def test_it_is_kept_and_reused(kept, small, folder, fits):
+    again = train_or_load(*small, folder)
+    assert fits == []
+    assert same(again, kept[1])
+    assert (again.accuracy, again.sha256, again.name) == (kept[1].accuracy, kept[1].sha256, "judge")
+    assert json.loads((folder / "judge.json").read_text())["accuracy"] == again.accuracy
+    assert sorted(p.name for p in folder.iterdir()) == sorted(KEPT)
+
+
+def test_other_data_or_seeds_want_another_judge(small, folder, fits):
+    train, held_out = small
+    train_or_load(train, held_out, folder, seed=1)
+    images = train.images_NCHW.clone()
+    images[700, 0, 3, 3] ^= 1
+    train_or_load(Memory(images, train.labels_N, train.class_names), held_out, folder)
+    train_or_load(train, Memory(held_out.images_NCHW[1:], held_out.labels_N[1:], held_out.class_names), folder)
+    assert fits == [1, 0, 0]
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("spoil", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b.replace(b"8", b"9"), None])
+def test_a_damaged_one_is_trained_anew(small, folder, fits, name, spoil):
+    path = folder / name
+    path.unlink() if spoil is None else path.write_bytes(spoil(path.read_bytes()))
+    train_or_load(*small, folder)
+    assert fits == [0]
+    train_or_load(*small, folder)  # the new one is whole
+    assert fits == [0]
+
+
+def test_a_folder_that_cannot_be_written_is_named(small, tmp_path, fits):
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match=r"judge: its weights were not written to .*file"):
+        train_or_load(*small, tmp_path / "file" / "judge")
+
+
+def test_data_without_labels_name_another_extractor():
+    plain = Memory(torch.zeros(10, 1, 8, 8, dtype=torch.uint8))
+    with pytest.raises(ConfigError, match=r"score\.extractor=mnist-cnn"):
+        train_or_load(plain, plain, None)
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (1, 5, 4), (2, 9, 17)])
+def test_it_reads_images_of_any_size(shape):
+    net = judging.untrained(shape, 3, seed=0).eval()
+    features, logits = net(torch.zeros(2, *shape))
+    assert (features.shape, logits.shape) == ((2, 64), (2, 3))
+
+
+def test_the_mnist_cnn_is_as_accurate_as_published(data_root):
+    from paragan.datasets import mnist
+
+    judge = mnist_cnn(data_root / "classifiers" / "mnist_cnn.npz")
+    held_out = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out")
+    assert judge.name == "mnist-cnn"
+    assert judge.judge_rows(held_out, 3).features_BF.shape == (3, 50)
+    assert judging.measured(judge, held_out).accuracy == pytest.approx(0.9927, abs=1e-9)
+
+
+def mnist_arrays():
+    shapes = {"conv1": (10, 1, 5, 5), "conv2": (20, 10, 5, 5), "fc1": (50, 320), "fc2": (10, 50)}
+    weights = {f"{name}.weight": np.ones(shape, np.float32) for name, shape in shapes.items()}
+    return weights | {f"{name}.bias": np.ones(shape[0], np.float32) for name, shape in shapes.items()}
+
+
+def test_weights_in_an_npz_are_taken_without_touching_the_random_state(tmp_path):
+    np.savez(tmp_path / "cnn.npz", **mnist_arrays())
+    before = torch.get_rng_state()
+    judge = mnist_cnn(tmp_path / "cnn.npz")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all((tensor == 1).all() for tensor in judge.net.state_dict().values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fc1.bias": np.ones(51, np.float32)},
+        {"fc1.bias": np.ones(50, np.int64)},
+        {"fc1.bias": np.array([{}] * 50, object)},
+        {"extra": np.ones(1, np.float32)},
+        {"fc2.bias": np.ones(1 << 20, np.float32)},
+        {"fc2.bias": None},
+    ],
+)
+def test_other_arrays_are_refused(tmp_path, change):
+    arrays = {name: array for name, array in (mnist_arrays() | change).items() if array is not None}
+    np.savez(tmp_path / "cnn.npz", **arrays)
+    refused(tmp_path / "cnn.npz")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"text", b"PK\x05\x06" + bytes(18)])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "cnn.npz"
+    if content is not None:
+        path.write_bytes(content)
+    refused(path)
+
+
+def test_damaged_and_lone_arrays_are_refused(tmp_path):
+    np.savez(tmp_path / "cnn.npz", **mnist_arrays())
+    whole = (tmp_path / "cnn.npz").read_bytes()
+    for damaged in (whole[:2000], whole[:500] + b"\xff" + whole[501:]):
+        (tmp_path / "cnn.npz").write_bytes(damaged)
+        refused(tmp_path / "cnn.npz")
+    np.save(tmp_path / "lone.npy", np.ones(3))
+    refused(tmp_path / "lone.npy")
+
+
+def refused(path):
+    with pytest.raises(DataError) as caught:
+        mnist_cnn(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,108 @@
+"""The loader: endless batches that depend on the position alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Rows
+from paragan.loading.loader import Loader
+from paragan.loading.order import Order
+
+CPU = torch.device("cpu")
+
+
+class Numbered:
+    """`n` images of 1x2x2; the first pixel is the row number."""
+
+    shape = (1, 2, 2)
+
+    def __init__(self, n, labelled=True):
+        self.n, self.class_names = n, ("even", "odd") if labelled else ()
+
+    def __len__(self):
+        return self.n
+
+    def fetch(self, indices):
+        rows = torch.as_tensor(indices)
+        x = torch.full((len(rows), 1, 2, 2), 7, dtype=torch.uint8)
+        x[:, 0, 0, 0] = rows
+        return x, rows % 2 if self.class_names else None
+
+
+def row_numbers(batch):
+    return ((batch.x_BCHW[:, 0, 0, 0] + 1) * 127.5).round().long()
+
+
+def test_a_batch_is_the_order_at_its_place():
+    loader = Loader(Numbered(50), 8, seed=3, device=CPU)
+    batches = [next(loader) for _ in range(20)]
+    assert torch.cat([row_numbers(b) for b in batches]).tolist() == Order(50, 3).at(np.arange(160)).tolist()
+    assert [b.rows for b in batches] == [Rows(step, 0, 8, 8) for step in range(20)]
+
+
+def test_epochs_follow_one_another_without_a_seam():
+    loader = Loader(Numbered(10), 4, seed=0, device=CPU)
+    rows = torch.cat([row_numbers(next(loader)) for _ in range(5)])
+    for epoch in rows.view(2, 10):
+        assert epoch.sort().values.tolist() == list(range(10))
+
+
+def test_a_batch_may_span_several_epochs():
+    batch = next(Loader(Numbered(3), 7, seed=0, device=CPU))
+    assert torch.bincount(row_numbers(batch)).tolist() in ([2, 2, 3], [2, 3, 2], [3, 2, 2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_images_are_normalised_and_labels_whole(dtype):
+    batch = next(Loader(Numbered(50), 8, seed=0, device=CPU, dtype=dtype))
+    assert batch.x_BCHW.dtype == dtype
+    assert torch.equal(batch.x_BCHW[0, 0, 1], torch.full((2,), 7 / 127.5 - 1, dtype=torch.float64).to(dtype))
+    assert batch.y_B.dtype == torch.int64
+    assert torch.equal(batch.y_B, row_numbers(batch) % 2)
+
+
+def test_grey_levels_reach_from_minus_one_to_one():
+    batches = [next(Loader(Numbered(256), 256, seed=0, device=CPU))]
+    assert (batches[0].x_BCHW.min(), batches[0].x_BCHW.max()) == (-1, 1)
+
+
+def test_without_labels_there_are_none():
+    assert next(Loader(Numbered(50, labelled=False), 8, seed=0, device=CPU)).y_B is None
+
+
+def test_the_position_is_the_whole_state():
+    first, second = (Loader(Numbered(50), 8, seed=1, device=CPU) for _ in range(2))
+    for _ in range(9):
+        next(first)
+    second.position = first.position
+    assert torch.equal(next(first).x_BCHW, next(second).x_BCHW)
+    assert first.position == 10
+
+
+def test_shares_are_the_batch():
+    whole = next(Loader(Numbered(50), 7, seed=1, device=CPU))
+    parts = [next(Loader(Numbered(50), 7, seed=1, device=CPU, share=share)) for share in ((0, 3), (3, 1), (4, 3))]
+    assert torch.equal(torch.cat([p.x_BCHW for p in parts]), whole.x_BCHW)
+    assert torch.equal(torch.cat([p.y_B for p in parts]), whole.y_B)
+    assert parts[2].rows == Rows(0, 4, 3, 7)
+
+
+def test_time_in_the_loader_is_counted():
+    loader = Loader(Numbered(50), 8, seed=1, device=CPU)
+    assert loader.wait_s == 0
+    next(loader)
+    assert loader.wait_s > 0
+
+
+@pytest.mark.parametrize("share", [(0, 9), (-1, 4), (4, 0), (8, 1)])
+def test_a_share_outside_the_batch_is_refused(share):
+    with pytest.raises(ConfigError, match="this rank"):
+        Loader(Numbered(50), 8, seed=0, device=CPU, share=share)
+
+
+def test_an_empty_data_set_is_refused():
+    with pytest.raises(ConfigError, match="empty"):
+        Loader(Numbered(0), 8, seed=0, device=CPU)
