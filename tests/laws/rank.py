@@ -1,4 +1,4 @@
-"""One rank of the design proof: `python -m tests.laws.rank RANK WORLD FOLDER`. Runs every case, writes one JSON each."""
+"""One rank of the design proof: `python -m tests.laws.rank RANK WORLD FOLDER`. Every case writes one JSON."""
 
 from __future__ import annotations
 

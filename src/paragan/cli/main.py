@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,9 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ParaganError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader, say `head`, has gone; nothing may be written at exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
     except OSError as error:
         if error.errno not in _FOR_THE_USER:
             raise
@@ -60,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     try:
         typer.main.get_command(app)(argv, prog_name="paragan")
-    except SystemExit as end:  # how typer ends, good or bad
-        sys.stdout.flush()
+    except SystemExit as end:  # how typer ends, good or bad; a reader that left (`| head`) is quiet already
         return end.code if isinstance(end.code, int) else 0
     return 0
 

@@ -19,7 +19,7 @@ class Clock:
 
 @dataclass
 class Every:
-    """Due whenever another `kimg` thousand images have passed. Derived from the clock alone, so a resumed run agrees."""
+    """Due whenever another `kimg` thousand images have passed. Follows from the clock alone: a resumed run agrees."""
 
     kimg: float
 

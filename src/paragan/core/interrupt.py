@@ -33,7 +33,7 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        """From now on Ctrl-C kills at once, even inside a call that never returns, so the terminal is put right here."""
+        """From now on Ctrl-C kills at once, even inside a call that never returns, so the terminal is mended here."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not self.requested:
             self.requested = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -42,7 +43,7 @@ class Rows:
     def parts(self, n: int) -> tuple[Rows, ...]:
         """Cut into `n` consecutive pieces whose sizes differ by at most one row."""
         cuts = [self.first + self.count * i // n for i in range(n + 1)]
-        return tuple(Rows(self.step, a, b - a, self.total) for a, b in zip(cuts, cuts[1:], strict=False))
+        return tuple(Rows(self.step, a, b - a, self.total) for a, b in pairwise(cuts))
 
     @property
     def window(self) -> slice:

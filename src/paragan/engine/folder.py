@@ -46,7 +46,7 @@ class RunFolder:
             self._lock.flush()
         except OSError as error:
             raise CheckpointError(
-                f"run folder {self.path}: cannot be written ({error.strerror}); choose another with --out DIR"
+                f"run folder {self.path}: cannot be written ({error.strerror}); give another --out DIR"
             ) from None
         return self
 
@@ -76,7 +76,7 @@ class RunFolder:
             owner = lock.read().strip() or "unknown"
             lock.close()
             raise CheckpointError(
-                f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or choose another with --out DIR"
+                f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or give another --out DIR"
             ) from None
         return lock
 

@@ -1,4 +1,4 @@
-"""Averaged weights (Yazici et al. 2019; Karras et al. 2018, appendix A): e <- e + (1 - beta) (w - e), buffers copied."""
+"""Averaged weights (Yazici et al. 2019; Karras et al. 2018): e <- e + (1 - beta) (w - e), buffers copied."""
 
 from __future__ import annotations
 

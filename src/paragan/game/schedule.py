@@ -14,7 +14,7 @@ from paragan.game.options import ScheduleOptions
 
 
 def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
-    """The factor for update number `count` (0-dim, from 0): in (0, 1] while warming up, then 1, then down to `final`."""
+    """The factor for update number `count` (0-dim, from 0): in (0, 1] in the warm-up, then 1, then down to `final`."""
     n = count.double()  # float32 would put 1e-8 of relative error into the learning rate
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
     if options.name == "constant":
