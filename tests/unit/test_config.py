@@ -240,13 +240,15 @@ def test_outside_code_is_a_dotted_path_and_is_not_run(recipe, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("source", "problem"),
-    [("class Options(Base): pass", "name 'Base' is not defined; `Options` is read"), ("def", "cannot read")],
+    ("package", "source", "problem"),
+    [
+        ("torn1", "class Options(Base): pass", "name 'Base' is not defined; `Options` is read"),
+        ("torn2", "def", "cannot read"),
+    ],
 )
-def test_outside_options_that_cannot_be_read_are_one_line(recipe, tmp_path, monkeypatch, source, problem):
-    (tmp_path / "torn").mkdir()
-    (tmp_path / "torn" / "nets.py").write_text(source)
+def test_outside_options_that_cannot_be_read_are_one_line(recipe, tmp_path, monkeypatch, package, source, problem):
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "nets.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    shelf._options.cache_clear()
-    (found,) = problems(recipe(LEAST), ["model=torn.nets"])
+    (found,) = problems(recipe(LEAST), [f"model={package}.nets"])
     assert problem in found

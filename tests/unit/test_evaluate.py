@@ -124,6 +124,12 @@ def test_coverage_is_by_as_many_images_as_there_are_held_out_ones(small, judge):
     assert Evaluator(judge, *small, 1000).score(generate).metrics["coverage"] < 0.3
 
 
+def test_coverage_is_of_held_out_images(small, judge):
+    metrics = Evaluator(judge, *small, 360).score(real_rows(small[1])).metrics
+    assert metrics["coverage"] == 1
+    assert metrics["fd[judge]"] > 0.1  # the reference of all others is the training part
+
+
 def test_real_images_are_judged_once(small, judge, monkeypatch):
     counted = []
     whole = Judge.judge_rows

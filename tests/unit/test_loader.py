@@ -83,11 +83,13 @@ def test_the_position_is_the_whole_state():
 
 
 def test_shares_are_the_batch():
-    whole = next(Loader(Numbered(50), 7, seed=1, device=CPU))
-    parts = [next(Loader(Numbered(50), 7, seed=1, device=CPU, share=share)) for share in ((0, 3), (3, 1), (4, 3))]
+    loaders = [Loader(Numbered(50), 7, seed=1, device=CPU, share=share) for share in (None, (0, 3), (3, 1), (4, 3))]
+    for loader in loaders:
+        loader.position = 5
+    whole, *parts = (next(loader) for loader in loaders)
     assert torch.equal(torch.cat([p.x_BCHW for p in parts]), whole.x_BCHW)
     assert torch.equal(torch.cat([p.y_B for p in parts]), whole.y_B)
-    assert parts[2].rows == Rows(0, 4, 3, 7)
+    assert parts[2].rows == Rows(5, 4, 3, 7)
 
 
 def test_time_in_the_loader_is_counted():

@@ -113,10 +113,11 @@ def test_coverage_of_a_perfect_generator_is_as_expected():
 
 
 def test_coverage_of_copies_is_whole_and_of_nothing_is_none():
-    real = Judged(torch.cat([normal(20), normal(20)]))  # each twice: some radii are distances to copies
+    real = Judged(1000 + normal(40))  # far from the origin, where inner products make equal rows differ
     metric = coverage.Metric.against(real)
     assert metric.compute() == 0
     assert metric.update(real).compute() == 1
+    assert not metric.update(real).nearest_N.any()
 
 
 def test_coverage_of_many_equal_images():

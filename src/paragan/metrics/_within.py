@@ -37,7 +37,7 @@ class ClassMoments:
     def variance_K(self) -> Tensor:
         """Unbiased variance, summed over the features. A class of fewer than two images shows none: 0."""
         spread_K = self.squares_K - self.sum_KF.square().sum(1) / self.count_K.clamp(min=1)
-        return torch.where(self.count_K > 1, spread_K.clamp(min=0) / (self.count_K - 1).clamp(min=1), 0.0)
+        return spread_K.clamp(min=0) / (self.count_K - 1).clamp(min=1)
 
 
 @dataclass(frozen=True)
