@@ -58,12 +58,9 @@ def compare(a: Callable[[], object], b: Callable[[], object], pairs: int = 21, w
 
 def keep(name: str, results: dict[str, Ratio], note: str) -> None:
     """Print, and write to `results/` with date and machine kind."""
-    cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine())
-    flags = next((line for line in _cpuinfo() if line.startswith("flags")), "")
-    machine = f"{cpu}{', avx512_bf16' if 'avx512_bf16' in flags else ''}{', amx_bf16' if 'amx_bf16' in flags else ''}"
     record = {
         "date": date.today().isoformat(),
-        "machine": machine,
+        "machine": machine(),
         "torch": torch.__version__,
         "threads": 1,
         "note": note,
@@ -79,12 +76,16 @@ def keep(name: str, results: dict[str, Ratio], note: str) -> None:
     print(path)
 
 
+def machine() -> str:
+    """The kind of machine: processor and whether it multiplies bfloat16."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    flags = next((line for line in lines if line.startswith("flags")), "")
+    return model + "".join(f", {flag}" for flag in ("avx512_bf16", "amx_bf16") if flag in flags)
+
+
 def _cpu_seconds(work: Callable[[], object]) -> float:
     start = time.process_time()
     work()
     return time.process_time() - start
-
-
-def _cpuinfo() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text(errors="replace").splitlines() if path.exists() else []

@@ -22,9 +22,9 @@ from paragan.core.describe import is_union
 from paragan.core.errors import ConfigError
 from paragan.core.fill import Filler
 from paragan.core.node import COMMAND_LINE, Node, Problem, Unreadable, brief, refuse
-from paragan.core.options import TORCH_OPTIMISERS, Chosen, On, Range
+from paragan.core.options import Chosen, On, Range
 from paragan.engine.options import EveryOptions, ScoreOptions, TrainOptions
-from paragan.game.options import OptimizerOptions, PlayerOptions
+from paragan.game.options import PlayerOptions
 
 FORMAT = 1
 
@@ -46,13 +46,6 @@ class RunConfig:
     seed: int = 0
 
 
-# Names in the options of other floors that lie on a shelf.
-_NAMES: Mapping[tuple[type, str], Any] = {
-    (PlayerOptions, "strategy"): Annotated[str, On("parallel")],
-    (OptimizerOptions, "name"): Annotated[str, On("optim", also=TORCH_OPTIMISERS)],
-}
-
-
 def choose(folder: str, name: str) -> Chosen:
     """A file of a shelf with its default options."""
     return Chosen(name, shelf.options(folder, name)())
@@ -69,7 +62,7 @@ def load(recipe: str, overrides: Sequence[str] = ()) -> RunConfig:
     _check_format(tree)
     for word in overrides:
         _override(tree, word, problems)
-    filler = Filler(_check, _NAMES)
+    filler = Filler(_check)
     config = filler.fill(RunConfig, tree)
     refuse([*problems, *filler.problems])
     assert config is not None

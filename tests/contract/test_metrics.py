@@ -12,11 +12,11 @@ from paragan.metrics._judged import Judged
 CLASSES = 3
 
 
-def judged(count, seed, spread=1.0, dtype=torch.float64):
+def judged(count, seed, spread=1.0):
     generator = torch.Generator().manual_seed(seed)
-    features = spread * torch.randn(count, 6, generator=generator)
-    logits = torch.randn(count, CLASSES, generator=generator)
-    return Judged(features.to(dtype), logits.to(dtype), torch.randint(CLASSES, (count,), generator=generator))
+    features = spread * torch.randn(count, 6, generator=generator, dtype=torch.float64)
+    logits = torch.randn(count, CLASSES, generator=generator, dtype=torch.float64)
+    return Judged(features, logits, torch.randint(CLASSES, (count,), generator=generator))
 
 
 REAL, FAKE = judged(80, seed=0), judged(60, seed=1, spread=0.6)
@@ -70,10 +70,13 @@ def test_a_metric_is_a_value(empty):
 
 def test_float32_is_counted_in_float64(empty):
     """Far from the origin, where sums of squares in float32 have lost what matters."""
-    near = judged(60, seed=1, dtype=torch.float32)
-    single = Judged(near.features_BF + 1000, near.logits_BK, near.asked_B)
-    double = Judged(single.features_BF.double(), near.logits_BK.double(), near.asked_B)
-    assert empty.update(single).compute() == empty.update(double).compute()
+
+    def value(dtype):
+        real, fake = (Judged(j.features_BF.float() + 1000, j.logits_BK, j.asked_B) for j in (REAL, FAKE))
+        real, fake = (Judged(j.features_BF.to(dtype), j.logits_BK, j.asked_B) for j in (real, fake))
+        return type(empty).against(real).update(fake).compute()
+
+    assert value(torch.float32) == value(torch.float64)
 
 
 def test_its_state_is_tensors_that_can_travel(empty):

@@ -7,7 +7,7 @@ in, so that this floor needs no validation library.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from paragan.core import shelf
@@ -22,13 +22,10 @@ _BAD: Any = object()  # stands for a value that has a problem
 
 
 class Filler:
-    """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`.
+    """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`."""
 
-    names: the type, with its `On`, of a name that lies on a shelf, by class and field, where the class does not say so.
-    """
-
-    def __init__(self, check: Callable[[Any, Any], Any], names: Mapping[tuple[type, str], Any]) -> None:
-        self.check, self.names = check, names
+    def __init__(self, check: Callable[[Any, Any], Any]) -> None:
+        self.check = check
         self.problems: list[Problem] = []
         self._known: list[str] = []
         self._unknown: list[tuple[Place, str, list[str]]] = []
@@ -53,7 +50,7 @@ class Filler:
         values = {}
         for name, field in fields.items():
             default = _default(field) if base is None else getattr(base, name)
-            values[name] = self._field(self.names.get((cls, name), hints[name]), node, _join(path, name), default)
+            values[name] = self._field(hints[name], node, _join(path, name), default)
         if any(value is _BAD for value in values.values()):
             return _BAD
         try:

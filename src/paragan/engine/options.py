@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from paragan.core.options import Count, NotNegative, Positive
 
@@ -34,5 +35,5 @@ class ScoreOptions:
     `mnist-cnn` (an npz of weights at `weights`; None: beside the data)."""
 
     num_images: Count = 2000
-    extractor: str = "judge"
+    extractor: Literal["judge", "mnist-cnn", "none"] = "judge"
     weights: str | None = None

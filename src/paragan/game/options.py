@@ -5,9 +5,9 @@ twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from paragan.core.options import Count, Fraction, Natural, NotNegative, Positive
+from paragan.core.options import TORCH_OPTIMISERS, Count, Fraction, Natural, NotNegative, On, Positive
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class OptimizerOptions:
     eps, …).
     """
 
-    name: str = "Adam"
+    name: Annotated[str, On("optim", also=TORCH_OPTIMISERS)] = "Adam"
     lr: Positive = 2e-4
     arguments: dict[str, Any] = field(default_factory=dict)
 
@@ -57,4 +57,4 @@ class PlayerOptions:
     parts: Count = 1
     updates_per_step: Count = 1
     ema: EmaOptions | None = None
-    strategy: str = "none"
+    strategy: Annotated[str, On("parallel")] = "none"

@@ -41,9 +41,9 @@ class Policy:
                 except RuntimeError:  # this device or dtype has no fused kernel
                     pass
             return self.kind(held, lr=self.lr, **self.arguments)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:  # an argument it does not have, a value or a weight it does not take
             known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
-            raise ConfigError(f"optimizer.arguments: {error}; it takes: {known}") from None
+            raise ConfigError(f"optimizer: {error}; its arguments are: {known}") from None
 
     def _lr_on_device(self) -> bool:
         return schedule.varies(self.schedule)

@@ -1,0 +1,118 @@
+"""What users get wrong about a run: one line, exit 2, nothing written, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.engine import checkpoint
+from paragan.engine.folder import RunFolder
+
+TINY = [
+    "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.kimg=0.064", "score.extractor=none",
+    "every.save_kimg=0.032", "every.sample_kimg=0",
+]  # fmt: skip
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capfd):
+    """Runs a command that must fail: exit 2, one line on stderr, the folder as before. Returns the line."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*argv: str, changes: bool = False) -> str:
+        before = tree(tmp_path)
+        capfd.readouterr()
+        assert main(list(argv)) == 2
+        lines = capfd.readouterr().err.strip().splitlines()
+        assert len(lines) == 1, lines
+        assert "Traceback" not in lines[0]
+        if not changes:
+            assert tree(tmp_path) == before
+        return lines[0]
+
+    return run
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "digits", *TINY, "--out", "run"]) == 0
+    return tmp_path / "run"
+
+
+def test_missing_data(refused):
+    assert "give data.path=" in refused("train", "vanilla-mnist")
+    assert "found no folder 'nowhere'" in refused("train", "vanilla-mnist", "data.path=nowhere")
+
+
+def test_truncated_data(refused, data_root, tmp_path):
+    folder = tmp_path / "mnist"
+    shutil.copytree(data_root / "mnist", folder)
+    whole = gzip.decompress((folder / "train-labels-idx1-ubyte.gz").read_bytes())
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(whole[:-5]))
+    assert "train-labels-idx1-ubyte.gz" in refused("train", "vanilla-mnist", "data.path=mnist")
+
+
+def test_a_checkpoint_of_another_model(trained, refused):
+    line = refused("train", "digits", *TINY, "model.width=8", "--out", "run")
+    assert "model.width" in line
+    assert "--fresh" in line
+    (trained / "config.yaml").write_text((trained / "config.yaml").read_text().replace("width: 4", "width: 8"))
+    line = refused("train", "digits", *TINY, "model.width=8", "--out", "run")
+    assert "checkpoint of another model: g: blocks.0.linear" in line
+
+
+def test_a_run_folder_in_use(trained, refused):
+    with RunFolder(trained):
+        line = refused("train", "digits", *TINY, "--out", "run", changes=True)
+        assert "run folder run: in use by process" in line
+        assert "in use" in refused("train", "digits", *TINY, "--out", "run", "--fresh")
+
+
+def test_a_disk_that_fills_while_saving(trained, refused, monkeypatch):
+    def full(tensors, path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    kept = tree(trained / "checkpoints")
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    line = refused("train", "digits", *TINY, "train.kimg=0.128", "--out", "run", changes=True)
+    assert "no space left on the device; earlier checkpoints stand: make room and give the same command again" in line
+    assert tree(trained / "checkpoints") == kept
+    monkeypatch.undo()
+    monkeypatch.chdir(trained.parent)
+    assert main(["train", "digits", *TINY, "train.kimg=0.128", "--out", "run"]) == 0
+
+
+def test_a_pickle_as_a_run(refused, tmp_path):
+    (tmp_path / "model.pt").write_bytes(pickle.dumps({"g": 1}))
+    assert "model.pt: found a file, expected a run folder" in refused("eval", "model.pt")
+    assert "found nothing, expected a run folder" in refused("sample", "absent")
+
+
+def test_other_settings_that_do_not_fit(refused):
+    assert "fp16 on a CPU" in refused("train", "digits", "g.precision=fp16")
+    assert "its arguments are: lr, betas" in refused("train", "digits", "g.optimizer.arguments={beta: 1}")
+    assert "score.extractor" in refused("train", "digits", "score.extractor=jugde")
+    assert "Muon" in refused("train", "digits", "g.optimizer={name: Muon, arguments: {momentum: 0.9}}")
+
+
+def test_fresh_keeps_the_former_run(trained, capfd):
+    before = tree(trained)
+    assert main(["train", "digits", *TINY, "model.width=8", "--out", "run", "--fresh"]) == 0
+    assert tree(trained.parent / "run.old-1") == before
+    assert "run.old-1" in capfd.readouterr().out
+
+
+def test_classes_by_name_and_number(trained, refused):
+    assert main(["sample", "run", "--num", "3", "--class", "3", "--class", "9", "--out", "a.png"]) == 0
+    assert "--class: found 'x'" in refused("sample", "run", "--class", "x")
