@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.types import Batch, Feed, Outputs, Rows, Side, Terms, Turn
+from paragan.core.seams import Turn
+from paragan.core.types import Batch, Feed, Outputs, Rows, Side, Terms
 from paragan.game.network import CalledNetwork, frozen
 from paragan.layers.init import initialise
 from paragan.models import sngan

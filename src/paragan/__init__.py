@@ -11,7 +11,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "paragan.config": ("RunConfig",),
     "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "Interrupted", "ParaganError"),
-    "paragan.core.types": ("Batch", "Can", "Feed", "Outputs", "Rows", "Side", "Terms", "Turn", "Verdict"),
+    "paragan.core.seams": ("Part", "Turn"),
+    "paragan.core.types": ("Batch", "Can", "Feed", "Outputs", "Rows", "Side", "Terms", "Verdict"),
     "paragan.game.ema": ("Ema",),
     "paragan.game.gan": ("GAN", "Loss"),
     "paragan.game.player": ("Player",),

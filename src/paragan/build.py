@@ -13,7 +13,8 @@ from torch import nn
 from paragan.config import RunConfig
 from paragan.core import rng, shelf
 from paragan.core.errors import ConfigError
-from paragan.core.types import Can, Penalty, Side, Source, Strategy
+from paragan.core.seams import Penalty, Source, Strategy
+from paragan.core.types import Can, Side
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.evaluate import Evaluator, Score
 from paragan.engine.judge import Judge, mnist_cnn, train_or_load

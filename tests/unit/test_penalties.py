@@ -8,7 +8,8 @@ from torch import nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.types import Outputs, Part, Side, Verdict
+from paragan.core.seams import Part
+from paragan.core.types import Outputs, Side, Verdict
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan
 from paragan.parallel import none

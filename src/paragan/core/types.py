@@ -1,18 +1,19 @@
-"""The values that travel between floors, and the protocols that floors keep.
+"""The values that travel between floors.
 
 Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose first axis is B
-holds consecutive rows of one global batch; `Rows` says which."""
+holds consecutive rows of one global batch; `Rows` says which.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
 class Side(enum.Enum):
@@ -154,110 +155,6 @@ class Terms:
     seen_B: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Network(Protocol):
-    """A module together with how it is called (precision, memory layout)."""
-
-    @property
-    def module(self) -> nn.Module: ...
-
-    @property
-    def mixes(self) -> bool: ...  # a training-mode call couples the samples of its batch
-
-    def __call__(self, *inputs: Tensor | None) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a penalty sees of one part: the network in training, its feed and outputs, and how to differentiate its
-    input.
-    """
-
-    network: Network
-    feed: Feed
-    outputs: Outputs
-    input_gradient: Callable[[Tensor, Tensor], Tensor]
-
-
-class Penalty(Protocol):
-    """One extra loss of one player."""
-
-    name: str
-    needs: frozenset[Can]
-    interval: int  # due every so many updates; the weight is multiplied by it, so the average force stays
-
-    def __call__(self, part: Part) -> Tensor: ...  # loss_B
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One player's update as data. `chain` is (D,) or (G, D): the networks in order, the last returns a `Verdict`."""
-
-    side: Side
-    chain: tuple[Side, ...]
-    feed: Feed
-    objective: Callable[[Outputs, Feed], Terms]
-    penalties: tuple[Penalty, ...] = ()
-    needs_real: bool = True  # the verdict on real samples enters the objective
-
-    def given(self, fakes: tuple[Tensor, ...], version: int | None) -> Turn:
-        """The same turn with images that exist already."""
-        return replace(self, feed=replace(self.feed, fakes=fakes, version=version))
-
-    def sharing(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
-        """The same turn on the other's draws: its labels belong to its images."""
-        return replace(self, feed=replace(other.feed, fakes=fakes, version=version))
-
-
-class Opponent(Protocol):
-    """Whom a player plays against: the live other player, a snapshot, a buffer of fakes, a rival far away."""
-
-    @property
-    def version(self) -> int: ...
-
-    def network(self) -> Network: ...
-
-
-class Seat(Opponent, Protocol):
-    """A place at the game: a `Player` here, or the stand-in for one that sits on other ranks."""
-
-    @property
-    def updates_per_step(self) -> int: ...
-
-    def update(self, turn: Turn, against: Opponent) -> Update: ...
-
-    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]: ...
-
-
-class Strategy(Protocol):
-    """How one player's network is laid out on its mesh, and how a turn runs there. Holds no state of its own."""
-
-    can: frozenset[Can]
-
-    def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build, cut, shard: a module with the same forward."""
-
-    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer: ...
-
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> Terms:
-        """Run the chain and one backward per part; returns the detached terms of all local rows."""
-
-    def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        """d sum(out_B) / dx with its graph, unscaled; the result is differentiable or this raises."""
-
-    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        """Reduce what is left, unscale, clip; returns the global gradient norm before clipping, in float32."""
-
-    def total(self, values: Tensor) -> Tensor:
-        """Sum over the ranks that share the batch."""
-
-    def weights(self, net: nn.Module) -> dict[str, Tensor]:
-        """All parameters and buffers by their plain names, whole, on every rank that asks."""
-
-    def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None: ...
-
-
 @dataclass(frozen=True)
 class Update:
     """What one update tells: 0-dim tensors on the player's device, held until somebody asks."""
@@ -280,18 +177,6 @@ class Report:
             return {}
         values = torch.stack([v.detach().float() for v in self.scalars.values()]).tolist()
         return dict(zip(self.scalars, values, strict=True))
-
-
-class Source(Protocol):
-    """A data set split held as rows: uint8 images fetched by index. Shapes are (channels, height, width)."""
-
-    shape: tuple[int, int, int]
-    class_names: tuple[str, ...]  # empty: no labels
-
-    def __len__(self) -> int: ...
-
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """indices: int64 array (B,). Returns uint8 x_BCHW and int64 y_B."""
 
 
 def take(batches: Iterator[Batch], n: int) -> Iterator[Batch]:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.types import Source
+from paragan.core.seams import Source
 from paragan.datasets._memory import Memory
 
 _FILE = Path(__file__).with_name("digits.npz")

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.types import Source
+from paragan.core.seams import Source
 from paragan.datasets import _idx
 from paragan.datasets._memory import Memory
 

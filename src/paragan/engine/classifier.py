@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.types import Source
+from paragan.core.seams import Source
 from paragan.game.options import ScheduleOptions
 from paragan.game.policy import Policy, set_lr, step_if
 from paragan.loading.loader import Loader

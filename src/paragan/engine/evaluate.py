@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.types import Rows, Source
+from paragan.core.seams import Source
+from paragan.core.types import Rows
 from paragan.engine.judge import Judge, measured
 from paragan.game.player import Player
 from paragan.game.prior import Prior

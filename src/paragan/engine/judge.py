@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.types import Source
+from paragan.core.seams import Source
 from paragan.engine import classifier
 from paragan.engine.classifier import fitted, mnist_cnn_from, untrained
 from paragan.loading.loader import normalised

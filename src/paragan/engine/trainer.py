@@ -12,7 +12,8 @@ from typing import Protocol
 from torch import Tensor
 
 from paragan.core.clock import Clock, Every
-from paragan.core.types import Batch, Report, Source
+from paragan.core.seams import Source
+from paragan.core.types import Batch, Report
 from paragan.engine.checkpoint import Checkpoint, Checkpoints
 from paragan.engine.evaluate import Score
 from paragan.engine.options import EveryOptions

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from paragan.core.clock import Clock
-from paragan.core.types import Batch, Feed, Outputs, Penalty, Report, Seat, Side, Terms, Turn, Update
+from paragan.core.seams import Penalty, Seat, Turn
+from paragan.core.types import Batch, Feed, Outputs, Report, Side, Terms, Update
 from paragan.game.prior import Prior
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Network, Opponent, Side, Strategy, Terms, Turn, Update
+from paragan.core.seams import Network, Opponent, Strategy, Turn
+from paragan.core.types import Side, Terms, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling, frozen
 from paragan.game.policy import Policy, Scaler, set_lr, step_if

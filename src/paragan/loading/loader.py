@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.types import Batch, Rows, Source
+from paragan.core.seams import Source
+from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.core.types import Can, Feed, Network, Outputs, Part, Side, Terms, Turn, Verdict
+from paragan.core.seams import Network, Part, Turn
+from paragan.core.types import Can, Feed, Outputs, Side, Terms, Verdict
 
 
 def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:

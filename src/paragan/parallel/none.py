@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Can, Network, Side, Terms, Turn
+from paragan.core.seams import Network, Turn
+from paragan.core.types import Can, Side, Terms
 from paragan.parallel import _loop
 
 

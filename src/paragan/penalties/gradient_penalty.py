@@ -13,7 +13,8 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.options import Count, NotNegative
-from paragan.core.types import Can, Part, Side, Verdict
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side, Verdict
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.options import Count, NotNegative
-from paragan.core.types import Can, Part, Side
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.options import Count, NotNegative
-from paragan.core.types import Can, Part, Side
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side
 
 
 @dataclass(frozen=True)

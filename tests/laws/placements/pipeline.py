@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
-from paragan.core.types import Can, Outputs, Part, Side, Terms, Verdict
+from paragan.core.seams import Part
+from paragan.core.types import Can, Outputs, Side, Terms, Verdict
 from paragan.parallel import _loop
 
 
