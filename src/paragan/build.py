@@ -145,7 +145,7 @@ def _judge(config: RunConfig, found: Data, folder: Path) -> Judge:
 
 def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]) -> Trainer:
     """Everything for `config`, at step 0. Writes nothing."""
-    device = devices.pick()
+    device = devices.pick(config.train.threads)
     found = data(config)
     game = gan(config, found, device)
     return Trainer(

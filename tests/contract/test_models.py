@@ -73,10 +73,14 @@ every_network = pytest.mark.parametrize(("name", "side", "classes"), CASES)
 @pytest.mark.parametrize("shape", SIZES, ids=str)
 def test_shapes_and_ranges(name, side, classes, shape):
     net = build(name, side, classes, shape)
-    out = net(*inputs(net, classes, shape))
+    x, y = inputs(net, classes, shape)
+    out = net(x, y)
     if side == "Generator":
         assert out.shape == (BATCH, *shape)
-        assert out.abs().max() <= 1 and out.std() > 1e-3
+        assert out.std() > 1e-3
+        for parameter in net.blocks[-1].parameters():
+            parameter.data.mul_(1000)
+        assert 0.9 < net(x, y).abs().max() <= 1
     else:
         assert isinstance(out, Verdict) and out.logits_B.shape == (BATCH,)
         assert out.features is not None and out.features.shape[0] == BATCH
@@ -239,6 +243,14 @@ def test_labels_that_do_not_fit_are_refused(name, side):
 
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", CONDITIONAL)
+def test_labelled_data_does_not_make_it_conditional(name, side):
+    net = getattr(shelf.load("models", name), side)(options(name, conditional=False), SIZES[0], CLASSES).double()
+    x, y = inputs(net, CLASSES)
+    assert torch.equal(tensor_of(net(x)), tensor_of(net(x, y)))
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", CONDITIONAL)
 def test_conditional_without_classes_is_refused(name, side):
     with pytest.raises(ConfigError, match=r"without labels; set model\.conditional=false"):
         getattr(shelf.load("models", name), side)(options(name, conditional=True), SIZES[0], 0)
@@ -272,6 +284,18 @@ def test_parameter_counts(case, counts):
     with torch.device("meta"):
         nets = [getattr(file, side)(file.Options(conditional=classes > 0), shape, classes) for side in SIDES]
     assert tuple(sum(p.numel() for p in net.parameters()) for net in nets) == counts
+
+
+def test_sngan_normalises_every_weight_of_d_and_sums_what_is_not_negative():
+    net = stirred(build("sngan", "Discriminator", CLASSES))
+    assert all("parametrizations" in where for where, p in net.named_parameters() if p.dim() > 1)
+    assert (net(*inputs(net, CLASSES)).features >= 0).all()
+
+
+def test_dcgan_grows_at_most_sixteenfold():
+    with torch.device("meta"):
+        net = build("dcgan", "Generator", 0, (3, 128, 128))
+    assert max(p.shape[0] for p in net.parameters() if p.dim() == 4) == 16 * SMALL["width"]
 
 
 @pytest.mark.parametrize("norm", ["batch", "spectral", "none"])

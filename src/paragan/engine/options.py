@@ -10,10 +10,15 @@ from paragan.core.options import Count, NotNegative, Positive
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """batch: real images per D update over all ranks. kimg: length of the run in thousands of real images."""
+    """batch: real images per D update over all ranks. kimg: length of the run in thousands of real images.
+
+    threads: of the CPU; None: torch's choice, one per core. Small networks run best on one, and do not stall when
+    another program wants a core.
+    """
 
     batch: Count = 64
     kimg: Positive = 100.0
+    threads: Count | None = None
 
 
 @dataclass(frozen=True)
