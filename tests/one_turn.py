@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from paragan.core import rng
 from paragan.core.seams import Turn
 from paragan.core.types import Batch, Feed, Outputs, Rows, Side, Terms
-from paragan.game.network import CalledNetwork, frozen
+from paragan.game.network import CalledNetwork
 from paragan.layers.init import initialise
 from paragan.models import sngan
 from paragan.parallel import none
@@ -38,10 +38,9 @@ def turn(side: Side, *penalties, step: int = 4) -> Turn:
 
 def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[Terms, dict[str, Tensor]]:
     """The terms, and the gradient of every parameter of the turn's side (0 where none arrived)."""
-    net, other = pair[played.side], pair[Side.D if played.side is Side.G else Side.G]
+    net, called = pair[played.side], {side: CalledNetwork(module) for side, module in pair.items()}
     net.zero_grad()
-    with frozen(other):
-        called = {side: CalledNetwork(module) for side, module in pair.items()}
+    with called[Side.D if played.side is Side.G else Side.G].frozen():
         terms = none.Strategy().forward_backward(played, called, parts)
     return terms, {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in net.named_parameters()}
 

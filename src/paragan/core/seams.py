@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,6 +23,8 @@ class Network(Protocol):
     def mixes(self) -> bool: ...  # a training-mode call couples the samples of its batch
 
     def __call__(self, *inputs: Tensor | None) -> Any: ...
+
+    def frozen(self) -> AbstractContextManager[None]: ...  # no gradients for its weights inside
 
 
 @dataclass(frozen=True)

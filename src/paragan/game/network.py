@@ -30,9 +30,11 @@ class CalledNetwork:
     module: nn.Module
     calling: Calling = Calling()
     mixes: bool = field(init=False)
+    _weights: tuple[nn.Parameter, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mixes", mixes_samples(self.module))
+        object.__setattr__(self, "_weights", tuple(self.module.parameters()))
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         if self.calling.channels_last:
@@ -44,20 +46,17 @@ class CalledNetwork:
             outputs = self.module(*inputs)
         return map_tensors(_float32, outputs)
 
-
-@contextmanager
-def frozen(network: nn.Module) -> Iterator[None]:
-    """No gradients for the weights inside; set before the forward, since the graph records it then, and always
-    restored.
-    """
-    held = [p for p in network.parameters() if p.requires_grad]
-    for parameter in held:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """No gradients for the weights inside; set before the forward, which records it, and always restored."""
+        held = [p for p in self._weights if p.requires_grad]
         for parameter in held:
-            parameter.requires_grad_(True)
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in held:
+                parameter.requires_grad_(True)
 
 
 def _channels_last(x: Tensor | None) -> Tensor | None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from paragan.core.seams import Network, Opponent, Strategy, Turn
 from paragan.core.types import Side, Terms, Update
 from paragan.game.ema import Ema
-from paragan.game.network import CalledNetwork, Calling, frozen
+from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import Policy, Scaler, set_lr, step_if
-from paragan.layers.armed import arm
+from paragan.layers.armed import armed_layers
 
 
 @dataclass
@@ -35,6 +35,7 @@ class Player:
     def __post_init__(self) -> None:
         device = next(self.net.parameters()).device
         self.called = CalledNetwork(self.net, self.calling)
+        self._armed = armed_layers(self.net)
         self.optimizer = self.strategy.optimizer(self.policy, self.net)
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
@@ -50,7 +51,7 @@ class Player:
         """G's images for this turn with their graph, one tensor per part; the turn that is given them ends in
         `update`.
         """
-        arm(self.net)
+        self._arm()
         return tuple(self.called(*feed.fake_inputs) for feed in turn.feed.parts(self.policy.parts))
 
     def update(self, turn: Turn, against: Opponent) -> Update:
@@ -59,14 +60,18 @@ class Player:
         if turn.side is Side.D and turn.feed.fakes is None:
             turn = turn.given(_fakes(turn, rival, self.policy.parts), against.version)
         if turn.side is Side.D or turn.feed.fakes is None:  # shared fakes: `rehearse` armed the generator
-            arm(self.net)
+            self._arm()
         nets: dict[Side, Network] = {turn.side: self.called, _other(turn.side): rival}
         scale = None if self.scaler is None else self.scaler.scale
-        with frozen(rival.module):
+        with rival.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
         self._step(norm.isfinite(), turn.feed.rows.total)
         return Update(self._seen(terms, norm, turn), turn.feed.rows, self.version)
+
+    def _arm(self) -> None:
+        for layer in self._armed:
+            layer.armed = True
 
     def _step(self, ok: Tensor, batch: int) -> None:
         set_lr(self.optimizer, self.policy, self.updates)

@@ -22,11 +22,15 @@ class Armed(nn.Module):
         return was
 
 
-def arm(net: nn.Module, on: bool = True) -> None:
-    """Let the next forward of `net` advance its state, once."""
-    for module in net.modules():
-        if isinstance(module, Armed):
-            module.armed = on
+def arm(net: nn.Module) -> None:
+    """Let the next training-mode forward of `net` advance its state, once."""
+    for layer in armed_layers(net):
+        layer.armed = True
+
+
+def armed_layers(net: nn.Module) -> list[Armed]:
+    """The layers of `net` that `arm` arms."""
+    return [module for module in net.modules() if isinstance(module, Armed)]
 
 
 def mixes_samples(net: nn.Module) -> bool:

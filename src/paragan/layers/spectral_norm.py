@@ -75,7 +75,7 @@ class SpectralNorm(Armed):
             if self.disarm():
                 self._iterate(matrix)
             # Copies: the next update overwrites u and v in place, perhaps before this graph is differentiated.
-            u, v = (vector.detach().to(matrix.dtype, copy=True) for vector in (self.u, self.v))
+            u, v = self.u.clone().to(matrix.dtype), self.v.clone().to(matrix.dtype)
             return (wide / torch.dot(u, torch.mv(matrix, v))).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:
@@ -97,4 +97,4 @@ class SpectralNorm(Armed):
         self.u.copy_(F.normalize(torch.mv(matrix, self.v.to(matrix.dtype)), dim=0))
 
     def _matrix(self, weight: Tensor) -> Tensor:
-        return weight.transpose(0, self.dim).flatten(1)
+        return (weight.transpose(0, self.dim) if self.dim else weight).flatten(1)

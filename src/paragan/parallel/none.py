@@ -33,12 +33,13 @@ class Strategy:
         return _loop.input_gradient(out_B, x, scale)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        grads = [p.grad for p in net.parameters() if p.grad is not None]
+        weights = list(net.parameters())
+        grads = [p.grad for p in weights if p.grad is not None]
         if scale is not None:
             torch._foreach_mul_(grads, 1 / scale)
         norm = torch.nn.utils.get_total_norm(grads)
         if max_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(net.parameters(), max_norm, norm)
+            torch.nn.utils.clip_grads_with_norm_(weights, max_norm, norm)
         return norm
 
     def total(self, values: Tensor) -> Tensor:
