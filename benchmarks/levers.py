@@ -11,7 +11,7 @@ from types import ModuleType
 
 import torch
 
-from benchmarks.pairs import Ratio, compare, keep
+from benchmarks.pairs import Ratio, compare, keep, machine
 from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN, Loss
@@ -19,7 +19,6 @@ from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan
@@ -46,14 +45,16 @@ def stepper(calling: Calling, scheme: ModuleType, batch: int):
 
 
 def main(pairs: int = 15, batch: int = 32) -> dict[str, Ratio]:
-    if not precision.has_bf16(torch.device("cpu")):
+    if "bf16" not in machine():
         print("not run: this CPU multiplies no bfloat16")
         return {}
     fast = Calling(torch.bfloat16, channels_last=True)
+    plain = stepper(Calling(), synchronous, batch)
     results = {
-        "fp32 / (bf16 + channels-last + shared fakes)": compare(
-            stepper(Calling(), synchronous, batch), stepper(fast, shared_fakes, batch), pairs
-        )
+        "fp32 / (bf16 + channels-last + shared fakes)": compare(plain, stepper(fast, shared_fakes, batch), pairs),
+        "fp32 / (fp32 + channels-last + shared fakes)": compare(
+            plain, stepper(Calling(None, channels_last=True), shared_fakes, batch), pairs
+        ),
     }
     keep(
         "levers-sngan32",
