@@ -56,8 +56,15 @@ def test_frozen_weights_are_restored_also_after_an_error():
     net = nn.Linear(2, 2)
     net.bias.requires_grad_(False)
     called = CalledNetwork(net)
-    with pytest.raises(ValueError, match="inside"), called.frozen():
-        assert not net.weight.requires_grad
-        raise ValueError("inside")
+    inside = []
+
+    def fail() -> None:
+        with called.frozen():
+            inside.append(net.weight.requires_grad)
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
+    assert inside == [False]
     assert net.weight.requires_grad
     assert not net.bias.requires_grad

@@ -30,6 +30,7 @@ class Can(enum.Enum):
     COUPLED = "terms that mix samples"
     PARTS = "micro-batches"
     UNEVEN = "shards of different size"
+    WHOLE_WEIGHTS = "terms that read whole weights"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Penalty:
     """
 
     name = "orthogonal"
-    needs: frozenset[Can] = frozenset()
+    needs = frozenset({Can.WHOLE_WEIGHTS})
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval

@@ -14,7 +14,7 @@ from paragan.parallel import _loop
 
 
 class Strategy:
-    can = frozenset(Can) - {Can.COUPLED}
+    can = frozenset(Can) - {Can.COUPLED, Can.WHOLE_WEIGHTS}
 
     def prepare(self, make, mesh):
         net = make()

@@ -1,0 +1,57 @@
+"""Ctrl-C saves and exits 85; the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.test_kill import newest, start
+
+pytestmark = pytest.mark.chaos
+
+
+def wait_for(condition, process, seconds: float = 100) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def running(tmp_path):
+    process = start(tmp_path / "run")
+    yield process, tmp_path / "run"
+    process.kill()
+    process.communicate(timeout=60)
+
+
+def test_the_first_signal_saves_this_very_step(running):
+    process, out = running
+    wait_for(lambda: newest(out), process)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 85, said
+    assert "stopping after this step" in said
+    assert "Traceback" not in said
+    ended = json.loads((out / "exit.json").read_text())
+    assert ended["code"] == 85
+    assert newest(out) == f"step-{ended['step']:09d}"
+
+    again = start(out)
+    said, _ = again.communicate(timeout=120)
+    assert again.returncode == 0, said
+    assert f"resuming at step {ended['step']}" in said
+
+
+def test_a_signal_before_torch_is_there_is_heard(running):
+    process, out = running
+    maps = Path(f"/proc/{process.pid}/maps")
+    wait_for(lambda: "libtorch_cpu" in maps.read_text(), process)  # the import is under way
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 85, said
+    assert newest(out) == "step-000000000"
+    assert "Traceback" not in said
