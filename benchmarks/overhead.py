@@ -1,5 +1,6 @@
-"""Cost of the library: its step against the one-file example's at equal networks, settings and draws. Aim: <= 1.05 x
-CPU time.
+"""Cost of the library.
+
+Its step against the one-file example's at equal networks, settings and draws. Aim: <= 1.05 x CPU time.
 
 python -m benchmarks.overhead [pairs]
 """

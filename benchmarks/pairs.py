@@ -1,5 +1,6 @@
-"""Interleaved pairs: two pieces of work in turn, CPU seconds at one thread, the ratio pair by pair with its 95 %
-interval.
+"""Interleaved pairs.
+
+Two pieces of work in turn, CPU seconds at one thread, the ratio pair by pair with its 95 % interval.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""fd[mnist-cnn] of `vanilla-mnist` over 5 epochs against a naive torch loop of the same pair. Aim: within 5 % over 3
-seeds.
+"""fd[mnist-cnn] of `vanilla-mnist` over 5 epochs against a naive torch loop of the same pair.
+
+Aim: within 5 % over 3 seeds.
 
     python -m benchmarks.vanilla_mnist DATA_FOLDER [seeds]
 
 DATA_FOLDER holds the MNIST idx files; the classifier lies beside it (classifiers/mnist_cnn.npz). The naive loop runs
 twice per seed: on the library's own initial weights, order and latents (so that the comparison sees the step and not
 the luck of the draw, which moves a single run's distance by 15 %), and as anybody writes it, on torch's global
-generator."""
+generator.
+"""
 
 from __future__ import annotations
 

@@ -120,27 +120,25 @@ def refuse_what_it_cannot(options: PlayerOptions, can: frozenset[Can], penalties
 
 
 def scorer(config: RunConfig, found: Data, folder: Path) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; the judge is trained or read when the first score is due. None: scoring is off."""
+    """Scores a generator player; None: scoring is off.
+
+    A judge of the run's own is trained, or read from `folder`, when the first score is due; one from a file is read
+    now, so that a missing file is told before anything is written.
+    """
     options = config.score
-    if options.extractor == "none":
-        return None
 
-    @cache
-    def evaluator() -> Evaluator:
-        return Evaluator(_judge(config, found, folder), found.train, found.held_out, options.num_images)
+    def scored_by(judge: Judge) -> Evaluator:
+        return Evaluator(judge, found.train, found.held_out, options.num_images)
 
-    return lambda player, prior: evaluator()(player, prior)
-
-
-def _judge(config: RunConfig, found: Data, folder: Path) -> Judge:
-    """The classifier that scores, by the name in `score.extractor`."""
-    match config.score.extractor:
-        case "judge":
-            return train_or_load(found.train, found.held_out, folder)
+    match options.extractor:
+        case "none":
+            return None
         case "mnist-cnn":
-            return mnist_cnn(Path(config.score.weights or _beside_the_data(config)))
-        case other:
-            raise ConfigError(f"score.extractor: found {other!r}, expected judge, mnist-cnn or none")
+            return scored_by(mnist_cnn(Path(options.weights or _beside_the_data(config))))
+        case "judge" if not found.train.class_names:
+            raise ConfigError("score.extractor: found judge, but the data has no labels to train one on; expected none")
+    evaluator = cache(lambda: scored_by(train_or_load(found.train, found.held_out, folder)))
+    return lambda player, prior: evaluator()(player, prior)
 
 
 def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]) -> Trainer:
@@ -169,8 +167,9 @@ def _latent(generator: nn.Module) -> int:
 
 
 def _classes_asked(generator: nn.Module, found: Data) -> int:
-    """How many classes latents come with: none for an unconditional generator. Outside networks may leave it to the
-    data.
+    """How many classes latents come with.
+
+    None for an unconditional generator. Outside networks may leave it to the data.
     """
     return int(getattr(generator, "num_classes", found.num_classes))
 

@@ -1,5 +1,6 @@
-"""The seams carry every placement: the same Player, Turn and Scheme classes, float64, equal to one process after 3
-steps.
+"""The seams carry every placement.
+
+The same Player, Turn and Scheme classes, float64, equal to one process after 3 steps.
 
 The strategies in `placements/` are spikes that prove signatures; the shelf's own replace them part by part.
 """

@@ -55,6 +55,11 @@ def test_missing_data(refused):
     assert "found no folder 'nowhere'" in refused("train", "vanilla-mnist", "data.path=nowhere")
 
 
+def test_a_missing_classifier(refused, data_root, tmp_path):
+    shutil.copytree(data_root / "mnist", tmp_path / "mnist")
+    assert "classifiers/mnist_cnn.npz" in refused("train", "vanilla-mnist", "data.path=mnist")
+
+
 def test_truncated_data(refused, data_root, tmp_path):
     folder = tmp_path / "mnist"
     shutil.copytree(data_root / "mnist", folder)

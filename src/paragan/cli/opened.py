@@ -24,8 +24,9 @@ class Opened:
 
 
 def open_run(path: Path, num_images: int | None = None) -> Opened:
-    """`num_images` is scored instead of the run's own number. Raises `CheckpointError` where `path` is no run folder
-    or has no checkpoint yet. Nothing is written.
+    """`num_images` is scored instead of the run's own number.
+
+    Raises `CheckpointError` where `path` is no run folder or has no checkpoint yet. Nothing is written.
     """
     config_file = path / "config.yaml"
     if not config_file.is_file():

@@ -29,8 +29,9 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """What a penalty sees of one part: the network in training, its feed and outputs, and how to differentiate its
-    input.
+    """What a penalty sees of one part.
+
+    The network in training, its feed and outputs, and how to differentiate its input.
     """
 
     network: Network

@@ -77,8 +77,9 @@ class Verdict:
 
     @classmethod
     def of(cls, output: Tensor | tuple[Tensor, Tensor | None] | Verdict) -> Verdict:
-        """From what a network returns: a verdict, bare logits, or (logits, features) as the last block of a chain
-        does.
+        """From what a network returns.
+
+        A verdict, bare logits, or (logits, features) as the last block of a chain does.
         """
         if isinstance(output, Verdict):
             return output

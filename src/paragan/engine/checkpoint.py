@@ -43,8 +43,9 @@ class Checkpoints:
     say: Callable[[str], None] = print
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write one and drop all but the newest `keep`. On failure the older ones stand and nothing half-written
-        remains.
+        """Write one and drop all but the newest `keep`.
+
+        On failure the older ones stand and nothing half-written remains.
         """
         final = self.folder / f"step-{checkpoint.step:09d}"
         temporary = self.folder / f".tmp-{final.name}"

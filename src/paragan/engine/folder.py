@@ -55,8 +55,9 @@ class RunFolder:
             self._lock.close()
 
     def set_aside(self) -> Path | None:
-        """Move an existing run out of the way (nothing is deleted); where it went. Refused while a process runs in
-        it.
+        """Move an existing run out of the way and tell where it went; nothing is deleted.
+
+        Refused while a process runs in it.
         """
         if not self.path.exists():
             return None

@@ -23,8 +23,9 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class EveryOptions:
-    """Periods in thousands of images (0: never); `log_steps` in steps, the only moments a step's numbers reach the
-    host.
+    """Periods in thousands of images; 0 means never.
+
+    log_steps: in steps; the only moments a step's numbers reach the host.
     """
 
     log_steps: Count = 20
@@ -36,8 +37,11 @@ class EveryOptions:
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or
-    `mnist-cnn` (an npz of weights at `weights`; None: beside the data)."""
+    """How a run is scored.
+
+    num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or `mnist-cnn` (an
+    npz of weights at `weights`; None: beside the data).
+    """
 
     num_images: Count = 2000
     extractor: Literal["judge", "mnist-cnn", "none"] = "judge"

@@ -1,5 +1,6 @@
-"""The run: steps of a scheme, and what is due between them. It yields values; whoever wants them stands in a visible
-list.
+"""The run: steps of a scheme, and what is due between them.
+
+It yields values; whoever wants them stands in a visible list.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ class Batches(Protocol):
 
 @dataclass
 class Trainer:
-    """images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling
-    generator.
+    """A game, its scheme and its data, and what is due between the steps.
+
+    images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling generator.
     """
 
     gan: GAN
@@ -136,8 +138,9 @@ class Trainer:
         return True
 
     def _look(self, before: int, now: int, first: bool = False) -> Iterator[Event]:
-        """What is due after a step; before the first one, pictures and a score of the untrained generator if any are
-        wanted.
+        """What is due after a step.
+
+        Before the first one, pictures and a score of the untrained generator if any are wanted.
         """
         if Every(self.every.sample_kimg).due(before, now) or (first and self.every.sample_kimg):
             yield self.samples()

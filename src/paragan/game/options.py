@@ -1,5 +1,6 @@
-"""Settings of one player. Both sides have their own; nothing is shared between the optimisers unless it is written
-twice.
+"""Settings of one player.
+
+Both sides have their own; nothing is shared between the optimisers unless it is written twice.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from paragan.core.options import TORCH_OPTIMISERS, Count, Fraction, Natural, Not
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """name: any class of torch.optim, a file of `optim/`, or a dotted path. arguments: passed on by keyword (betas,
-    eps, …).
+    """name: any class of torch.optim, a file of `optim/`, or a dotted path.
+
+    arguments: passed on by keyword (betas, eps, …).
     """
 
     name: Annotated[str, On("optim", also=TORCH_OPTIMISERS)] = "Adam"
@@ -23,8 +25,9 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """Learning-rate factor by this player's own updates: linear warm-up, then constant or a decay to `final` until
-    `end`.
+    """Learning-rate factor by this player's own updates.
+
+    Linear warm-up, then constant or a decay to `final` until `end`.
     """
 
     name: Literal["constant", "linear", "cosine"] = "constant"

@@ -48,8 +48,9 @@ class Player:
         return self.called
 
     def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
-        """G's images for this turn with their graph, one tensor per part; the turn that is given them ends in
-        `update`.
+        """G's images for this turn with their graph, one tensor per part.
+
+        The turn that is given them ends in `update`.
         """
         self._arm()
         return tuple(self.called(*feed.fake_inputs) for feed in turn.feed.parts(self.policy.parts))

@@ -30,8 +30,9 @@ def sample(generator: CalledNetwork, z_BZ: Tensor, y_B: Tensor | None, batch: in
 
 
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:
-    """Fixed latents for pictures over time: one class per row where there are classes (at most ten), equal latents
-    per column.
+    """Fixed latents for pictures over time.
+
+    One class per row where there are classes (at most ten), equal latents per column.
     """
     if not prior.num_classes:
         return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))

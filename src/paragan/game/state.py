@@ -34,8 +34,9 @@ def state_of(player: Player) -> tuple[Tensors, dict[str, int]]:
 
 
 def restore(player: Player, tensors: Mapping[str, Tensor], values: Mapping[str, int]) -> None:
-    """Put a saved state into a freshly built player. Another model's state raises `CheckpointError` and changes
-    nothing.
+    """Put a saved state into a freshly built player.
+
+    Another model's state raises `CheckpointError` and changes nothing.
     """
     saved, mine = _under("net/", tensors), player.strategy.weights(player.net)
     check_same(saved, mine, player.side.value)

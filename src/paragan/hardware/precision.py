@@ -29,8 +29,9 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
 
 
 def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
-    """The layout: as chosen, or channels last for convolutional networks (measured faster on CPUs and on tensor
-    cores).
+    """The layout.
+
+    As chosen, or channels last for convolutional networks (measured faster on CPUs and on tensor cores).
     """
     return _is_convolutional(net) if choice is None else choice
 

@@ -69,8 +69,9 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def _mixed(words: _Words) -> _Words:
-    """Each output bit depends on all input bits: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure
-    16).
+    """Each output bit depends on all input bits.
+
+    The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
     """
     words = (words ^ (words >> _S30)) * _FIRST
     words = (words ^ (words >> _S27)) * _SECOND

@@ -14,8 +14,9 @@ from paragan.core.types import Can, Feed, Outputs, Side, Terms, Verdict
 
 
 def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
-    """The networks of the chain in order. D's turn finds its fakes in the feed; G's makes them unless they are
-    shared.
+    """The networks of the chain in order.
+
+    D's turn finds its fakes in the feed; G's makes them unless they are shared.
     """
     images = feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs)
     if not turn.needs_real:
@@ -38,9 +39,7 @@ def _judge_both(d: Network, feed: Feed, images: Tensor) -> Outputs:
 def _run_part(
     turn: Turn, nets: Mapping[Side, Network], feed: Feed, gradient: Callable[[Tensor, Tensor], Tensor]
 ) -> tuple[Tensor, Terms]:
-    """One part: the loss that its backward starts from, already divided by the rows of the global batch, and its
-    terms.
-    """
+    """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
     if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
         assert feed.real is not None and feed.real.x_BCHW is not None
         feed.real.x_BCHW.requires_grad_()
@@ -60,11 +59,13 @@ def forward_backward(
     factor: Tensor | float | None = None,
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
 ) -> Terms:
-    """One backward per part. `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the
-    last.
+    """One backward per part.
+
+    `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last.
 
     Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so
-    that a reducer sees one forward and one backward of G however many parts there are."""
+    that a reducer sees one forward and one backward of G however many parts there are.
+    """
     shared = turn.feed.fakes if turn.side is Side.G else None
     if shared is not None:
         turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)

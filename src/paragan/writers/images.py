@@ -10,8 +10,9 @@ from torch import Tensor
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """x in [-1, 1], 1 or 3 channels, `columns` images to a row; small images are enlarged by a whole factor to be
-    seen.
+    """x in [-1, 1], 1 or 3 channels, `columns` images to a row.
+
+    Small images are enlarged by a whole factor to be seen.
     """
     x = ((x_BCHW.float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     factor = max(1, -(-least_pixels // x.shape[-1]))

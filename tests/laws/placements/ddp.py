@@ -15,8 +15,9 @@ from paragan.parallel import _loop
 
 
 class Replicated(nn.Module):
-    """Same forward. Frozen or without gradients it is the raw module: DDP must not see a forward that has no
-    backward.
+    """Same forward.
+
+    Frozen or without gradients it is the raw module: DDP must not see a forward that has no backward.
     """
 
     def __init__(self, raw: nn.Module) -> None:

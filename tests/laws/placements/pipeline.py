@@ -127,8 +127,9 @@ class Strategy:
         return self._penalise(turn, nets, feeds, terms) if turn.penalties else terms
 
     def _penalise(self, turn, nets, feeds, terms):
-        """The penalties due, over the real rows; both ranks hold the same terms by name, the values live on the
-        first.
+        """The penalties due, over the real rows.
+
+        Both ranks hold the same terms by name, the values live on the first.
         """
         values = {penalty.name: [] for penalty in turn.penalties}
         for feed in feeds:
