@@ -39,8 +39,8 @@ class EveryOptions:
 class ScoreOptions:
     """How a run is scored.
 
-    num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or `mnist-cnn` (an
-    npz of weights at `weights`; None: beside the data).
+    num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or
+    `mnist-cnn` (an npz of weights at `weights`; None: beside the data).
     """
 
     num_images: Count = 2000

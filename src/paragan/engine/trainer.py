@@ -72,8 +72,8 @@ class Batches(Protocol):
 class Trainer:
     """A game, its scheme and its data, and what is due between the steps.
 
-    images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling generator.
-    """
+    images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling
+    generator."""
 
     gan: GAN
     scheme: ModuleType
