@@ -114,6 +114,8 @@ class Feed:
         return (self.z_BZ, self.y_B) if self.condition is None else (self.z_BZ, self.y_B, self.condition)
 
     def parts(self, n: int) -> tuple[Feed, ...]:
+        if n == 1 and (self.fakes is None or len(self.fakes) == 1):
+            return (self,)
         reals = [None] * n if self.real is None else self.real.parts(n)
 
         def cut(tensor: Tensor | None) -> list[Tensor | None]:

@@ -74,8 +74,10 @@ class SpectralNorm(Armed):
             matrix = self._matrix(wide)
             if self.disarm():
                 self._iterate(matrix)
-            # Copies: the next update overwrites u and v in place, perhaps before this graph is differentiated.
-            u, v = self.u.clone().to(matrix.dtype), self.v.clone().to(matrix.dtype)
+            u, v = self.u.to(matrix.dtype), self.v.to(matrix.dtype)
+            if matrix.requires_grad and torch.is_grad_enabled():
+                # Copies: the next update overwrites u and v in place, perhaps before this graph is differentiated.
+                u, v = u.clone(), v.clone()
             return (wide / torch.dot(u, torch.mv(matrix, v))).to(weight.dtype)
 
     def right_inverse(self, weight: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,14 +42,19 @@ def _run_part(
 ) -> tuple[Tensor, Terms]:
     """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
     if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
-        assert feed.real is not None and feed.real.x_BCHW is not None
-        feed.real.x_BCHW.requires_grad_()
+        feed = _differentiable(feed)
     outputs = play(turn, nets, feed)
     terms = turn.objective(outputs, feed)
     part = Part(nets[turn.side], feed, outputs, gradient)
     loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
     summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
     return sum(terms.coupled.values(), summed), Terms(loss_B, terms.coupled, terms.seen_B)
+
+
+def _differentiable(feed: Feed) -> Feed:
+    """The same feed with real images that gradients can be taken to; the batch itself is left as it is."""
+    assert feed.real is not None and feed.real.x_BCHW is not None
+    return replace(feed, real=replace(feed.real, x_BCHW=feed.real.x_BCHW.detach().requires_grad_()))
 
 
 def forward_backward(
