@@ -12,13 +12,16 @@ import pytest
 import torch
 
 from paragan.core.errors import CheckpointError
+from paragan.core.options import TORCH_OPTIMISERS
 from paragan.core.types import Side
 from paragan.engine import checkpoint as module
 from paragan.engine.checkpoint import Checkpoint, Checkpoints
+from paragan.game.player import Player
+from paragan.game.policy import Policy
 from paragan.game.state import restore, state_of
 from paragan.parallel import none
 from paragan.schemes import synchronous
-from tests.laws.small_gan import batches, distance, game, play, player
+from tests.laws.small_gan import batches, distance, game, network, play, player
 
 
 def example(step: int) -> Checkpoint:
@@ -169,6 +172,24 @@ def test_a_restored_player_goes_on_bit_for_bit():
         assert distance(dict(a.net.state_dict()), dict(b.net.state_dict())) == 0
         assert (a.version, a.images, int(a.updates)) == (b.version, b.images, int(b.updates))
     assert distance(dict(straight.g.ema.net.state_dict()), dict(second.g.ema.net.state_dict())) == 0
+
+
+@pytest.mark.parametrize("name", [name for name in TORCH_OPTIMISERS if name != "Muon"])  # Muon takes matrices only
+def test_every_torch_optimiser_plays_and_goes_on_bit_for_bit(name):
+    kind = getattr(torch.optim, name)
+
+    def build():
+        return game(*(Player(side, network(side), none.Strategy(), Policy(kind, 1e-2)) for side in Side))
+
+    straight, first, second = build(), build(), build()
+    play(straight, synchronous, batches(), steps=4)
+    stream = batches()
+    play(first, synchronous, stream, steps=2)
+    restore(second.g, *state_of(first.g))
+    restore(second.d, *state_of(first.d))
+    play(second, synchronous, stream, steps=2)
+    assert distance(dict(straight.g.net.state_dict()), dict(second.g.net.state_dict())) == 0
+    assert distance(dict(straight.g.net.state_dict()), dict(network(Side.G).state_dict())) > 1e-4
 
 
 def test_another_models_state_is_refused_by_tensor_and_changes_nothing():

@@ -55,7 +55,7 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
         "data_wait",
     } <= step.keys()
     grid = Image.open(tmp_path / "samples" / "step-0000010.png")
-    assert grid.size == (10 * 32, 10 * 32)  # ten classes, ten columns, 8 px shown at 32
+    assert grid.size == (10 * 34, 10 * 34)  # ten classes, ten columns, 8 px shown at 32 with a gap
     assert grid.getextrema() != (0, 0)
 
 

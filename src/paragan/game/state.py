@@ -76,6 +76,10 @@ def _restore_optimizer(player: Player, saved: Mapping[str, Tensor]) -> None:
         state.setdefault(index, {})[key] = value
     groups = player.optimizer.state_dict()["param_groups"]
     player.optimizer.load_state_dict({"state": state, "param_groups": groups})
+    for name, value in saved.items():  # loading casts to the weight's dtype: NAdam keeps a product in another
+        parameter, _, key = name.rpartition("/")
+        held = player.optimizer.state[numbered[parameter][1]]
+        held[key] = held[key].to(value.dtype)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> Tensors:

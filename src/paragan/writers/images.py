@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
+
+GAP, GREY = 2, 64  # between the images
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
@@ -16,7 +19,7 @@ def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) 
     """
     x = ((x_BCHW.float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     factor = max(1, -(-least_pixels // x.shape[-1]))
-    x = x.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
+    x = F.pad(x.repeat_interleave(factor, 2).repeat_interleave(factor, 3), (0, GAP, 0, GAP), value=GREY)
     channels, height, width = x.shape[1:]
     rows = -(-len(x) // columns)
     sheet = torch.zeros(rows * columns, channels, height, width, dtype=torch.uint8)
