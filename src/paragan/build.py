@@ -101,6 +101,9 @@ def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in seats.items():
         refuse_what_it_cannot(options[side], seat.strategy.can, mine[side])
+        if options[side].parts > config.train.batch:
+            found = f"{options[side].parts} parts of a batch of {config.train.batch}"
+            raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
     generator = seats[Side.G].net
     prior = Prior(config.seed, _latent(generator), _classes_asked(generator, found), device)
     return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D])

@@ -39,7 +39,10 @@ class ScheduleOptions:
 
 @dataclass(frozen=True)
 class EmaOptions:
-    """Averaged weights: half-life in thousands of images; until `start_kimg` the average simply follows the weights."""
+    """Averaged weights: half-life in thousands of images; until `start_kimg` the average simply follows the weights.
+
+    Images are counted over this player's own turns: with k updates of D per step, the run's clock is k times as fast.
+    """
 
     half_life_kimg: Positive = 1.0
     start_kimg: NotNegative = 0.0
