@@ -54,9 +54,9 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
         "images_per_s",
         "data_wait",
     } <= step.keys()
-    grid = Image.open(tmp_path / "samples" / "step-0000010.png")
-    assert grid.size == (10 * 34, 10 * 34)  # ten classes, ten columns, 8 px shown at 32 with a gap
-    assert grid.getextrema() != (0, 0)
+    with Image.open(tmp_path / "samples" / "step-0000010.png") as grid:
+        assert grid.size == (10 * 34, 10 * 34)  # ten classes, ten columns, 8 px shown at 32 with a gap
+        assert grid.getextrema() != (0, 0)
 
 
 def test_a_resumed_record_forgets_the_lost_future(tmp_path):

@@ -1,0 +1,52 @@
+"""The first command a newcomer types, in full: it trains, and the score says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PIL import Image
+
+from paragan.cli.main import main
+
+pytestmark = pytest.mark.training
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("first") / "digits"
+    assert main(["train", "--out", str(folder)]) == 0
+    return folder
+
+
+def scores(run) -> list[dict]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "score"]
+
+
+def test_the_digits_are_digits(run):
+    untrained, *_, trained = scores(run)
+    assert trained["protocol"]["extractor_accuracy"] >= 0.97
+    assert trained["label_accuracy"] >= 0.95
+    assert trained["class_variance_min"] >= 0.5
+    assert trained["coverage"] >= 0.6
+    assert trained["fd[judge]"] <= untrained["fd[judge]"] / 10
+    assert untrained["label_accuracy"] < 0.3
+
+
+def test_eval_says_what_train_said(run, capfd):
+    capfd.readouterr()
+    assert main(["eval", str(run), "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert told.keys() == {"metrics", "num_images", "protocol"}
+    final = scores(run)[-1]
+    assert told["metrics"] == {name: final[name] for name in told["metrics"]}
+    assert told["num_images"] == final["num_images"] == 2000
+
+
+def test_a_class_that_is_asked_for_is_drawn(run, tmp_path, capfd):
+    target = tmp_path / "sevens.png"
+    assert main(["sample", str(run), "--num", "10", "--class", "7", "--out", str(target)]) == 0
+    assert capfd.readouterr().out.strip().splitlines()[-1] == str(target)
+    with Image.open(target) as picture:
+        assert picture.size == (340, 34)
