@@ -63,13 +63,15 @@ def maker(config: RunConfig, side: Side, found: Data, device: torch.device) -> C
     return make
 
 
-def player(side: Side, make: Callable[[], nn.Module], options: PlayerOptions, device: torch.device) -> Player:
-    """One side's player, placed by its strategy."""
+def player(
+    side: Side, make: Callable[[], nn.Module], options: PlayerOptions, device: torch.device, scaled: bool = False
+) -> Player:
+    """One side's player, placed by its strategy. scaled: its gradients need a loss scale."""
     strategy: Strategy = shelf.load("parallel", options.strategy).Strategy()
     net = strategy.prepare(make, None)
     dtype = precision.dtype_of(options.precision, net, device)
     channels_last = precision.wants_channels_last(options.channels_last, net)
-    calling = Calling(dtype, channels_last, scaled=dtype is torch.float16)
+    calling = Calling(dtype, channels_last, scaled)
     ema = None if options.ema is None else Ema(strategy.prepare(make, None), options.ema)
     if channels_last:
         for module in (net, *(() if ema is None else (ema.net,))):
@@ -94,24 +96,31 @@ def policy(options: PlayerOptions) -> Policy:
 def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
     """Both players and the game between them; a loss or penalty that a strategy cannot run is refused here."""
     options = {Side.G: config.g, Side.D: config.d}
-    seats = {side: player(side, maker(config, side, found, device), options[side], device) for side in Side}
+    # G's gradient passes through D: an fp16 D underflows it whatever G computes in
+    scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
+    makers = {side: maker(config, side, found, device) for side in Side}
+    seats = {side: player(side, makers[side], options[side], device, scaled[side]) for side in Side}
     module = shelf.load("losses", config.loss.name)
     loss = Loss(module.d_loss, module.g_loss, module.G_NEEDS_REAL)
     penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in seats.items():
-        refuse_what_it_cannot(options[side], seat.strategy.can, mine[side])
-        if options[side].parts > config.train.batch:
-            found = f"{options[side].parts} parts of a batch of {config.train.batch}"
-            raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
+        refuse_what_it_cannot(options[side], seat, mine[side])
+        _refuse_odd_counts(side, options[side], config.train.batch)
     generator = seats[Side.G].net
     prior = Prior(config.seed, _latent(generator), _classes_asked(generator, found), device)
     return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D])
 
 
-def refuse_what_it_cannot(options: PlayerOptions, can: frozenset[Can], penalties: tuple[Penalty, ...]) -> None:
-    """`ConfigError` if the strategy lacks something this player's settings need."""
+def refuse_what_it_cannot(options: PlayerOptions, seat: Player, penalties: tuple[Penalty, ...]) -> None:
+    """`ConfigError` if the strategy or the network lacks something this player's settings need."""
+    can = seat.strategy.can
     for penalty in penalties:
+        if penalty.per_sample and seat.called.mixes:
+            raise ConfigError(
+                f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
+                f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"
+            )
         for need in penalty.needs - can:
             raise ConfigError(
                 f"penalties: {penalty.name} needs {need.value}, which strategy {options.strategy!r} cannot run"
@@ -119,6 +128,17 @@ def refuse_what_it_cannot(options: PlayerOptions, can: frozenset[Can], penalties
     if options.parts > 1 and Can.PARTS not in can:
         raise ConfigError(
             f"parts: found {options.parts}, but strategy {options.strategy!r} runs one part only; set parts to 1"
+        )
+
+
+def _refuse_odd_counts(side: Side, options: PlayerOptions, batch: int) -> None:
+    if options.parts > batch:
+        found = f"{options.parts} parts of a batch of {batch}"
+        raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
+    if side is Side.G and options.updates_per_step > 1:
+        found = f"{options.updates_per_step}, but a step has one update of G"
+        raise ConfigError(
+            f"g.updates_per_step: found {found}; set d.updates_per_step, or use a smaller g learning rate"
         )
 
 
@@ -149,6 +169,9 @@ def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: C
     device = devices.pick(config.train.threads)
     found = data(config)
     game = gan(config, found, device)
+    for seat in (game.g, game.d):
+        if isinstance(seat, Player) and seat.called.mixes and seat.policy.parts > 1:
+            say(f"{seat.side.value}.parts: batch norm sees each of the {seat.policy.parts} micro-batches by itself")
     return Trainer(
         game,
         shelf.load("schemes", config.scheme.name),

@@ -66,7 +66,8 @@ def test_a_step_never_waits_for_the_device():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_every_precision_trains(tmp_path, precision):
-    settings = [*SMALL, f"g.precision={precision}", f"d.precision={precision}"]
+    schedule = ["g.schedule={name: cosine, warmup: 2, end: 20}", "d.schedule={name: linear, end: 40}"]
+    settings = [*SMALL, *schedule, f"g.precision={precision}", f"d.precision={precision}"]
     trainer = build.trainer(load("digits", settings), tmp_path, print, lambda: False)
     last = [event for event in trainer.run() if isinstance(event, Report)][-1].read()
     assert all(torch.isfinite(torch.tensor(value)) for value in last.values()), last

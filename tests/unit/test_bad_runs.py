@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
+import json
 import pickle
 import shutil
 from pathlib import Path
@@ -122,3 +124,55 @@ def test_fresh_keeps_the_former_run(trained, capfd):
 def test_classes_by_name_and_number(trained, refused):
     assert main(["sample", "run", "--num", "3", "--class", "3", "--class", "9", "--out", "a.png"]) == 0
     assert "--class: found 'x'" in refused("sample", "run", "--class", "x")
+
+
+def test_a_diverged_run_is_not_saved_over_a_good_one(trained, refused):
+    kept = tree(trained / "checkpoints")
+    config = (trained / "config.yaml").read_text()
+    (trained / "config.yaml").write_text(config.replace("lr: 0.001", "lr: 1.0e+300"))
+    again = ("train", str(trained / "config.yaml"), "train.kimg=0.128", "--out", "run")
+    line = refused(*again, changes=True)
+    assert "no longer finite: the run has diverged; earlier checkpoints stand" in line
+    assert tree(trained / "checkpoints") == kept
+
+
+def test_a_checkpoint_that_lacks_something(trained, refused):
+    newest = max((trained / "checkpoints").iterdir())
+    state = newest / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "values": {}}))
+    manifest = json.loads((newest / "manifest.json").read_text())
+    manifest["files"]["state.json"] = hashlib.sha256(state.read_bytes()).hexdigest()
+    (newest / "manifest.json").write_text(json.dumps(manifest))
+    assert "'players' is missing" in refused("sample", "run")
+
+
+def test_fresh_moves_only_runs(refused, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.txt").write_text("all of it")
+    assert main(["train", "digits", *TINY, "--out", "precious", "--fresh"]) == 0
+    assert (tmp_path / "precious" / "thesis.txt").read_text() == "all of it"
+    assert not (tmp_path / "precious.old-1").exists()
+
+
+def test_outputs_that_are_no_place(trained, refused):
+    assert "--out: found no folder name" in refused("train", "digits", *TINY, "--out", "")
+    assert "ends in .png" in refused("sample", "run", "--out", "picture.xyz")
+
+
+def test_too_much_memory_is_one_line(refused):
+    assert "out of memory" in refused("train", "digits", *TINY, "model.width=1000000000")
+    assert "train.batch" in refused("train", "digits", *TINY, "train.batch=1000000000000")
+
+
+def test_a_penalty_that_the_network_cannot_bear(refused):
+    line = refused("train", "digits", *TINY, "model.d_norm=batch", "penalties=[gradient_penalty]")
+    assert "gradient_penalty needs a network that keeps samples apart" in line
+    assert "g.updates_per_step: found 2" in refused("train", "digits", *TINY, "g.updates_per_step=2")
+
+
+def test_a_run_that_is_done_says_so_truly(trained, capfd):
+    assert main(["train", "digits", *TINY, "train.kimg=0.016", "--out", "run"]) == 0
+    said = capfd.readouterr().out
+    assert "train.kimg=0.128" in said  # twice what it has, not twice what was asked
+    assert "score.json" not in said
+    assert "eval" not in said

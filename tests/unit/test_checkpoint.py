@@ -93,6 +93,21 @@ def test_damaged_later_checkpoints_do_not_push_out_good_ones(store):
     assert (store.folder / "damaged-step-000000009").exists()
 
 
+def test_the_same_step_may_be_damaged_twice(store):
+    for _ in range(2):
+        store.save(example(4))
+        truncate(store.save(example(8)) / "g.safetensors")
+        store.save(example(6))
+    assert [p.name for p in store.paths()] == ["step-000000004", "step-000000006"]
+
+
+def test_tied_weights_are_saved_under_both_names(store):
+    gan = fresh_game()
+    gan.g.net.register_buffer("tied", next(gan.g.net.parameters()).detach())
+    store.save(Checkpoint(1, {"g": state_of(gan.g)[0]}, {}))
+    assert "net/tied" in store.newest().groups["g"]
+
+
 def test_all_damaged_is_an_error_that_says_what_to_do(store):
     truncate(store.save(example(1)) / "d.safetensors")
     with pytest.raises(CheckpointError, match="no undamaged checkpoint is left; start anew with --fresh"):

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from torch import nn
 
 from paragan.core.types import Side
 from paragan.game.ema import Ema
@@ -14,6 +15,7 @@ from paragan.game.options import EmaOptions, ScheduleOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler
 from paragan.game.schedule import factor
+from paragan.layers.batch_norm import BatchNorm
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from tests.laws.small_gan import BATCH, batches, distance, game, network, play, player
@@ -88,6 +90,28 @@ def test_spectral_vectors_advance_once_per_update_whatever_the_parts():
         results.append((weights(gan.g), weights(gan.d)))
     assert distance(results[0][0], results[1][0]) <= 1e-12
     assert distance(results[0][1], results[1][1]) <= 1e-12
+
+
+def test_ds_parts_do_not_cut_the_batch_of_a_generator_with_batch_norm():
+    results = []
+    for parts in (1, 4):
+        g, d = (player(side, none.Strategy(), parts=parts if side is Side.D else 1) for side in Side)
+        mixing = nn.Sequential(g.net, BatchNorm(1).double())
+        gan = game(Player(Side.G, Unary(mixing), none.Strategy(), Policy(lr=1e-2)), d)
+        play(gan, synchronous, batches())
+        results.append(weights(gan.d))
+    assert distance(*results) <= 1e-12
+
+
+class Unary(nn.Module):
+    """A generator followed by something that takes images only."""
+
+    def __init__(self, chain):
+        super().__init__()
+        self.chain = chain
+
+    def forward(self, z, y):
+        return self.chain[1](self.chain[0](z, y))
 
 
 def test_average_is_its_closed_form():

@@ -49,8 +49,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"{error.filename or 'output'}: {error.strerror}", file=sys.stderr)
         return ParaganError.exit_code
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        print(
+            f"out of memory: {str(error).splitlines()[0][:200]}; lower train.batch or the model's width",
+            file=sys.stderr,
+        )
+        return ParaganError.exit_code
     except KeyboardInterrupt:
         return 130
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """numpy raises `MemoryError`, torch a `RuntimeError` (its accelerators' own class is one, too)."""
+    words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _run(argv: list[str]) -> int:
@@ -83,6 +97,8 @@ def train(
 ) -> None:
     """Train a recipe (digits unless named). The same command again goes on; Ctrl-C saves."""
     recipe, overrides = _recipe(words)
+    if out is not None and out == Path(""):
+        raise ConfigError("--out: found no folder name, expected one such as runs/mine")
     from paragan.config import load
 
     config = load(recipe, overrides)

@@ -16,6 +16,8 @@ from paragan.writers.images import save_grid
 
 def run(path: Path, num: int, seed: int | None, classes: list[str], out: Path | None) -> int:
     """Write a PNG grid of `num` samples and print where it is."""
+    if out is not None and out.suffix.lower() != ".png":
+        raise ConfigError(f"--out: found {str(out)!r}, expected a file name that ends in .png")
     run = opened.open_run(path)
     prior = run.prior(seed)
     z, y = prior.draw("sample", Rows(0, 0, num, num))
@@ -33,7 +35,7 @@ def _asked(classes: list[str], names: tuple[str, ...], y_B: Tensor | None) -> Te
     if y_B is None:
         raise ConfigError("--class: found a class, but this generator is unconditional; leave --class out")
     numbers = [
-        names.index(c) if c in names else int(c) if c.isdigit() and int(c) < len(names) else None for c in classes
+        names.index(c) if c in names else int(c) if c.isdecimal() and int(c) < len(names) else None for c in classes
     ]
     for name, number in zip(classes, numbers, strict=True):
         if number is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from paragan import build
@@ -27,6 +28,7 @@ def run(config: RunConfig, recipe: str, out: Path, fresh: bool, interrupt: Inter
         _refuse_another_run(folder, config)
     with folder:
         resumed = trainer.resume()
+        (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
         write_text(folder.config, dump(config))
         write_json(folder.path / "environment.json", environment())
         console.say(_opening(recipe, trainer, folder, resumed))
@@ -40,9 +42,8 @@ def _run(session: Session) -> int:
         session.run()
     except BaseException as error:
         code = error.exit_code if isinstance(error, ParaganError) else 1
-        write_json(
-            path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": f"{type(error).__name__}: {error}"}
-        )
+        with suppress(OSError):  # a full disk must not hide what went wrong
+            write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": str(error)})
         raise
     code, reason = (0, "finished") if trainer.finished else (Interrupted.exit_code, "stopped by a signal; saved")
     write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
@@ -83,12 +84,13 @@ def _format(player: Player) -> str:
 
 
 def _ending(session: Session) -> str:
-    path = session.folder.path
-    more = session.trainer.images * 2 / 1000
-    return "\n".join((
-        f"score   {score_line(session.last_score) or 'off (score.extractor=none)'}",
-        f"where   {path}: samples/ pictures, metrics.jsonl the record, checkpoints/, score.json",
+    path, more = session.folder.path, session.trainer.clock.images * 2 / 1000
+    scored = bool(session.last_score)
+    lines = [
+        f"score   {score_line(session.last_score) if scored else 'off (score.extractor=none)'}",
+        f"where   {path}: samples/ pictures, metrics.jsonl the record, checkpoints/{', score.json' if scored else ''}",
         f"next    ./run sample {path} --num 64",
-        f"        ./run eval {path} --json",
+        *([f"        ./run eval {path} --json"] if scored else []),
         f"        ./run train {session.folder.config} --out {path} train.kimg={more:g}    # go on to twice the length",
-    ))  # fmt: skip
+    ]
+    return "\n".join(lines)

@@ -19,6 +19,10 @@ class CheckpointError(ParaganError):
     """A checkpoint or run folder cannot be written, read, or does not belong to this run."""
 
 
+class DivergedError(ParaganError):
+    """The weights are no longer finite."""
+
+
 class Interrupted(ParaganError):
     """Pre-empted; everything is saved and the same command goes on."""
 

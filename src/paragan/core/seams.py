@@ -45,6 +45,7 @@ class Penalty(Protocol):
 
     name: str
     needs: frozenset[Can]
+    per_sample: bool  # refuses a network that mixes the samples of its batch
     interval: int  # due every so many updates; the weight is multiplied by it, so the average force stays
 
     def __call__(self, part: Part) -> Tensor: ...  # loss_B

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Memory:
-    """Fulfils `core.types.Source`: uint8 images (N, C, H, W) and, where there are classes, int64 labels (N,)."""
+    """Fulfils `core.seams.Source`: uint8 images (N, C, H, W) and, where there are classes, int64 labels (N,)."""
 
     def __init__(self, images_NCHW: Tensor, labels_N: Tensor | None = None, class_names: tuple[str, ...] = ()) -> None:
         self.images_NCHW, self.labels_N = images_NCHW, labels_N

@@ -57,15 +57,17 @@ class Checkpoints:
             shutil.rmtree(final, ignore_errors=True)
             temporary.rename(final)
             _sync(self.folder)
-        except (OSError, SafetensorError) as error:
+        except (OSError, SafetensorError, RuntimeError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
                 f"checkpoint of step {checkpoint.step} was not written to {self.folder}: {_reason(error)}; "
                 "earlier checkpoints stand: make room and give the same command again"
             ) from None
-        for later in self.paths():  # damaged ones that a resume passed over: kept as evidence, but they no longer count
+        for later in self.paths():  # damaged ones that a resume passed over: they no longer count
             if later.name > final.name:
-                later.rename(later.with_name(f"damaged-{later.name}"))
+                evidence = later.with_name(f"damaged-{later.name}")
+                shutil.rmtree(evidence, ignore_errors=True)  # an earlier one of this step
+                later.rename(evidence)
         for old in self.paths()[: -self.keep]:
             shutil.rmtree(old, ignore_errors=True)
         return final
@@ -80,7 +82,7 @@ class Checkpoints:
             try:
                 return read(path)
             except CheckpointError as error:
-                self.say(f"{error}; going back to the one before")
+                self.say(f"{error}; trying the one before")
         if self.paths():
             raise CheckpointError(f"{self.folder}: no undamaged checkpoint is left; start anew with --fresh")
         return None
@@ -103,6 +105,8 @@ def read(path: Path) -> Checkpoint:
         if _sha256(path / name) != sha256:
             raise CheckpointError(f"checkpoint {path}: {name} is damaged (its sha256 differs from the manifest)")
     state = _json(path / "state.json")
+    if not isinstance(state.get("step"), int) or not isinstance(state.get("values"), dict):
+        raise CheckpointError(f"checkpoint {path}: state.json lacks the step or its values")
     groups = {Path(name).stem: _tensors(path / name) for name in files if name != "state.json"}
     return Checkpoint(state["step"], groups, state["values"], path)
 

@@ -59,13 +59,13 @@ class RunFolder:
 
         Refused while a process runs in it.
         """
-        if not self.path.exists():
-            return None
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+        if not self.config.exists():
+            return None  # whatever lies here is no run
+        here, number = self.path.resolve(), 1
+        while (aside := here.with_name(f"{here.name}.old-{number}")).exists():
             number += 1
         with self._locked():
-            self.path.rename(aside)
+            here.rename(aside)
         return aside
 
     def _locked(self) -> IO[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from paragan.core.options import Count, NotNegative, Positive
+from paragan.core.options import Count, NotNegative, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class TrainOptions:
     another program wants a core.
     """
 
-    batch: Count = 64
+    batch: Annotated[int, Range(least=1, most=1 << 20)] = 64
     kimg: Positive = 100.0
-    threads: Count | None = None
+    threads: Annotated[int, Range(least=1, most=1024)] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,6 @@ class ScoreOptions:
     `mnist-cnn` (an npz of weights at `weights`; None: beside the data).
     """
 
-    num_images: Count = 2000
+    num_images: Annotated[int, Range(least=6)] = 2000  # coverage looks at the 5 nearest
     extractor: Literal["judge", "mnist-cnn", "none"] = "judge"
     weights: str | None = None

@@ -5,7 +5,7 @@ It yields values; whoever wants them stands in a visible list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -13,6 +13,7 @@ from typing import Protocol
 from torch import Tensor
 
 from paragan.core.clock import Clock, Every
+from paragan.core.errors import CheckpointError, DivergedError
 from paragan.core.seams import Source
 from paragan.core.types import Batch, Report
 from paragan.engine.checkpoint import Checkpoint, Checkpoints
@@ -115,6 +116,7 @@ class Trainer:
     def save(self) -> Saved:
         """A checkpoint of this moment."""
         states = {name: state_of(player) for name, player in self.players.items()}
+        self._refuse_diverged({name: tensors for name, (tensors, _) in states.items()})
         values = {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
@@ -125,15 +127,28 @@ class Trainer:
         self.saved_at = self.clock.step
         return Saved(self.clock.step, self.clock.images, str(path))
 
+    def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Non-finite weights are not saved over good ones; saving reads every weight anyway."""
+        for name, tensors in groups.items():
+            bad = next((key for key, value in tensors.items() if not value.isfinite().all()), None)
+            if bad is not None:
+                raise DivergedError(
+                    f"step {self.clock.step}: {name}: {bad} is no longer finite: the run has diverged; earlier "
+                    "checkpoints stand: lower the learning rate, or add clipping (max_norm) or the penalty r1"
+                )
+
     def resume(self) -> bool:
         """Go on from the newest undamaged checkpoint; False if there is none."""
         found = self.checkpoints.newest()
         if found is None:
             return False
-        for name, player in self.players.items():
-            restore(player, found.groups[name], found.values["players"][name])
-        self.clock.step, self.clock.images = found.values["clock"]["step"], found.values["clock"]["images"]
-        self.batches.position = found.values["position"]
+        try:
+            for name, player in self.players.items():
+                restore(player, found.groups[name], found.values["players"][name])
+            self.clock.step, self.clock.images = found.values["clock"]["step"], found.values["clock"]["images"]
+            self.batches.position = found.values["position"]
+        except KeyError as error:
+            raise CheckpointError(f"checkpoint {found.path}: {error} is missing; start anew with --fresh") from None
         self.saved_at = self.clock.step
         return True
 

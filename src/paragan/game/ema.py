@@ -32,7 +32,7 @@ class Ema:
 
     @torch.no_grad()
     def follow(self, net: nn.Module, ok: Tensor, images: int, batch: int) -> None:
-        """After the update of `net` that ended at `images` (global, real, through D)."""
+        """After the update of `net` that ended at `images`, counted over its own turns and all ranks."""
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
         weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only
         torch._foreach_lerp_(self._weights, [*net.parameters()], weights)

@@ -25,7 +25,7 @@ class Calling:
 
 @dataclass(frozen=True)
 class CalledNetwork:
-    """`core.types.Network` for one module. Images come back in float32 whatever happened inside."""
+    """`core.seams.Network` for one module. Images come back in float32 whatever happened inside."""
 
     module: nn.Module
     calling: Calling = Calling()

@@ -101,4 +101,5 @@ def _other(side: Side) -> Side:
 
 @torch.no_grad()
 def _fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
-    return tuple(generator(*feed.fake_inputs) for feed in turn.feed.parts(parts))
+    """D's fakes; in one call where G mixes samples: they are one batch to G, however D cuts them."""
+    return tuple(generator(*feed.fake_inputs) for feed in turn.feed.parts(1 if generator.mixes else parts))

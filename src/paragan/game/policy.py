@@ -1,7 +1,8 @@
 """How one player's gradients become a step: optimiser, learning rate, loss scale, and the skip of a bad step.
 
 Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the device* by optimisers
-that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag is read on the host."""
+that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag, and a scheduled
+learning rate, pass through the host."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Policy:
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimiser, fused where torch has it for this device."""
         held = list(parameters)
-        lr = torch.tensor(self.lr, dtype=torch.float64, device=held[0].device) if self._lr_on_device() else self.lr
+        lr = self._lr_on(held[0].device) if schedule.varies(self.schedule) else self.lr
         try:
             if "fused" in inspect.signature(self.kind).parameters and "fused" not in self.arguments:
                 try:
@@ -45,8 +46,10 @@ class Policy:
             known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
             raise ConfigError(f"optimizer: {error}; its arguments are: {known}") from None
 
-    def _lr_on_device(self) -> bool:
-        return schedule.varies(self.schedule)
+    def _lr_on(self, device: torch.device) -> Tensor:
+        """On the device, so that a schedule needs no host; accelerators' fused kernels read float32 only."""
+        dtype = torch.float64 if device.type == "cpu" else torch.float32
+        return torch.tensor(self.lr, dtype=dtype, device=device)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor) -> None:

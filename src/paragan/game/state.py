@@ -27,10 +27,21 @@ def state_of(player: Player) -> tuple[Tensors, dict[str, int]]:
     tensors["player/updates"] = player.updates
     if player.scaler is not None:
         tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
-    return {name: value.detach().contiguous() for name, value in tensors.items()}, {
+    return _apart(tensors), {
         "version": player.version,
         "images": player.images,
     }
+
+
+def _apart(tensors: Tensors) -> Tensors:
+    """Contiguous, each in memory of its own: tied weights are written under every name they have."""
+    seen: set[int] = set()
+    apart = {}
+    for name, value in tensors.items():
+        value = value.detach().contiguous()
+        apart[name] = value.clone() if value.data_ptr() in seen else value
+        seen.add(value.data_ptr())
+    return apart
 
 
 def restore(player: Player, tensors: Mapping[str, Tensor], values: Mapping[str, int]) -> None:

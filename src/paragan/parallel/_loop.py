@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.core.errors import ConfigError
 from paragan.core.seams import Network, Part, Turn
 from paragan.core.types import Can, Feed, Outputs, Side, Terms, Verdict
 
@@ -79,6 +80,8 @@ def forward_backward(
     for number, feed in enumerate(turn.feed.parts(parts), start=1):
         with around(number == parts and shared is None):
             loss, terms = _run_part(turn, nets, feed, gradient)
+            if terms.coupled and parts > 1:
+                raise ConfigError(f"parts: {', '.join(terms.coupled)} couples the samples of a batch; set parts to 1")
             (loss if factor is None else loss * factor).backward()
         done.append(terms)
     if shared is not None:

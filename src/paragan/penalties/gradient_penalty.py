@@ -34,6 +34,7 @@ class Penalty:
     name = "gradient_penalty"
     side = Side.D
     needs = frozenset({Can.DOUBLE_BACKWARD})
+    per_sample = True
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval

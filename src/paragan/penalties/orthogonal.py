@@ -34,6 +34,7 @@ class Penalty:
 
     name = "orthogonal"
     needs = frozenset({Can.WHOLE_WEIGHTS})
+    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval

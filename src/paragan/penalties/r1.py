@@ -34,6 +34,7 @@ class Penalty:
     name = "r1"
     side = Side.D
     needs = frozenset({Can.DOUBLE_BACKWARD})
+    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval

@@ -27,7 +27,10 @@ class Writer:
 def _keep_until(path: Path, step: int) -> None:
     kept = [line for line in path.read_text(encoding="utf-8").splitlines() if _step(line) <= step]
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write("".join(f"{line}\n" for line in kept))
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
