@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
@@ -18,7 +19,7 @@ from paragan.core.types import Can, Side
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.evaluate import Evaluator, Score
 from paragan.engine.judge import Judge, mnist_cnn, train_or_load
-from paragan.engine.trainer import Trainer
+from paragan.engine.trainer import Scheme, Trainer
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
@@ -131,6 +132,12 @@ def refuse_what_it_cannot(options: PlayerOptions, seat: Player, penalties: tuple
         )
 
 
+def scheme(config: RunConfig) -> Scheme:
+    """A scheme without state is its module; one with settings or state is the module's `Scheme(options)`."""
+    module = shelf.load("schemes", config.scheme.name)
+    return cast(Scheme, module.Scheme(config.scheme.options) if hasattr(module, "Scheme") else module)
+
+
 def _refuse_odd_counts(side: Side, options: PlayerOptions, batch: int) -> None:
     if options.parts > batch:
         found = f"{options.parts} parts of a batch of {batch}"
@@ -174,7 +181,7 @@ def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: C
             say(f"{seat.side.value}.parts: batch norm sees each of the {seat.policy.parts} micro-batches by itself")
     return Trainer(
         game,
-        shelf.load("schemes", config.scheme.name),
+        scheme(config),
         Loader(found.train, config.train.batch, config.seed, device),
         game.prior,
         round(config.train.kimg * 1000),

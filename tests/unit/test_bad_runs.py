@@ -171,6 +171,7 @@ def test_a_penalty_that_the_network_cannot_bear(refused):
 
 
 def test_a_run_that_is_done_says_so_truly(trained, capfd):
+    capfd.readouterr()
     assert main(["train", "digits", *TINY, "train.kimg=0.016", "--out", "run"]) == 0
     said = capfd.readouterr().out
     assert "train.kimg=0.128" in said  # twice what it has, not twice what was asked

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Protocol
 
 from torch import Tensor
@@ -69,6 +68,14 @@ class Batches(Protocol):
     def __next__(self) -> Batch: ...
 
 
+class Scheme(Protocol):
+    """The order of turns in one step (`schemes/`)."""
+
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report: ...
+
+    def quiesce(self) -> None: ...  # end what is under way between steps: a save follows
+
+
 @dataclass
 class Trainer:
     """A game, its scheme and its data, and what is due between the steps.
@@ -77,7 +84,7 @@ class Trainer:
     generator."""
 
     gan: GAN
-    scheme: ModuleType
+    scheme: Scheme
     batches: Batches
     prior: Prior
     images: int
@@ -115,6 +122,7 @@ class Trainer:
 
     def save(self) -> Saved:
         """A checkpoint of this moment."""
+        self.scheme.quiesce()
         states = {name: state_of(player) for name, player in self.players.items()}
         self._refuse_diverged({name: tensors for name, (tensors, _) in states.items()})
         values = {

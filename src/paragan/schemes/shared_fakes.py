@@ -20,3 +20,7 @@ def step(gan: GAN, batches: Iterator[Batch]) -> Report:
     d = gan.d.update(gan.d_turn(real).sharing(turn, tuple(f.detach() for f in fakes), made_by), against=gan.g)
     g = gan.g.update(turn.given(fakes, made_by), against=gan.d)
     return gan.observe(d, g)
+
+
+def quiesce() -> None:
+    """Nothing is under way between two steps."""

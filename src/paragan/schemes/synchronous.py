@@ -13,3 +13,7 @@ def step(gan: GAN, batches: Iterator[Batch]) -> Report:
         d = gan.d.update(gan.d_turn(real), against=gan.g)  # fakes come from the opponent, no graph into it
     g = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again: no extra data is drawn
     return gan.observe(d, g)
+
+
+def quiesce() -> None:
+    """Nothing is under way between two steps."""

@@ -1,0 +1,28 @@
+"""Every file of the schemes shelf makes steps, reports them, and can be brought to rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.core import shelf
+from paragan.core.types import Side
+from paragan.parallel import none
+from tests.laws.small_gan import BATCH, batches, distance, game, network, player
+
+
+@pytest.mark.parametrize("name", shelf.names("schemes"))
+@pytest.mark.parametrize("per_step", [1, 2])
+def test_a_scheme_plays(name, per_step):
+    module = shelf.load("schemes", name)
+    scheme = module.Scheme(shelf.options("schemes", name)()) if hasattr(module, "Scheme") else module
+    gan = game(*(player(side, none.Strategy(), per_step=per_step if side is Side.D else 1) for side in Side))
+    stream = batches()
+    for step in (1, 2):
+        report = scheme.step(gan, stream)
+        assert (report.step, report.images) == (step, step * per_step * BATCH)
+    scheme.quiesce()
+    assert (gan.d.version, gan.g.version) == (2 * per_step, 2)
+    assert next(stream).rows.step == 2 * per_step  # no more data than it used
+    assert {"d/loss/adversarial", "d/real", "d/fake", "d/gradient_norm", "g/loss/adversarial"} <= report.read().keys()
+    for seat in (gan.g, gan.d):
+        assert distance(dict(seat.net.state_dict()), dict(network(seat.side).state_dict())) > 1e-4
