@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "paragan.config": ("RunConfig",),
-    "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "Interrupted", "ParaganError"),
+    "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "DivergedError", "ParaganError"),
     "paragan.core.seams": ("Part", "Turn"),
     "paragan.core.types": ("Batch", "Can", "Feed", "Outputs", "Rows", "Side", "Terms", "Verdict"),
     "paragan.game.ema": ("Ema",),

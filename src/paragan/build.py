@@ -183,7 +183,6 @@ def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: C
         game,
         scheme(config),
         Loader(found.train, config.train.batch, config.seed, device),
-        game.prior,
         round(config.train.kimg * 1000),
         config.every,
         Checkpoints(folder / "checkpoints", config.every.keep, say),

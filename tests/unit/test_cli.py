@@ -16,10 +16,16 @@ import pytest
 import paragan
 from paragan.cli.main import main
 from paragan.core import shelf
-from paragan.core.errors import DataError, Interrupted
+from paragan.core.errors import DataError, ParaganError
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
+
+
+class Later(ParaganError):
+    """A child with an exit code of its own."""
+
+    exit_code = 85
 
 
 @pytest.fixture(autouse=True)
@@ -209,7 +215,7 @@ def test_eval_and_sample_pass_their_words_on(verb):
     ("raised", "code", "said"),
     [
         (DataError("x.gz: found 3 bytes, expected 16"), 2, "x.gz: found 3 bytes, expected 16\n"),
-        (Interrupted("stopped; saved"), 85, "stopped; saved\n"),
+        (Later("stopped; saved"), 85, "stopped; saved\n"),
         (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "run/x: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied", "run"), 2, "run: Permission denied\n"),
         (KeyboardInterrupt(), 130, ""),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paragan import build
 from paragan.config import RunConfig, differences, dump, load
-from paragan.core.errors import CheckpointError, Interrupted, ParaganError
+from paragan.core.errors import PREEMPTED, CheckpointError, ParaganError
 from paragan.core.interrupt import Interrupt
 from paragan.engine.folder import RunFolder, environment, write_json, write_text
 from paragan.engine.session import Session, score_line
@@ -45,7 +45,7 @@ def _run(session: Session) -> int:
         with suppress(OSError):  # a full disk must not hide what went wrong
             write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": str(error)})
         raise
-    code, reason = (0, "finished") if trainer.finished else (Interrupted.exit_code, "stopped by a signal; saved")
+    code, reason = (0, "finished") if trainer.finished else (PREEMPTED, "stopped by a signal; saved")
     write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
     session.console.say(
         f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}"

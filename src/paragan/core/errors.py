@@ -23,7 +23,4 @@ class DivergedError(ParaganError):
     """The weights are no longer finite."""
 
 
-class Interrupted(ParaganError):
-    """Pre-empted; everything is saved and the same command goes on."""
-
-    exit_code = 85
+PREEMPTED = 85  # exit code of a run that was asked to stop: everything is saved, the same command goes on

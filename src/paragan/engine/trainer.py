@@ -81,12 +81,12 @@ class Trainer:
     """A game, its scheme and its data, and what is due between the steps.
 
     images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling
-    generator."""
+    generator.
+    """
 
     gan: GAN
     scheme: Scheme
     batches: Batches
-    prior: Prior
     images: int
     every: EveryOptions
     checkpoints: Checkpoints
@@ -97,6 +97,10 @@ class Trainer:
     @property
     def clock(self) -> Clock:
         return self.gan.clock
+
+    @property
+    def prior(self) -> Prior:
+        return self.gan.prior
 
     @property
     def finished(self) -> bool:
@@ -110,7 +114,7 @@ class Trainer:
     def run(self) -> Iterator[Event]:
         """Until the clock has seen `images`, or a stop; ends with a checkpoint and, if finished, a score."""
         if self.clock.step == 0:
-            yield from self._look(0, 1, first=True)
+            yield from self._look_at_the_untrained()
         while not self.finished and not self.stop():
             before = self.clock.images
             yield self.scheme.step(self.gan, self.batches)
@@ -136,7 +140,7 @@ class Trainer:
         return Saved(self.clock.step, self.clock.images, str(path))
 
     def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Non-finite weights are not saved over good ones; saving reads every weight anyway."""
+        """A state that is no longer finite is not saved over good ones; saving reads every tensor anyway."""
         for name, tensors in groups.items():
             bad = next((key for key, value in tensors.items() if not value.isfinite().all()), None)
             if bad is not None:
@@ -160,14 +164,18 @@ class Trainer:
         self.saved_at = self.clock.step
         return True
 
-    def _look(self, before: int, now: int, first: bool = False) -> Iterator[Event]:
-        """What is due after a step.
-
-        Before the first one, pictures and a score of the untrained generator if any are wanted.
-        """
-        if Every(self.every.sample_kimg).due(before, now) or (first and self.every.sample_kimg):
+    def _look_at_the_untrained(self) -> Iterator[Event]:
+        """Pictures and a score before the first step, where any are wanted during the run."""
+        if self.every.sample_kimg:
             yield self.samples()
-        if (Every(self.every.score_kimg).due(before, now) and not self.finished) or (first and self.every.score_kimg):
+        if self.every.score_kimg:
+            yield from self._score()
+
+    def _look(self, before: int, now: int) -> Iterator[Event]:
+        """What is due after a step; a finished run is scored at its end."""
+        if Every(self.every.sample_kimg).due(before, now):
+            yield self.samples()
+        if Every(self.every.score_kimg).due(before, now) and not self.finished:
             yield from self._score()
         if Every(self.every.save_kimg).due(before, now):
             yield self.save()
