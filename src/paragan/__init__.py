@@ -12,15 +12,17 @@ _PUBLIC = {
     "paragan.config": ("RunConfig",),
     "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "DivergedError", "ParaganError"),
     "paragan.core.seams": ("Part", "Turn"),
-    "paragan.core.types": ("Batch", "Can", "Feed", "Outputs", "Rows", "Side", "Terms", "Verdict"),
+    "paragan.core.types": ("Batch", "Can", "Feed", "Made", "Outputs", "Rows", "Side", "Terms", "Verdict"),
     "paragan.game.ema": ("Ema",),
     "paragan.game.gan": ("GAN", "Loss"),
     "paragan.game.player": ("Player",),
     "paragan.game.policy": ("Policy",),
     "paragan.game.prior": ("Prior",),
+    "paragan.game.term": ("Term",),
     "paragan.layers.armed": ("arm",),
     "paragan.layers.batch_norm": ("BatchNorm",),
     "paragan.layers.spectral_norm": ("spectral_norm",),
+    "paragan.penalties.r1": ("r1_penalty",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 

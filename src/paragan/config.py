@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from paragan.core import override, parse, shelf
 from paragan.core.describe import is_union
 from paragan.core.errors import ConfigError
-from paragan.core.fill import Filler
+from paragan.core.fill import ANY, Filler
 from paragan.core.node import COMMAND_LINE, Node, Problem, Unreadable, brief, refuse
 from paragan.core.options import Chosen, On, Range
 from paragan.engine.options import EveryOptions, ScoreOptions, TrainOptions
@@ -39,11 +39,20 @@ class RunConfig:
     penalties: tuple[Annotated[Chosen, On("penalties")], ...] = ()
     g: PlayerOptions = field(default_factory=PlayerOptions)
     d: PlayerOptions = field(default_factory=PlayerOptions)
+    augment: Annotated[Chosen, On("augment")] | None = None
     scheme: Annotated[Chosen, On("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
     train: TrainOptions = field(default_factory=TrainOptions)
     every: EveryOptions = field(default_factory=EveryOptions)
     score: ScoreOptions = field(default_factory=ScoreOptions)
+    writers: tuple[Annotated[Chosen, On("writers")], ...] = field(
+        default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
+    )
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if "jsonl" not in [writer.name for writer in self.writers]:
+            names = ", ".join(writer.name for writer in self.writers)
+            raise ConfigError(f"writers: found {names or 'none'}, expected jsonl among them: it is the record of the run")
 
 
 def choose(folder: str, name: str) -> Chosen:
@@ -51,18 +60,19 @@ def choose(folder: str, name: str) -> Chosen:
     return Chosen(name, shelf.options(folder, name)())
 
 
-def load(recipe: str, overrides: Sequence[str] = ()) -> RunConfig:
+def load(recipe: str, overrides: Sequence[str] = (), outside: Container[str] = ANY) -> RunConfig:
     """The config of a recipe with `key.path=value` words written over it.
 
-    recipe: a name on the shelf, or a path ending in .yaml or .yml. Raises `ConfigError` with one line per problem:
-    file:line: key: found …, expected …, did you mean …
+    recipe: a name on the shelf, or a path ending in .yaml or .yml. outside: the outside code (dotted paths) that may be
+    named, any unless given. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you
+    mean …
     """
     problems: list[Problem] = []
     tree = _open(recipe, problems)
     _check_format(tree)
     for word in overrides:
         _override(tree, word, problems)
-    filler = Filler(_check)
+    filler = Filler(_check, outside)
     config = filler.fill(RunConfig, tree)
     refuse([*problems, *filler.problems])
     assert config is not None
@@ -77,6 +87,21 @@ def to_tree(config: RunConfig) -> dict[str, Any]:
 def dump(config: RunConfig) -> str:
     """YAML that `load` reads back to an equal config."""
     return parse.dump(to_tree(config))
+
+
+def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
+    """What differs from the recipe: dotted key -> [value in the recipe, value here]; None where one has no such key."""
+    try:
+        plain = load(recipe)
+    except ConfigError:  # a recipe that is incomplete without overrides
+        return {}
+    then, now = _flat(to_tree(plain)), _flat(to_tree(config))
+    return {key: [then.get(key), now.get(key)] for key in differences(plain, config)}
+
+
+def outside_names(config: RunConfig) -> frozenset[str]:
+    """The dotted paths of outside code that a config names."""
+    return frozenset(_chosen_names(config))
 
 
 def differences(a: RunConfig, b: RunConfig) -> list[str]:
@@ -120,10 +145,11 @@ def _override(tree: Node, word: str, problems: list[Problem]) -> None:
 def _sections(tree: Node) -> dict[str, Node]:
     """The nodes of files chosen from a shelf, by dotted key."""
     assert isinstance(tree.value, dict)
-    found = {key: tree.value[key] for key in ("data", "model", "loss", "scheme") if key in tree.value}
-    penalties = tree.value["penalties"].value if "penalties" in tree.value else None
-    items = enumerate(penalties) if isinstance(penalties, list) else ()
-    return found | {f"penalties.{i}": node for i, node in items}
+    found = {key: tree.value[key] for key in ("data", "model", "loss", "augment", "scheme") if key in tree.value}
+    for key in ("penalties", "writers"):
+        items = tree.value[key].value if key in tree.value else None
+        found |= {f"{key}.{i}": node for i, node in enumerate(items if isinstance(items, list) else ())}
+    return found
 
 
 def _name(section: Node) -> Any:
@@ -160,6 +186,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _chosen_names(value: Any) -> Iterator[str]:
+    """Every name of a file with a dot in it, wherever it stands."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for f in dataclasses.fields(value):
+            item = getattr(value, f.name)
+            yield from (item,) if f.name in ("name", "strategy") and isinstance(item, str) and "." in item else ()
+            yield from _chosen_names(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _chosen_names(item)
 
 
 def _flat(tree: Any, path: str = "") -> dict[str, Any]:

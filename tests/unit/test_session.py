@@ -1,30 +1,37 @@
-"""A run in its folder: record, pictures, score, exit; numbers reach the host at log points only."""
+"""A run in its folder: record, pictures, score, advice; numbers reach the host at log points only; a writer may fail."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+import torch
 from PIL import Image
 
 from paragan import build
 from paragan.config import load
+from paragan.core.clock import Clock
+from paragan.core.errors import ConfigError
+from paragan.core.notes import Note
 from paragan.core.types import Report
-from paragan.engine.folder import RunFolder
+from paragan.engine.desk import Desk
+from paragan.engine.options import EveryOptions
+from paragan.engine.pace import Pace
 from paragan.engine.session import Session
-from paragan.writers.console import Console, Pace, clock_time
-from paragan.writers.jsonl import Writer
+from paragan.writers.console import clock_time
+from paragan.writers.jsonl import Options, Writer
 
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "train.kimg=0.16", "every.log_steps=4",
     "every.sample_kimg=0.08",
-    "every.save_kimg=0.08", "score.extractor=none",
+    "every.save_kimg=0.08", "score.extractor=none", "writers=[images,jsonl,console]",
 ]  # fmt: skip
 
 
 def session(folder, *more):
-    trainer = build.trainer(load("digits", [*SETTINGS, *more]), folder, print, lambda: False)
-    return Session(trainer, RunFolder(folder), Console())
+    config = load("digits", [*SETTINGS, *more])
+    trainer = build.trainer(config, folder, print, lambda: False)
+    return Session(trainer, folder, build.desk(config, folder, 0), {"recipe": "digits"})
 
 
 def record(folder):
@@ -36,36 +43,81 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
     read = Report.read
     monkeypatch.setattr(Report, "read", lambda self: reads.append(self.step) or read(self))
     run = session(tmp_path)
-    with run.folder:
-        run.run()
+    run.run()
+    run.end(0, "finished")
     assert reads == [4, 8]
     lines = record(tmp_path)
-    assert [(x["kind"], x["step"]) for x in lines] == [
-        ("samples", 0), ("step", 4), ("samples", 5), ("checkpoint", 5), ("step", 8), ("samples", 10),
-        ("checkpoint", 10),
+    assert [(x["kind"], x["step"]) for x in lines if x["kind"] != "advice"] == [
+        ("start", 0), ("samples", 0), ("step", 4), ("samples", 5), ("telemetry", 5), ("checkpoint", 5), ("step", 8),
+        ("samples", 10), ("telemetry", 10), ("checkpoint", 10), ("end", 10),
     ]  # fmt: skip
-    step = next(x for x in lines if x["kind"] == "step")
-    assert {
-        "d/loss/adversarial",
-        "d/real",
-        "d/fake",
-        "d/gradient_norm",
-        "g/loss/adversarial",
-        "images_per_s",
-        "data_wait",
-    } <= step.keys()
-    with Image.open(tmp_path / "samples" / "step-0000010.png") as grid:
+    start, step = lines[0], next(x for x in lines if x["kind"] == "step")
+    assert (start["recipe"], start["resumed"], start["total_kimg"]) == ("digits", False, 0.16)
+    assert start["data"]["class_names"] == list("0123456789")
+    assert start["players"]["g"]["weights"] == sum(p.numel() for p in run.trainer.gan.g.net.parameters())
+    names = {f"{side}/{name}" for side in "gd" for name in ("loss/adversarial", "gradient_norm", "lr")}
+    assert names | {"d/real", "d/fake", "images_per_s", "data_wait", "eta_s"} <= step.keys()
+    assert step["g/lr"] == 1e-3
+    samples = next(x for x in lines if x["kind"] == "samples")
+    assert (samples["rows"], samples["columns"], samples["num"]) == (list("0123456789"), 10, 100)
+    with Image.open(tmp_path / samples["path"]) as grid:
         assert grid.size == (10 * 34, 10 * 34)  # ten classes, ten columns, 8 px shown at 32 with a gap
         assert grid.getextrema() != (0, 0)
+
+
+class Odd:
+    """Fails at its third note."""
+
+    def __init__(self):
+        self.kinds, self.closed = [], False
+
+    def write(self, note):
+        self.kinds.append(note.kind)
+        if len(self.kinds) == 3:
+            raise OSError(28, "No space left\non device")
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_writer_that_fails_is_told_of_and_left_out(tmp_path):
+    run, odd = session(tmp_path), Odd()
+    run.desk = Desk([("odd", odd), ("jsonl", run.desk._writers["jsonl"])])
+    run.run()
+    run.end(0, "finished")
+    assert run.trainer.finished
+    assert len(odd.kinds) == 3
+    events = [x["text"] for x in record(tmp_path) if x["kind"] == "event"]
+    assert events == ["writer odd failed ([Errno 28] No space left on device) and is switched off; training goes on"]
+    assert record(tmp_path)[-1]["kind"] == "end"
+
+
+def test_skipped_updates_are_told(tmp_path):
+    run = session(tmp_path, "train.kimg=0.32")
+    step = type(run.trainer.gan.g)._step
+
+    def poisoned(player, ok, batch):
+        step(player, ok & torch.tensor(player.version != 2), batch)
+
+    run.trainer.gan.g._step = poisoned.__get__(run.trainer.gan.g)
+    run.run()
+    run.end(0, "finished")
+    events = [(x["step"], x["text"]) for x in record(tmp_path) if x["kind"] == "event"]
+    assert events == [(4, "g: 1 updates skipped, their gradients were not finite")]
 
 
 def test_a_resumed_record_forgets_the_lost_future(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4}\n{"step": 5}\n{"step": 7}\n{"st')
-    writer = Writer(path, step=5)
-    writer.write({"step": 6})
+    writer = Writer(Options(), tmp_path, step=5)
+    writer.write(Note("step", 6, 60, 0.1))
     writer.close()
     assert [x["step"] for x in record(tmp_path)] == [4, 5, 6]
+
+
+def test_the_record_is_not_left_out():
+    with pytest.raises(ConfigError, match="writers: found console, expected jsonl among them"):
+        load("digits", ["writers=[console]"])
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (3725, "1:02:05")])
@@ -73,5 +125,20 @@ def test_clock_time(seconds, text):
     assert clock_time(seconds) == text
 
 
-def test_pace():
-    assert str(Pace(500, 2000, 100.0, 0.031)) == "100 images/s  ETA 0:15  data wait 3%"
+def test_the_time_left_counts_what_is_due_between_the_steps(monkeypatch):
+    """100 steps at 0.1 s, pictures at 1 s every 10 steps, a score at 3 s every 50, of which the first takes 20."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    pace = Pace(1000, EveryOptions(sample_kimg=0.1, score_kimg=0.5, save_kimg=0), began=0.0)
+
+    def spend(seconds, kind, again_s=None):
+        now[0] += seconds
+        pace.tell(kind, again_s)
+
+    spend(20, "score", 3)
+    for step in range(1, 11):
+        spend(0.1, "step")
+    spend(1, "samples")
+    assert pace.images_per_s(10) == pytest.approx(100)
+    assert pace.eta_s(Clock(step, 100)) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
+    assert pace.seconds() == pytest.approx(22)

@@ -1,17 +1,20 @@
-"""The command line. Verbs are declared here and live in the files beside; only those that compute import torch."""
+"""The command line. Verbs live in the files beside; those that compute import torch inside."""
 
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from paragan import __version__
 from paragan.cli import listing
+from paragan.cli.arguments import AsJson, Run, Seed, Trust
 from paragan.core import override
 from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.interrupt import install
@@ -28,12 +31,7 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="RECIPE key.path=value", help="A name of `paragan list recipes` or a .yaml file; settings."),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as `paragan train` makes it.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Seed = Annotated[int | None, typer.Option(help="Other latents and labels than the run's own.")]
 NumImages = Annotated[int | None, typer.Option(min=1, help="Samples to score; the run's own number unless given.")]
-Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Of this class; repeatable.")]
-Picture = Annotated[Path | None, typer.Option(metavar="FILE.png", help="The picture; in the run folder unless given.")]
 Shelf = Annotated[str | None, typer.Argument(metavar="SHELF", help="models, losses, recipes, ...; all unless given.")]
 
 
@@ -44,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ParaganError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # a reader that left, such as `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:
         if error.errno not in _FOR_THE_USER:
             raise
@@ -68,11 +69,26 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _run(argv: list[str]) -> int:
+    if not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.insert(0, str(Path.cwd()))  # where a user's own networks lie, also for the installed `paragan`
     try:
-        typer.main.get_command(app)(argv, prog_name="paragan")
-    except SystemExit as end:  # how typer ends, good or bad; a reader that left (`| head`) is quiet already
-        return end.code if isinstance(end.code, int) else 0
-    return 0
+        code = typer.main.get_command(app)(argv, prog_name="paragan", standalone_mode=False)
+    except typer.Abort:
+        return 130
+    except TyperException as error:
+        return _misused(error)
+    return code if isinstance(code, int) else 0
+
+
+def _misused(error: TyperException) -> int:
+    """What is wrong with the words of a command, in one line; the whole help where none were given."""
+    if error.format_message().startswith("Usage:"):
+        print(error.format_message(), file=sys.stderr)
+        return ParaganError.exit_code
+    context = getattr(error, "ctx", None)
+    verb = "paragan" if context is None else context.command_path
+    text = " ".join(error.format_message().split()).rstrip(".")
+    raise ConfigError(f"{verb}: {text}; `{verb} --help` tells what there is")
 
 
 def _print_version(asked: bool) -> None:
@@ -105,8 +121,7 @@ def train(
     with install() as interrupt:
         from paragan.cli.train import run
 
-        name = Path(recipe).stem
-        raise typer.Exit(run(config, name, out or Path("runs") / name, fresh, interrupt))
+        raise typer.Exit(run(config, recipe, out or Path("runs") / run_name(recipe), fresh, interrupt))
 
 
 @app.command("eval")
@@ -115,25 +130,12 @@ def evaluate(
     as_json: AsJson = False,
     num_images: NumImages = None,
     seed: Seed = None,
+    trust: Trust = False,
 ) -> None:
     """Score a run's averaged generator."""
     from paragan.cli.evaluate import run
 
-    raise typer.Exit(run(path, as_json, num_images, seed))
-
-
-@app.command()
-def sample(
-    path: Run,
-    num: Annotated[int, typer.Option(min=1, help="How many images.")] = 64,
-    seed: Seed = None,
-    classes: Classes = None,
-    out: Picture = None,
-) -> None:
-    """Write a picture of samples from a run's averaged generator."""
-    from paragan.cli.sample import run
-
-    raise typer.Exit(run(path, num, seed, classes or [], out))
+    raise typer.Exit(run(path, as_json, num_images, seed, trust))
 
 
 @app.command("list")
@@ -149,6 +151,12 @@ def list_names(shelf: Shelf = None, as_json: AsJson = False) -> None:
 def config(words: Words = None, as_json: AsJson = False) -> None:
     """Print every setting a run would have."""
     listing.show_config(*_recipe(words), as_json)
+
+
+def run_name(recipe: str) -> str:
+    """What a run of this recipe is called: the name, or of a file its stem, or its folder where that says more."""
+    path = Path(recipe)
+    return path.resolve().parent.name if path.stem in ("recipe", "config") and path.suffix else path.stem
 
 
 def _recipe(words: list[str] | None) -> tuple[str, list[str]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from paragan import build
 from paragan.config import RunConfig, load
 from paragan.core.errors import CheckpointError
+from paragan.core.fill import ANY
 from paragan.engine.trainer import Trainer
 from paragan.game.prior import Prior
 
@@ -23,8 +24,8 @@ class Opened:
         return self.trainer.prior if seed is None else replace(self.trainer.prior, seed=seed)
 
 
-def open_run(path: Path, num_images: int | None = None) -> Opened:
-    """`num_images` is scored instead of the run's own number.
+def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> Opened:
+    """`num_images` is scored instead of the run's own number. trust: outside code that the config names is imported.
 
     Raises `CheckpointError` where `path` is no run folder or has no checkpoint yet. Nothing is written.
     """
@@ -34,7 +35,8 @@ def open_run(path: Path, num_images: int | None = None) -> Opened:
         raise CheckpointError(
             f"{path}: found {found}, expected a run folder as `paragan train` makes it; nothing else is read"
         )
-    config = load(str(config_file), [] if num_images is None else [f"score.num_images={num_images}"])
+    words = [] if num_images is None else [f"score.num_images={num_images}"]
+    config = load(str(config_file), words, ANY if trust else ())
     trainer = build.trainer(config, path, lambda line: print(line, file=sys.stderr), lambda: False)
     if not trainer.resume():
         raise CheckpointError(f"{path}: found no checkpoint yet; train first, or lower every.save_kimg")

@@ -7,7 +7,7 @@ in, so that this floor needs no validation library.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from paragan.core import shelf
@@ -21,11 +21,22 @@ T = TypeVar("T")
 _BAD: Any = object()  # stands for a value that has a problem
 
 
-class Filler:
-    """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`."""
+class _Any:
+    def __contains__(self, name: object) -> bool:
+        return True
 
-    def __init__(self, check: Callable[[Any, Any], Any]) -> None:
-        self.check = check
+
+ANY = _Any()  # every name is in it
+
+
+class Filler:
+    """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`.
+
+    outside: the dotted paths that may be named; others are refused before anything is imported or read.
+    """
+
+    def __init__(self, check: Callable[[Any, Any], Any], outside: Container[str] = ANY) -> None:
+        self.check, self.outside = check, outside
         self.problems: list[Problem] = []
         self._known: list[str] = []
         self._unknown: list[tuple[Place, str, list[str]]] = []
@@ -99,6 +110,7 @@ class Filler:
             found = "no name" if name is None else brief(name.plain())
             return self._note(node.place, _join(path, "name"), f"found {found}, expected {shelf.expected(folder)}")
         try:
+            self._refuse_strange(name.value)
             kind = shelf.options(folder, name.value)
         except ConfigError as error:
             return self._note(name.place, _join(path, "name"), str(error))
@@ -112,10 +124,18 @@ class Filler:
             return self._note(node.place, path, f"found {brief(node.plain())}, expected {expected}")
         try:
             if node.value not in on.also:
+                self._refuse_strange(node.value)
                 shelf.locate(on.shelf, node.value, on.also)
         except ConfigError as error:
             return self._note(node.place, path, str(error))
         return node.value
+
+    def _refuse_strange(self, name: str) -> None:
+        if "." in name and name not in self.outside:
+            raise ConfigError(
+                f"found {name!r}, code outside paragan; a loaded file may not name any: if you trust this one, "
+                "give --trust (in Python: trust=True)"
+            )
 
     def _leaf(self, hint: Any, node: Node, path: str) -> Any:
         value = node.plain()

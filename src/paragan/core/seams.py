@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Can, Feed, Outputs, Side, Terms, Update
+from paragan.core.types import Can, Feed, Outputs, Rows, Side, Terms, Update
 
 
 class Network(Protocol):
@@ -51,6 +51,12 @@ class Penalty(Protocol):
     def __call__(self, part: Part) -> Tensor: ...  # loss_B
 
 
+class Augment(Protocol):
+    """Changes what D is shown, differentiably, by draws of the global batch (`augment/`)."""
+
+    def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class Turn:
     """One player's update as data. `chain` is (D,) or (G, D): the networks in order, the last returns a `Verdict`."""
@@ -61,6 +67,13 @@ class Turn:
     objective: Callable[[Outputs, Feed], Terms]
     penalties: tuple[Penalty, ...] = ()
     needs_real: bool = True  # the verdict on real samples enters the objective
+    augment: Augment | None = None  # of what D is shown; objectives and penalties see images as they are
+
+    def shown(self, x: Tensor, kind: str, feed: Feed) -> Tensor:
+        """Images as D sees them; kind: `real` or `fake`, which draw apart."""
+        if self.augment is None:
+            return x
+        return self.augment(x, feed.seed, f"augment/{self.side.value}/{kind}", feed.rows)
 
     def given(self, fakes: tuple[Tensor, ...], version: int | None) -> Turn:
         """The same turn with images that exist already."""
@@ -126,6 +139,10 @@ class Source(Protocol):
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]  # empty: no labels
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal data; cheap, never from all pixels."""
 
     def __len__(self) -> int: ...
 

@@ -92,6 +92,18 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Made:
+    """What a generator may return instead of bare images: the images that D sees, and what only objectives need."""
+
+    images: Tensor
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, output: Tensor | Made) -> Made:
+        return output if isinstance(output, Made) else cls(output)
+
+
+@dataclass(frozen=True)
 class Feed:
     """What one turn is fed: draws of the global batch, cut to these rows.
 
@@ -138,11 +150,12 @@ class Feed:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the networks of a turn returned for one part."""
+    """What the networks of a turn returned for one part. images, extra: the generator's, as `Made` tells them."""
 
     fake: Verdict
     real: Verdict | None = None
     images: Any = None
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

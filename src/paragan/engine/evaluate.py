@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,11 +29,15 @@ _MOST_FOR_COVERAGE = 2000  # it takes time with the square of the number
 
 @dataclass(frozen=True)
 class Score:
-    """metrics: values by name. num_images: generated. protocol: what has to be equal where two scores are compared."""
+    """metrics: values by name. num_images: generated. protocol: what has to be equal where two scores are compared.
+
+    seconds: what it took, without what only the first score has to do.
+    """
 
     metrics: dict[str, float]
     num_images: int
     protocol: dict[str, Any]
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass
@@ -49,7 +54,7 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         classes = len(self.train.class_names)
-        if self.judge.shape != self.train.shape or classes not in (0, self.judge.num_classes):
+        if self.judge.shape != self.train.shape or (classes > 1 and classes != self.judge.num_classes):
             found = f"data of {_size(self.train.shape)} in {classes} classes"
             expected = f"{_size(self.judge.shape)} in {self.judge.num_classes} classes"
             raise ConfigError(
@@ -68,10 +73,22 @@ class Evaluator:
 
         Raises `ConfigError` where images are not finite: no distance could be told.
         """
+        self._prepare()
+        began = time.monotonic()
         rows = range(0, self.num_images, _AT_ONCE)
         made = (generate(first, min(_AT_ONCE, self.num_images - first)) for first in rows)
-        fakes = Judged.joined([self.judge.judge(_finite(x_BCHW), asked_B) for x_BCHW, asked_B in made])
-        return Score(self._measure(fakes), self.num_images, self.protocol)
+        judged = [self.judge.judge(_finite(x), asked if self._recognises else None) for x, asked in made]
+        fakes = Judged.joined(judged)
+        return Score(self._measure(fakes), self.num_images, self.protocol, time.monotonic() - began)
+
+    def _prepare(self) -> None:
+        """What is computed once and kept."""
+        _ = self._frechet, self._coverage, self.protocol
+
+    @property
+    def _recognises(self) -> bool:
+        """Whether the judge's classes are those of the data."""
+        return len(self.train.class_names) > 1
 
     @property
     def num_reference(self) -> int:
@@ -90,6 +107,7 @@ class Evaluator:
             "extractor": judge.name,
             "extractor_accuracy": judge.accuracy,
             "extractor_sha256": judge.sha256,
+            "extractor_crop": judge.crop,
             "reference": {"split": "train", "num_images": self.num_reference},
             "coverage": {"split": "held_out", "num_images": self.num_covered, "k": coverage.K},
             "sampling": "averaged generator where there is one, evaluation mode, full precision, labels uniform",

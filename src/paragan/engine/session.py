@@ -1,40 +1,66 @@
-"""A trainer in its folder: what it yields goes to the record, the pictures and the console."""
+"""A trainer and its writers: what the one yields becomes notes for the others."""
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from paragan.core.notes import Note, Writer
 from paragan.core.types import Report
-from paragan.engine.folder import RunFolder, write_json
-from paragan.engine.trainer import Event, Samples, Saved, Scored, Trainer
-from paragan.writers.console import Console, Pace, clock_time
-from paragan.writers.images import save_grid
-from paragan.writers.jsonl import Writer
+from paragan.engine.advice import advise
+from paragan.engine.pace import Pace
+from paragan.engine.trainer import Event, Observed, Samples, Saved, Scored, Trainer
+from paragan.game.player import Player
+
+_KINDS = {Samples: "samples", Scored: "score", Saved: "checkpoint", Observed: "telemetry"}
 
 
 @dataclass
 class Session:
-    """Runs a trainer to its end or to a stop. Numbers of a step reach the host every `every.log_steps` steps only."""
+    """Runs a trainer to its end or to a stop. Numbers of a step reach the host every `every.log_steps` steps only.
+
+    about: what the first note tells beside the trainer (recipe, what was changed, commands). The record in `folder` tells
+    what was seen before a stop.
+    """
 
     trainer: Trainer
-    folder: RunFolder
-    console: Console
-    began: float = field(default_factory=time.monotonic)
+    folder: Path
+    desk: Writer
+    about: Mapping[str, Any] = field(default_factory=dict)
     last_score: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.trainer.images, self.trainer.every)
+
     def run(self) -> None:
-        """Train. The record starts where the trainer stands, so call after `resume`."""
-        self._images0, self._wait0 = self.trainer.clock.images, self.trainer.batches.wait_s
-        self._record = Writer(self.folder.record, self.trainer.clock.step)
-        try:
-            for event in self.trainer.run():
-                self._take(event)
-        finally:
-            self.console.close()
-            self._record.close()
+        """Train. Call after `resume`."""
+        self._wait0 = self.trainer.batches.wait_s
+        self._skipped = self._skips()
+        self._history = _seen_before(self.folder / "metrics.jsonl", self.trainer.clock.step)
+        self._given = {advice.name for advice in advise(self._history, self._num_images)}
+        self._note("start", self._start() | dict(self.about))
+        for event in self.trainer.run():
+            self._take(event)
+            again_s = event.score.seconds if isinstance(event, Scored) else None
+            self.pace.tell(_KINDS.get(type(event), "step"), again_s)
+
+    def end(self, code: int, reason: str) -> None:
+        """The last note, however the run ended; the writers are closed."""
+        self._note("end", {"code": code, "reason": reason})
+        self.desk.close()
+
+    def seconds(self) -> float:
+        """Since this session began."""
+        return self.pace.seconds()
+
+    @property
+    def _num_images(self) -> int:
+        return len(self.trainer.batches.source)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -42,52 +68,88 @@ class Session:
                 if event.step % self.trainer.every.log_steps == 0:
                     self._step(event)
             case Samples():
-                path = self.folder.samples / f"step-{event.step:07d}.png"
-                save_grid(event.x_BCHW, path, event.columns)
-                self._note("samples", event, {"path": str(path.relative_to(self.folder.path))})
-                if event.step == 0:
-                    self.console.say(f"pictures  {path.parent}, the first after {clock_time(self.seconds())}")
-            case Scored():
-                self.last_score = event.score.metrics
-                score = {**event.score.metrics, "num_images": event.score.num_images, "protocol": event.score.protocol}
-                self._note("score", event, score)
-                write_json(self.folder.path / "score.json", {"step": event.step, "images": event.images, **score})
-                self.console.say(f"{event.images / 1000:.1f} kimg  {score_line(event.score.metrics)}")
+                values = {"path": f"samples/step-{event.step:07d}.png", "columns": event.columns, "rows": event.rows}
+                shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW)}
+                self.desk.write(Note("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
+            case Scored(score=score):
+                self.last_score = score.metrics
+                self._note("score", {**score.metrics, "num_images": score.num_images, "protocol": score.protocol})
+                self._advise(score.metrics)
+            case Observed():
+                self._note("telemetry", event.values)
+                self._advise(event.values)
             case Saved():
-                self._note("checkpoint", event, {"path": event.path})
+                self._note("checkpoint", {"path": event.path})
 
     def _step(self, report: Report) -> None:
         values = report.read()
-        pace = self._pace(report.images)
-        self._note("step", report, {**values, "images_per_s": round(pace.rate, 1), "data_wait": round(pace.waiting, 4)})
-        told = "  ".join(
-            f"{name} {values[key]:.3f}"
-            for name, key in (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
-            if key in values
-        )
-        self.console.progress(pace, told)
+        rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
+        clock = self.trainer.clock
+        speed = {
+            "images_per_s": round(self.pace.images_per_s(clock.images / clock.step), 1),
+            "data_wait": round((self.trainer.batches.wait_s - self._wait0) / max(self.pace.seconds(), 1e-9), 4),
+            "eta_s": round(self.pace.eta_s(clock), 1),
+        }
+        self._note("step", {**values, **rates, **speed})
+        self._tell_skips()
 
-    def _pace(self, images: int) -> Pace:
-        seconds = max(self.seconds(), 1e-9)
-        waiting = (self.trainer.batches.wait_s - self._wait0) / seconds
-        return Pace(images, self.trainer.images, (images - self._images0) / seconds, waiting)
+    def _tell_skips(self) -> None:
+        """Updates whose gradients were not finite."""
+        skipped = self._skips()
+        for name, count in skipped.items():
+            if count > self._skipped[name]:
+                new = count - self._skipped[name]
+                self._note("event", {"text": f"{name}: {new} updates skipped, their gradients were not finite"})
+        self._skipped = skipped
 
-    def _note(self, kind: str, event: Event, values: Mapping[str, Any]) -> None:
-        self._record.write(
-            {
-                "kind": kind,
-                "step": event.step,
-                "kimg": event.images / 1000,
-                "seconds": round(self.seconds(), 2),
-                **values,
-            }
-        )
+    def _skips(self) -> dict[str, int]:
+        return {name: player.version - int(player.updates) for name, player in self.trainer.players.items()}
 
-    def seconds(self) -> float:
-        """Since this session began."""
-        return time.monotonic() - self.began
+    def _advise(self, values: Mapping[str, Any]) -> None:
+        self._history.append({"kimg": self.trainer.clock.images / 1000, **values})
+        for advice in advise(self._history, self._num_images):
+            if advice.name not in self._given:
+                self._given.add(advice.name)
+                self._note("advice", advice.line)
+
+    def _start(self) -> dict[str, Any]:
+        source = self.trainer.batches.source
+        return {
+            "resumed": self.trainer.clock.step > 0,
+            "total_kimg": self.trainer.images / 1000,
+            "players": {name: told(player) for name, player in self.trainer.players.items()},
+            "data": {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)},
+        }
+
+    def _note(self, kind: str, values: Mapping[str, Any]) -> None:
+        self.desk.write(Note(kind, *self._now(), values))
+
+    def _now(self) -> tuple[int, int, float]:
+        return self.trainer.clock.step, self.trainer.clock.images, self.pace.seconds()
 
 
-def score_line(metrics: Mapping[str, float]) -> str:
-    """The metrics in one line."""
-    return "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+def told(player: Player) -> dict[str, Any]:
+    """What a reader wants to know of a player: weights, precision, channels_last, device."""
+    weights = list(player.net.parameters())
+    dtype = weights[0].dtype if player.calling.dtype is None else player.calling.dtype
+    return {
+        "weights": sum(p.numel() for p in weights),
+        "precision": {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype, str(dtype)),
+        "channels_last": player.calling.channels_last,
+        "device": str(weights[0].device),
+    }
+
+
+def _seen_before(record: Path, step: int) -> list[Mapping[str, Any]]:
+    """Telemetry and scores up to `step`, oldest first: what advice rests on."""
+    if not record.exists():
+        return []
+    found = []
+    for line in record.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+            if entry["kind"] in ("telemetry", "score") and entry["step"] <= step:
+                found.append(entry)
+        except (ValueError, KeyError, TypeError):
+            continue  # cut short by a kill
+    return found

@@ -29,12 +29,13 @@ GRID_COLUMNS = 10
 
 @dataclass(frozen=True)
 class Samples:
-    """Images of the fixed latents, x_BCHW in [-1, 1], `columns` to a row."""
+    """Images of the fixed latents, x_BCHW in [-1, 1], `columns` to a row. rows: the class of each, if there are any."""
 
     step: int
     images: int
     x_BCHW: Tensor
     columns: int
+    rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,17 @@ class Saved:
     path: str
 
 
-Event = Report | Samples | Scored | Saved
+@dataclass(frozen=True)
+class Observed:
+    """How the game stands, by telemetry."""
+
+    step: int
+    images: int
+    values: Mapping[str, float]
+
+
+Event = Report | Samples | Scored | Saved | Observed
+Telemetry = Callable[[GAN, Mapping[str, Tensor] | None], Mapping[str, float]]
 
 
 class Batches(Protocol):
@@ -81,7 +92,7 @@ class Trainer:
     """A game, its scheme and its data, and what is due between the steps.
 
     images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling
-    generator.
+    generator. telemetry: looks at the game whenever pictures are due, and leaves it as it is.
     """
 
     gan: GAN
@@ -92,6 +103,7 @@ class Trainer:
     checkpoints: Checkpoints
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
+    telemetry: Telemetry | None = None
     saved_at: int = -1
 
     @property
@@ -117,8 +129,9 @@ class Trainer:
             yield from self._look_at_the_untrained()
         while not self.finished and not self.stop():
             before = self.clock.images
-            yield self.scheme.step(self.gan, self.batches)
-            yield from self._look(before, self.clock.images)
+            report = self.scheme.step(self.gan, self.batches)
+            yield report
+            yield from self._look(before, report)
         if self.saved_at != self.clock.step:
             yield self.save()
         if self.finished:
@@ -171,10 +184,12 @@ class Trainer:
         if self.every.score_kimg:
             yield from self._score()
 
-    def _look(self, before: int, now: int) -> Iterator[Event]:
+    def _look(self, before: int, report: Report) -> Iterator[Event]:
         """What is due after a step; a finished run is scored at its end."""
+        now = report.images
         if Every(self.every.sample_kimg).due(before, now):
             yield self.samples()
+            yield from self._observe(report)
         if Every(self.every.score_kimg).due(before, now) and not self.finished:
             yield from self._score()
         if Every(self.every.save_kimg).due(before, now):
@@ -183,7 +198,12 @@ class Trainer:
     def samples(self) -> Samples:
         z, y = grid_latents(self.prior, GRID_COLUMNS)
         x = sample(sampling_network(self.players["g"]), z, y)
-        return Samples(self.clock.step, self.clock.images, x, GRID_COLUMNS)
+        rows = () if y is None else tuple(self.batches.source.class_names[c] for c in y[::GRID_COLUMNS].tolist())
+        return Samples(self.clock.step, self.clock.images, x, GRID_COLUMNS, rows)
+
+    def _observe(self, report: Report) -> Iterator[Observed]:
+        if self.telemetry is not None:
+            yield Observed(report.step, report.images, self.telemetry(self.gan, report.scalars))
 
     def _score(self) -> Iterator[Scored]:
         if self.score is not None:

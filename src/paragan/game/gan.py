@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from paragan.core.clock import Clock
-from paragan.core.seams import Penalty, Seat, Turn
+from paragan.core.seams import Augment, Penalty, Seat, Turn
 from paragan.core.types import Batch, Feed, Outputs, Report, Side, Terms, Update
 from paragan.game.prior import Prior
 
@@ -32,18 +32,21 @@ class GAN:
     prior: Prior
     g_penalties: tuple[Penalty, ...] = ()
     d_penalties: tuple[Penalty, ...] = ()
+    augment: Augment | None = None
     clock: Clock = field(default_factory=Clock)
 
     def d_turn(self, real: Batch) -> Turn:
         """D against fakes of the opponent: no graph into it."""
         feed = self.prior.feed("d", real)
-        return Turn(Side.D, (Side.D,), feed, self._d_objective, _due(self.d_penalties, self.d.version))
+        penalties = _due(self.d_penalties, self.d.version)
+        return Turn(Side.D, (Side.D,), feed, self._d_objective, penalties, augment=self.augment)
 
     def g_turn(self, real: Batch) -> Turn:
         """G through a frozen D."""
         feed = self.prior.feed("g", real)
         penalties = _due(self.g_penalties, self.g.version)
-        return Turn(Side.G, (Side.G, Side.D), feed, self._g_objective, penalties, self.loss.g_needs_real)
+        chain = (Side.G, Side.D)
+        return Turn(Side.G, chain, feed, self._g_objective, penalties, self.loss.g_needs_real, self.augment)
 
     def observe(self, d: Update, g: Update) -> Report:
         """Close the step: advance the clock by the real images that D saw, and hold the numbers."""

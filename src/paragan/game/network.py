@@ -37,6 +37,9 @@ class CalledNetwork:
         object.__setattr__(self, "_weights", tuple(self.module.parameters()))
 
     def __call__(self, *inputs: Tensor | None) -> Any:
+        """Absent inputs at the end are left out: a plain `nn.Sequential` may play where there are no labels."""
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
         if self.calling.channels_last:
             inputs = tuple(_channels_last(x) for x in inputs)
         if self.calling.dtype is None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from paragan.core.errors import ConfigError
 from paragan.core.seams import Network, Opponent, Strategy, Turn
-from paragan.core.types import Side, Terms, Update
+from paragan.core.types import Made, Side, Terms, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import Policy, Scaler, set_lr, step_if
 from paragan.layers.armed import armed_layers
+from paragan.parallel import none
 
 
 @dataclass
@@ -25,7 +27,7 @@ class Player:
 
     side: Side
     net: nn.Module
-    strategy: Strategy
+    strategy: Strategy = field(default_factory=none.Strategy)
     policy: Policy = Policy()
     calling: Calling = Calling()
     ema: Ema | None = None
@@ -53,7 +55,13 @@ class Player:
         The turn that is given them ends in `update`.
         """
         self._arm()
-        return tuple(self.called(*feed.fake_inputs) for feed in turn.feed.parts(self.policy.parts))
+        made = [Made.of(self.called(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.parts)]
+        if made[0].extra:
+            found = ", ".join(made[0].extra)
+            raise ConfigError(
+                f"scheme: found a generator that makes more than images ({found}); set scheme: synchronous"
+            )
+        return tuple(m.images for m in made)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         """Play the turn, then step or skip. Only this player's state changes."""
@@ -102,4 +110,5 @@ def _other(side: Side) -> Side:
 @torch.no_grad()
 def _fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
     """D's fakes; in one call where G mixes samples: they are one batch to G, however D cuts them."""
-    return tuple(generator(*feed.fake_inputs) for feed in turn.feed.parts(1 if generator.mixes else parts))
+    cuts = turn.feed.parts(1 if generator.mixes else parts)
+    return tuple(Made.of(generator(*feed.fake_inputs)).images for feed in cuts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Rows
+from paragan.core.types import Made, Rows
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -24,7 +24,7 @@ def sample(generator: CalledNetwork, z_BZ: Tensor, y_B: Tensor | None, batch: in
     module.eval()
     try:
         labels = [None] * -(-len(z_BZ) // batch) if y_B is None else y_B.split(batch)
-        return torch.cat([generator(z, y) for z, y in zip(z_BZ.split(batch), labels, strict=True)])
+        return torch.cat([Made.of(generator(z, y)).images for z, y in zip(z_BZ.split(batch), labels, strict=True)])
     finally:
         module.train(was)
 

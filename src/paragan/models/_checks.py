@@ -19,8 +19,10 @@ def side_of(shape: tuple[int, int, int], model: str) -> int:
     )
 
 
-def classes_of(conditional: bool, num_classes: int, model: str) -> int:
-    """How many classes the network tells apart: 0 unless it is conditional."""
+def classes_of(conditional: bool | None, num_classes: int, model: str) -> int:
+    """How many classes the network tells apart: 0 unless it is conditional; None: as the data has labels or not."""
+    if conditional is None:
+        return num_classes if num_classes > 1 else 0
     if conditional and not num_classes:
         raise ConfigError(f"model.{model}: found conditional=true on data without labels; set model.conditional=false")
     return num_classes if conditional else 0

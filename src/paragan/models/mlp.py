@@ -30,7 +30,7 @@ class Options:
     latent: Count = 100
     g_widths: tuple[Count, ...] = (256, 512, 1024)
     d_widths: tuple[Count, ...] = (512, 256)
-    conditional: bool = False
+    conditional: bool | None = False
     weight_init: Literal["torch", "normal_0.02", "orthogonal", "glorot"] = "torch"
 
 

@@ -32,7 +32,7 @@ class Options:
 
     latent: Count = 128
     width: Count | None = None
-    conditional: bool = True
+    conditional: bool | None = True
     weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
 
 

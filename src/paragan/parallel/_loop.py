@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.seams import Network, Part, Turn
-from paragan.core.types import Can, Feed, Outputs, Side, Terms, Verdict
+from paragan.core.types import Can, Feed, Made, Outputs, Side, Terms, Verdict
 
 
 def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
@@ -20,22 +20,24 @@ def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
 
     D's turn finds its fakes in the feed; G's makes them unless they are shared.
     """
-    images = feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs)
+    made = Made.of(feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs))
+    fake = (turn.shown(made.images, "fake", feed), *feed.fake_inputs[1:])
     if not turn.needs_real:
-        return Outputs(fake=Verdict.of(nets[Side.D](images, *feed.fake_inputs[1:])), images=images)
-    return _judge_both(nets[Side.D], feed, images)
-
-
-def _judge_both(d: Network, feed: Feed, images: Tensor) -> Outputs:
-    """One call on real and fake together, two where a norm would mix them."""
+        return Outputs(Verdict.of(nets[Side.D](*fake)), None, made.images, made.extra)
     assert feed.real is not None and feed.real.x_BCHW is not None
-    real = (feed.real.x_BCHW, feed.real.y_B, *(() if feed.condition is None else (feed.real.condition,)))
-    fake = (images, *feed.fake_inputs[1:])
+    condition = () if feed.condition is None else (feed.real.condition,)
+    real = (turn.shown(feed.real.x_BCHW, "real", feed), feed.real.y_B, *condition)
+    on_real, on_fake = _judge_both(nets[Side.D], real, fake)
+    return Outputs(on_fake, on_real, made.images, made.extra)
+
+
+def _judge_both(d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]) -> tuple[Verdict, Verdict]:
+    """One call on real and fake together, two where a norm would mix them."""
     if d.mixes:
-        return Outputs(real=Verdict.of(d(*real)), fake=Verdict.of(d(*fake)), images=images)
+        return Verdict.of(d(*real)), Verdict.of(d(*fake))
     both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
-    verdicts = Verdict.of(d(*both)).split([len(real[0]), len(images)])
-    return Outputs(real=verdicts[0], fake=verdicts[1], images=images)
+    on_real, on_fake = Verdict.of(d(*both)).split([len(real[0]), len(fake[0])])
+    return on_real, on_fake
 
 
 def _run_part(

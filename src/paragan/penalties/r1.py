@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from paragan.core.options import Count, NotNegative
@@ -23,6 +24,16 @@ class Options:
 
     weight: NotNegative = 10.0
     interval: Count = 1
+
+
+def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
+    """|d D(x) / dx|^2 / 2 per sample, to be multiplied by gamma: R1 in a loop of one's own.
+
+    x: the real samples, with `requires_grad_()` before the forward that made `logits_B`. Its graph is kept for the one
+    backward of the loss. Under a loss scale (fp16) use `Player`, which takes the scale out of the inner gradient.
+    """
+    (gradient,) = torch.autograd.grad(logits_B.sum(), x, create_graph=True)
+    return gradient.flatten(1).square().sum(1) / 2
 
 
 class Penalty:

@@ -1,33 +1,43 @@
-"""PNG grids."""
+"""PNG grids: a run's pictures of its fixed latents."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-GAP, GREY = 2, 64  # between the images
+from paragan.core.notes import Note
+from paragan.writers._sheet import sheet
+
+
+@dataclass(frozen=True)
+class Options:
+    """There are none."""
+
+
+class Writer:
+    """Saves the pictures of a note where its `path` says, relative to the run folder."""
+
+    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+        self._folder = folder
+
+    def write(self, note: Note) -> None:
+        if note.x_BCHW is not None:
+            save_grid(note.x_BCHW, self._folder / note.values["path"], note.columns)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """x in [-1, 1], 1 or 3 channels, `columns` images to a row.
-
-    Small images are enlarged by a whole factor to be seen.
-    """
-    x = ((x_BCHW.float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-    factor = max(1, -(-least_pixels // x.shape[-1]))
-    x = F.pad(x.repeat_interleave(factor, 2).repeat_interleave(factor, 3), (0, GAP, 0, GAP), value=GREY)
-    channels, height, width = x.shape[1:]
-    rows = -(-len(x) // columns)
-    sheet = torch.zeros(rows * columns, channels, height, width, dtype=torch.uint8)
-    sheet[: len(x)] = x
-    sheet = (
-        sheet.view(rows, columns, channels, height, width)
-        .permute(0, 3, 1, 4, 2)
-        .reshape(rows * height, columns * width, channels)
-    )
+    """The sheet of these images (`_sheet.sheet`) as a PNG."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(sheet.squeeze(2).numpy() if channels == 1 else sheet.numpy()).save(path)
+    picture(sheet(x_BCHW, columns, least_pixels)).save(path)
+
+
+def picture(sheet_CHW: Tensor) -> Image.Image:
+    """uint8 (1 or 3, H, W) as a Pillow image."""
+    array = sheet_CHW.permute(1, 2, 0).numpy()
+    return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)

@@ -1,34 +1,51 @@
-"""The record: one JSON object per line, appended."""
+"""The record of truth: metrics.jsonl, one JSON object per line, appended; and score.json, the newest score."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from paragan.core.notes import Note
+
+
+@dataclass(frozen=True)
+class Options:
+    """There are none."""
 
 
 class Writer:
     """Lines after `step` belong to a future that was lost; a resumed run drops them before it appends."""
 
-    def __init__(self, path: Path, step: int = 0) -> None:
+    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+        self._score = folder / "score.json"
+        path = folder / "metrics.jsonl"
         if path.exists():
             _keep_until(path, step)
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 held for the run
 
-    def write(self, record: dict[str, Any]) -> None:
-        self._file.write(json.dumps(record) + "\n")
+    def write(self, note: Note) -> None:
+        self._file.write(json.dumps(note.line) + "\n")
         self._file.flush()
+        if note.kind == "score":
+            score = {"step": note.step, "images": note.images, **note.values}
+            _replace(self._score, json.dumps(score, indent=1) + "\n")
 
     def close(self) -> None:
         self._file.close()
 
 
 def _keep_until(path: Path, step: int) -> None:
-    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if _step(line) <= step]
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    _replace(path, "".join(f"{line}\n" for line in lines if _step(line) <= step))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "w", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in kept))
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -1,0 +1,95 @@
+"""Differentiable augmentation of all that D sees, real and fake alike (Zhao et al. 2020, "Differentiable Augmentation
+for Data-Efficient GAN Training", sections 3.2 and 4), so that D cannot learn a small data set by heart.
+
+Colour: brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to an eighth of the
+side, the rest zero. Cutout: a square of half the side is zero. Every image has draws of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.types import Rows
+
+_SHIFT, _HOLE = 1 / 8, 1 / 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which of the three are applied, in this order."""
+
+    color: bool = True
+    translation: bool = True
+    cutout: bool = True
+
+
+class Augment:
+    """x_BCHW to images of the same shape. Draws depend on (seed, stream, row) alone, so ranks and parts agree."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
+        if x_BCHW.dim() != 4:
+            raise ConfigError(
+                f"augment: found samples of {tuple(x_BCHW.shape[1:])}, expected images; leave augment out"
+            )
+        draws_BK = rng.uniform(seed, stream, rows, (7,)).to(x_BCHW.device, non_blocking=True)
+        if self.options.color:
+            x_BCHW = coloured(x_BCHW, draws_BK[:, :3].to(x_BCHW.dtype))
+        if self.options.translation:
+            x_BCHW = moved(x_BCHW, draws_BK[:, 3:5])
+        if self.options.cutout:
+            x_BCHW = x_BCHW * _outside_a_hole(x_BCHW, draws_BK[:, 5:])
+        return x_BCHW
+
+
+def coloured(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
+    """Brightness, saturation, contrast from uniform draws in [0, 1)."""
+    brightness, saturation, contrast = (draw.view(-1, 1, 1, 1) for draw in draws_B3.unbind(1))
+    x = x_BCHW + (brightness - 0.5)
+    grey = x.mean(1, keepdim=True)
+    x = grey + (x - grey) * (2 * saturation)
+    level = x.mean((1, 2, 3), keepdim=True)
+    return level + (x - level) * (contrast + 0.5)
+
+
+def moved(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
+    """Shifted down and right by whole pixels of either sign; what comes in is zero."""
+    batch, _, height, width = x_BCHW.shape
+    most_down, most_right = _most(height), _most(width)
+    down = (draws_B2[:, 0] * (2 * most_down + 1)).long() - most_down
+    right = (draws_B2[:, 1] * (2 * most_right + 1)).long() - most_right
+    rows_BH = torch.arange(height, device=x_BCHW.device) - down[:, None]
+    columns_BW = torch.arange(width, device=x_BCHW.device) - right[:, None]
+    inside_BHW = _within(rows_BH, height)[:, :, None] & _within(columns_BW, width)[:, None, :]
+    images = torch.arange(batch, device=x_BCHW.device)[:, None, None]
+    taken = x_BCHW.permute(0, 2, 3, 1)[
+        images, rows_BH.clamp(0, height - 1)[:, :, None], columns_BW.clamp(0, width - 1)[:, None]
+    ]
+    return taken.permute(0, 3, 1, 2) * inside_BHW[:, None]
+
+
+def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
+    """0 in a square around a random centre, which may reach over the edge, else 1: (B, 1, H, W)."""
+    height, width = x_BCHW.shape[2:]
+    tall, wide = int(height * _HOLE + 0.5), int(width * _HOLE + 0.5)
+    top_B = (draws_B2[:, 0] * (height + 1 - tall % 2)).long() - tall // 2
+    left_B = (draws_B2[:, 1] * (width + 1 - wide % 2)).long() - wide // 2
+    rows_BH = torch.arange(height, device=x_BCHW.device) - top_B[:, None]
+    columns_BW = torch.arange(width, device=x_BCHW.device) - left_B[:, None]
+    hole_BHW = _within(rows_BH, tall)[:, :, None] & _within(columns_BW, wide)[:, None, :]
+    return (~hole_BHW)[:, None].to(x_BCHW.dtype)
+
+
+def _most(side: int) -> int:
+    return int(side * _SHIFT + 0.5)
+
+
+def _within(places: Tensor, length: int) -> Tensor:
+    return (places >= 0) & (places < length)

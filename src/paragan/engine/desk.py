@@ -1,0 +1,44 @@
+"""The writers of a run, in order. One that fails is told of once and left out from then on: training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from paragan.core.notes import Note, Writer
+
+
+class Desk:
+    """Fulfils `core.notes.Writer` for all of them."""
+
+    def __init__(self, writers: Iterable[tuple[str, Writer]]) -> None:
+        self._writers = dict(writers)
+
+    def write(self, note: Note) -> None:
+        failed = {}
+        for name, writer in self._writers.items():
+            try:
+                writer.write(note)
+            except Exception as error:  # whatever a file system, a server or a picture may do
+                failed[name] = error
+        for name, error in failed.items():
+            self._drop(name, error, note)
+
+    def close(self) -> None:
+        for name, writer in list(self._writers.items()):
+            try:
+                writer.close()
+            except Exception as error:
+                print(_told(name, error))
+
+    def _drop(self, name: str, error: Exception, note: Note) -> None:
+        del self._writers[name]
+        event = replace(note, kind="event", values={"text": _told(name, error)}, x_BCHW=None)
+        if name == "console":
+            print(event.values["text"])
+        self.write(event)
+
+
+def _told(name: str, error: Exception) -> str:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return f"writer {name} failed ({reason}) and is switched off; training goes on"

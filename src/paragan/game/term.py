@@ -1,0 +1,31 @@
+"""A loss of one's own, beside the adversarial one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core.seams import Part
+from paragan.core.types import Can, Feed, Outputs
+
+
+@dataclass(frozen=True)
+class Term:
+    """A penalty from a function of what the networks of a turn returned and were fed.
+
+    function: (outputs, feed) to a value per sample; trailing axes (pixels, patches) count as their mean. It never calls a
+    network: what it needs beside images, the generator returns in `Made.extra`. weight: of the term in the player's loss.
+    """
+
+    name: str
+    function: Callable[[Outputs, Feed], Tensor]
+    weight: float = 1.0
+    interval: int = 1
+    needs: frozenset[Can] = frozenset()
+    per_sample: bool = False
+
+    def __call__(self, part: Part) -> Tensor:
+        values = self.function(part.outputs, part.feed)
+        return self.weight * self.interval * (values.flatten(1).mean(1) if values.dim() > 1 else values)

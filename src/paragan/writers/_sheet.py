@@ -1,0 +1,27 @@
+"""Images on one sheet."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+GAP, GREY = 2, 64  # between the images
+
+
+def sheet(x_BCHW: Tensor, columns: int, least_pixels: int = 32) -> Tensor:
+    """uint8 (1 or 3, height, width) of x in [-1, 1], `columns` images to a row; small ones are enlarged by a whole factor.
+
+    Of more than three channels the first three are shown; two are shown as red and green.
+    """
+    x = ((x_BCHW.detach().float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)[:, :3]
+    factor = max(1, -(-least_pixels // x.shape[-1]))
+    x = F.pad(x.repeat_interleave(factor, 2).repeat_interleave(factor, 3), (0, GAP, 0, GAP), value=GREY)
+    if x.shape[1] == 2:
+        x = F.pad(x, (0, 0, 0, 0, 0, 1))
+    channels, height, width = x.shape[1:]
+    rows = -(-len(x) // columns)
+    full = torch.zeros(rows * columns, channels, height, width, dtype=torch.uint8)
+    full[: len(x)] = x
+    full = full.view(rows, columns, channels, height, width).permute(2, 0, 3, 1, 4)
+    return full.reshape(channels, rows * height, columns * width)

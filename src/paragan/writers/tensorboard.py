@@ -1,0 +1,45 @@
+"""TensorBoard event files in RUN/tensorboard: every number of steps, scores and telemetry, and the pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.core.errors import ConfigError
+from paragan.core.notes import Note
+from paragan.writers._sheet import sheet
+
+
+@dataclass(frozen=True)
+class Options:
+    """pictures: whether the grids are written too; each is as large as its PNG."""
+
+    pictures: bool = True
+
+
+class Writer:
+    """Needs the extra: pip install 'paragan[tensorboard]'. A resumed run hides what an earlier session wrote after it."""
+
+    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ConfigError(
+                "writers: found tensorboard, which is not installed; pip install 'paragan[tensorboard]' or leave it out"
+            ) from None
+        self._options = options
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step)
+
+    def write(self, note: Note) -> None:
+        if note.kind in ("step", "score", "telemetry"):
+            for name, value in note.values.items():
+                if isinstance(value, float):
+                    self._writer.add_scalar(f"{note.kind}/{name}", value, note.step)
+        elif note.kind in ("advice", "event"):
+            self._writer.add_text(note.kind, "  ".join(map(str, note.values.values())), note.step)
+        if note.x_BCHW is not None and self._options.pictures:
+            self._writer.add_image("samples", sheet(note.x_BCHW, note.columns), note.step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,52 @@
+"""What every augmentation keeps: shape, differentiability, draws by row of the global batch, nothing of the input changed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan.core import rng, shelf
+from paragan.core.types import Rows
+
+WHOLE = Rows(step=3, first=0, count=6, total=6)
+
+
+@pytest.fixture(params=shelf.names("augment"))
+def augment(request):
+    return shelf.load("augment", request.param).Augment(shelf.options("augment", request.param)())
+
+
+def images(channels=3, height=16, width=16):
+    return rng.normal(0, "x", WHOLE, (channels, height, width)).tanh()
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 16), (3, 16, 16), (3, 8, 12), (2, 5, 5)])
+def test_the_shape_stays(augment, shape):
+    x = images(*shape)
+    before = x.clone()
+    out = augment(x, 0, "augment/d/real", WHOLE)
+    assert (out.shape, out.dtype) == (x.shape, x.dtype)
+    assert torch.equal(x, before)
+    assert not torch.equal(out, x)
+
+
+def test_parts_see_the_rows_of_the_whole(augment):
+    x = images()
+    parts = [augment(x[rows.window], 0, "s", rows) for rows in WHOLE.parts(4)]
+    assert torch.equal(torch.cat(parts), augment(x, 0, "s", WHOLE))
+
+
+def test_streams_and_steps_draw_apart(augment):
+    x = images()
+    first = augment(x, 0, "augment/d/real", WHOLE)
+    assert torch.equal(first, augment(x, 0, "augment/d/real", WHOLE))
+    assert not torch.equal(first, augment(x, 0, "augment/d/fake", WHOLE))
+    assert not torch.equal(first, augment(x, 0, "augment/d/real", Rows(4, 0, 6, 6)))
+
+
+def test_gradients_pass_twice(augment):
+    x = images().double().requires_grad_()
+    (grad,) = torch.autograd.grad(augment(x, 0, "s", WHOLE).pow(3).sum(), x, create_graph=True)
+    (again,) = torch.autograd.grad(grad.sum(), x)
+    assert grad.abs().sum() > 0
+    assert again.abs().sum() > 0

@@ -1,0 +1,82 @@
+"""Each of the three operations against the plainest loop over images; D alone is shown the result."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan.augment.diffaugment import Augment, Options, coloured, moved
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.types import Rows, Side
+from paragan.parallel import none
+from tests.laws.small_gan import batches, game, player
+
+ROWS = Rows(0, 0, 40, 40)
+X = rng.normal(1, "x", ROWS, (3, 16, 16)).double()
+DRAWS = rng.uniform(7, "s", ROWS, (7,))
+
+
+def test_colour():
+    for x, (b, s, c), out in zip(X, DRAWS[:, :3].double(), coloured(X, DRAWS[:, :3].double()), strict=True):
+        y = x + (b - 0.5)
+        y = y.mean(0) + (y - y.mean(0)) * 2 * s
+        assert torch.allclose(out, y.mean() + (y - y.mean()) * (c + 0.5), atol=1e-12)
+
+
+def test_translation_moves_by_up_to_an_eighth_and_fills_with_zero():
+    shifts = set()
+    for x, draws, out in zip(X, DRAWS[:, 3:5], moved(X, DRAWS[:, 3:5]), strict=True):
+        down, right = (int(draw * 5) - 2 for draw in draws)
+        shifts.add((down, right))
+        framed = torch.zeros(3, 20, 20, dtype=x.dtype)
+        framed[:, 2 + down : 18 + down, 2 + right : 18 + right] = x
+        assert torch.equal(out, framed[:, 2:18, 2:18])
+    assert {d for d, _ in shifts} == {r for _, r in shifts} == {-2, -1, 0, 1, 2}
+
+
+def test_cutout_is_one_square_of_half_the_side():
+    out = Augment(Options(color=False, translation=False))(torch.ones(40, 3, 16, 16), 7, "s", ROWS)
+    areas = []
+    for image in out:
+        holes = (image == 0).all(0)
+        rows, columns = holes.any(1).nonzero().flatten(), holes.any(0).nonzero().flatten()
+        areas.append(len(rows) * len(columns))
+        assert holes.sum() == areas[-1]  # a full rectangle
+        assert len(rows) <= 8 and len(columns) <= 8
+    assert max(areas) == 64
+    assert min(areas) >= 16  # the centre lies inside
+
+
+def test_nothing_chosen_is_nothing_done():
+    assert torch.equal(Augment(Options(False, False, False))(X, 0, "s", ROWS), X)
+
+
+def test_samples_that_are_no_images_are_refused():
+    with pytest.raises(ConfigError, match="augment: found samples of"):
+        Augment(Options())(torch.zeros(40, 7), 0, "s", ROWS)
+
+
+def test_d_sees_augmented_images_and_penalties_do_not():
+    """Both turns, real and fake, with streams of their own; the images in the outputs are G's."""
+    shown, seen = [], []
+
+    class Sees:
+        name, needs, per_sample, interval = "sees", frozenset(), False, 1
+
+        def __call__(self, part):
+            seen.append(part.outputs.images)
+            return part.outputs.fake.logits_B * 0
+
+    def augment(x, seed, stream, rows):
+        shown.append((stream, rows.count))
+        return x * 0
+
+    gan = game(*(player(side, none.Strategy()) for side in Side))
+    gan.augment, gan.d_penalties = augment, (Sees(),)
+    real = next(batches())
+    gan.g.update(gan.g_turn(real), gan.d)
+    gan.d.update(gan.d_turn(real), gan.g)
+    assert [stream for stream, _ in shown] == ["augment/g/fake", "augment/d/fake", "augment/d/real"]
+    assert {count for _, count in shown} == {8}
+    assert seen[0].abs().sum() > 0

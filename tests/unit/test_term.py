@@ -1,0 +1,80 @@
+"""Own losses on what a generator returns beside images, through the plain player."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import paragan as pg
+from paragan.core.types import Side
+from paragan.losses import hinge
+from paragan.schemes import shared_fakes, synchronous
+
+
+class Two(nn.Module):
+    """Images, and a value per sample that only a term sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.image, self.other = nn.Linear(3, 4), nn.Linear(3, 1)
+
+    def forward(self, z):
+        return pg.Made(self.image(z), {"other": self.other(z)})
+
+
+def batches():
+    step = 0
+    while True:
+        yield pg.Batch(pg.Rows(step, 0, 8, 8), torch.ones(8, 4))
+        step += 1
+
+
+def game(*terms, d=None):
+    torch.manual_seed(0)
+    policy = pg.Policy(torch.optim.SGD, lr=0.1)
+    g = pg.Player(Side.G, Two(), policy=policy)
+    d = pg.Player(Side.D, d or nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)), policy=policy)
+    return pg.GAN(g, d, pg.Loss(hinge.d_loss, hinge.g_loss), pg.Prior(seed=0, latent=3), g_penalties=terms)
+
+
+def test_a_term_reaches_what_d_never_sees():
+    term = pg.Term("square", lambda outputs, feed: outputs.extra["other"].square(), weight=2.0)
+    gan, plain = game(term), game()
+    before = gan.g.net.other.weight.clone()
+    z, _ = gan.prior.draw("g", pg.Rows(0, 0, 8, 8))
+    expected = 2 * gan.g.net.other(z).square().mean().item()
+    report = synchronous.step(gan, batches()).read()
+    synchronous.step(plain, batches())
+    assert report["g/loss/square"] == pytest.approx(expected)
+    assert not torch.equal(gan.g.net.other.weight, before)
+    assert torch.equal(plain.g.net.other.weight, before)
+    assert torch.equal(gan.g.net.image.weight, plain.g.net.image.weight)  # the term only adds
+
+
+def test_a_term_with_axes_counts_as_its_mean_and_an_interval_as_its_force():
+    term = pg.Term("pixels", lambda outputs, feed: outputs.images.abs(), weight=3.0, interval=2)
+    images = torch.randn(4, 2, 5)
+    outputs = pg.Outputs(fake=None, images=images)
+    part = pg.Part(None, None, outputs, None)
+    assert torch.allclose(term(part), 6 * images.abs().mean((1, 2)))
+
+
+def test_modules_without_labels_are_not_passed_any():
+    """`nn.Sequential` takes one argument."""
+    assert synchronous.step(game(d=nn.Sequential(nn.Linear(4, 1))), batches()).images == 8
+
+
+def test_shared_fakes_refuse_what_they_would_lose():
+    with pytest.raises(pg.ConfigError, match=r"more than images \(other\); set scheme: synchronous"):
+        shared_fakes.step(game(), batches())
+
+
+def test_r1_as_a_function_is_the_penalty():
+    d = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1)).double()
+    x = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    values = pg.r1_penalty(d(x).squeeze(1), x)
+    jacobian = torch.autograd.functional.jacobian(lambda x: d(x).squeeze(1), x)
+    assert torch.allclose(values, torch.stack([jacobian[i, i].square().sum() / 2 for i in range(5)]))
+    values.sum().backward()
+    assert d[0].weight.grad.abs().sum() > 0
