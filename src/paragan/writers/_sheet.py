@@ -10,7 +10,7 @@ GAP, GREY = 2, 64  # between the images
 
 
 def sheet(x_BCHW: Tensor, columns: int, least_pixels: int = 32) -> Tensor:
-    """uint8 (1 or 3, height, width) of x in [-1, 1], `columns` images to a row; small ones are enlarged by a whole factor.
+    """uint8 (1 or 3, height, width) of x in [-1, 1], `columns` to a row; small images are enlarged by a whole factor.
 
     Of more than three channels the first three are shown; two are shown as red and green.
     """

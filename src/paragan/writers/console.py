@@ -81,7 +81,9 @@ class Writer:
 
 def _told(values: Mapping[str, Any]) -> str:
     """How fast, how long still, and both losses."""
-    pace = f"{values['images_per_s']:.0f} images/s  ETA {clock_time(values['eta_s'])}  data wait {values['data_wait']:.0%}"
+    pace = (
+        f"{values['images_per_s']:.0f} images/s  ETA {clock_time(values['eta_s'])}  data wait {values['data_wait']:.0%}"
+    )
     losses = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
     return "  ".join([pace, *(f"{name} {values[key]:.3f}" for name, key in losses if key in values)])
 

@@ -18,7 +18,7 @@ class Options:
 
 
 class Writer:
-    """Needs the extra: pip install 'paragan[tensorboard]'. A resumed run hides what an earlier session wrote after it."""
+    """Needs the extra: pip install 'paragan[tensorboard]'. What an earlier session wrote after `step` is hidden."""
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         try:

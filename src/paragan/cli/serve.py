@@ -1,0 +1,123 @@
+"""`paragan report --serve`: the page of a live run, to this machine alone and to nobody else."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import json
+import platform
+import threading
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paragan.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from paragan.writers.report import Page
+
+_ADDRESS = "127.0.0.1"
+_AT_ONCE, _REQUEST_S = 16, 10.0
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def serve(run: Path, port: int) -> None:
+    """Until Ctrl-C, which is the way to end it and no error."""
+    with open_server(run, port) as server, suppress(KeyboardInterrupt):
+        told = server.server_address[1]
+        print(f"http://{_ADDRESS}:{told}/  (Ctrl-C ends)")
+        print(f"from elsewhere: ssh -L {told}:{_ADDRESS}:{told} {_me()}  and open the same address there", flush=True)
+        server.serve_forever()
+
+
+def open_server(run: Path, port: int) -> Server:
+    """Bound and not serving yet. port 0: any that is free.
+
+    Raises `CheckpointError` where `run` is no run folder, `ConfigError` where the port is taken.
+    """
+    from paragan.writers.report import Page
+
+    try:
+        return Server(Page(run), port)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        why = "in use" if error.errno == errno.EADDRINUSE else "not allowed here"
+        raise ConfigError(f"--port: found {port}, which is {why}, expected a free one; try --port 0") from None
+
+
+class Server(ThreadingHTTPServer):
+    """On the loopback alone. At most so many requests at once; one more is turned away."""
+
+    daemon_threads = True
+    request_queue_size = 32
+
+    def __init__(self, page: Page, port: int) -> None:
+        self.page, self.rendering = page, threading.Lock()
+        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        super().__init__((_ADDRESS, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._slots.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _REQUEST_S
+    server: Server
+    server_version, sys_version = "paragan", ""
+
+    def do_GET(self) -> None:
+        host = self.headers.get("Host", "").partition(":")[0]  # behind `ssh -L` the port may be another
+        if host not in (_ADDRESS, "localhost"):  # another name for this address: a page from elsewhere asks
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "open this page as 127.0.0.1 or localhost\n")
+        elif self.path == "/":
+            with self.server.rendering:
+                page = self.server.page.render(live=True)
+            self._answer(HTTPStatus.OK, "text/html", page, self.server.page.policy(live=True))
+        elif self.path == "/state":
+            self._answer(HTTPStatus.OK, "application/json", json.dumps({"token": self.server.page.token()}))
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is / and /state\n")
+
+    def _answer(self, status: HTTPStatus, kind: str, text: str, policy: str = "default-src 'none'") -> None:
+        body = text.encode()
+        self.send_response(status)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """The terminal stays quiet."""
+
+
+def _me() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # no name behind this number, in a container
+        user = "USER"
+    return f"{user}@{platform.node() or 'HOST'}"

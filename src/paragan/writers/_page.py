@@ -1,0 +1,219 @@
+"""What stands on the page of a run, gathered from its folder alone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from paragan.writers import _panels as panels
+from paragan.writers._curves import Chart
+from paragan.writers._film import Frame, Frames
+from paragan.writers._record import History, Moment, number, open_record, plain
+from paragan.writers._scale import figure
+from paragan.writers._state import duration, small_json, small_text, state, total_kimg
+
+_HERE = Path(__file__).parent
+_ROWS = 40  # of the table of a chart
+_SECTIONS = {
+    "game": "The game",
+    "telemetry": "Telemetry",
+    "pace": "Pace",
+    "other": "Further numbers",
+}
+
+
+class Page:
+    """`render` again costs what the run has added since: the record is read on, pictures stay encoded."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.record, self.frames = folder, open_record(folder), Frames(folder)
+        self._template = _environment().get_template("report.html.j2")
+        self._css, self._js = (_source(name) for name in ("report.css", "report.js"))
+
+    def render(self, live: bool = False) -> str:
+        """The whole page. live: it asks its server for changes."""
+        seen = self.token()  # before reading: what comes in between makes the next page differ
+        self.record.read()
+        view = _view(self.folder, self.record.history, self.frames.choose(self.record.history.samples))
+        more = {"live": live, "token": seen, "css": self._css, "js": self._js, "csp": self.policy(live)}
+        return self._template.render(view, **more)
+
+    def policy(self, live: bool) -> str:
+        """The content security policy: nothing but this style, this script and embedded pictures."""
+        connect = "; connect-src 'self'"
+        style, script = (_digest(text) for text in (self._css, self._js))
+        return (
+            f"default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; "
+            f"base-uri 'none'; form-action 'none'{connect if live else ''}"
+        )
+
+    def token(self) -> str:
+        """Changes whenever the page would."""
+        found = []
+        for name in ("metrics.jsonl", "exit.json", "score.json", "config.yaml"):
+            try:
+                status = (self.folder / name).stat()
+                found.append(f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}")
+            except OSError:
+                found.append("")
+        return _digest("/".join(found))
+
+
+def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
+    now, total = state(folder, history), total_kimg(folder, history)
+    kimg = max(history.kimg, 1e-9)
+    sections = [(id, title, panels.panels(id, history.series, kimg)) for id, title in _SECTIONS.items()]
+    metrics = panels.metric_charts(history.scores, kimg)
+    protocol = history.scores[-1].values.get("protocol") if history.scores else None
+    return {
+        "name": plain(history.start.get("recipe")) or folder.resolve().name,
+        "state": now,
+        "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now.written)),
+        "history": history,
+        "total": total,
+        "share": min(1.0, history.kimg / total) if total else None,
+        "spent": duration(history.seconds),
+        "players": _players(history.start.get("players")),
+        "data": _data(history.start.get("data")),
+        "numbers": [_key_number(name, history.scores) for name in panels.metric_names(history.scores)],
+        "frames": frames,
+        "film": [{"step": f.step, "kimg": f.kimg, "src": f.uri} for f in frames],
+        "rows": _rows(history.samples),
+        "metrics": metrics,
+        "sections": [section for section in sections if section[2]],
+        "readouts": {c.id: c.readout for c in [*metrics, *(c for _, _, charts in sections for c in charts)]},
+        "kimg": kimg,
+        "advice": [_advice(moment) for moment in reversed(history.advice.values())],
+        "events": list(reversed(history.events)),
+        "changed": _changed(history.start.get("changed")),
+        "config": small_text(folder / "config.yaml"),
+        "commands": _commands(folder, history.start.get("commands")),
+        "protocol": _flat(protocol or small_json(folder / "score.json").get("protocol")),
+    }
+
+
+def table(chart: Chart) -> list[list[str]]:
+    """Some rows of a chart as text, the first and the last among them; all rows of a metric."""
+    readout: Any = chart.readout
+    count = len(readout["x"])
+    stride = 1 if chart.id.startswith("metric") else -(-count // _ROWS) or 1
+    chosen = sorted({*range(0, count, stride), count - 1}) if count else []
+    return [
+        [f"{readout['step'][i]:,}", figure(readout["x"][i]), *(_cell(line[i]) for line in readout["lines"])]
+        for i in chosen
+    ]
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else figure(value)
+
+
+def _key_number(name: str, scores: list[Moment]) -> dict[str, str]:
+    told = [moment for moment in scores if name in moment.values]
+    last, best = told[-1], panels.best(name, told)
+    shown = best or last
+    return {
+        "name": name,
+        "value": figure(shown.numbers()[name]),
+        "what": "best" if best else "last",
+        "where": f"at {figure(shown.kimg)} kimg",
+        "last": figure(last.numbers()[name]) if best and last is not best else "",
+    }
+
+
+def _players(told: object) -> list[str]:
+    if not isinstance(told, Mapping):
+        return []
+    return [_player(plain(name).upper(), player) for name, player in told.items() if isinstance(player, Mapping)]
+
+
+def _player(name: str, told: Mapping[str, Any]) -> str:
+    weights = number(told.get("weights"))
+    count = f" {weights:,.0f} weights" if weights is not None else ""
+    return f"{name}{count}, {plain(told.get('precision'))} on {plain(told.get('device'))}"
+
+
+def _data(told: object) -> str:
+    if not isinstance(told, Mapping):
+        return ""
+    shape, images = told.get("shape"), number(told.get("images"))
+    size = " × ".join(plain(n) for n in shape) if isinstance(shape, list) else ""
+    return ", ".join(
+        part for part in (plain(told.get("name")), f"{images:,.0f} images" if images is not None else "", size) if part
+    )
+
+
+def _rows(samples: list[Moment]) -> list[str]:
+    rows = samples[-1].values.get("rows") if samples else None
+    return [plain(row, 60) for row in rows] if isinstance(rows, list) else []
+
+
+def _advice(moment: Moment) -> dict[str, str]:
+    told, value = moment.values, number(moment.values.get("value"))
+    return {
+        "name": plain(told.get("name")),
+        "value": "" if value is None else figure(value),
+        "means": plain(told.get("means")),
+        "try": plain(told.get("try")),
+        "step": f"{moment.step:,}",
+    }
+
+
+def _changed(told: object) -> list[tuple[str, str, str]]:
+    pairs = told.items() if isinstance(told, Mapping) else ()
+    return [(plain(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
+
+
+def _setting(value: object) -> str:
+    """As one would write it in a recipe."""
+    return plain(value if isinstance(value, str) else json.dumps(value))
+
+
+def _commands(folder: Path, told: object) -> list[tuple[str, str]]:
+    """As the run told them; guessed from the folder for a record that does not."""
+    if isinstance(told, Mapping) and told:
+        return [(plain(name), plain(line)) for name, line in told.items()]
+    run, config = shlex.quote(str(folder)), shlex.quote(str(folder / "config.yaml"))
+    return [
+        ("go on", f"paragan train {config} --out {run}"),
+        ("sample", f"paragan sample {run}"),
+        ("export", f"paragan export {run}"),
+        ("score", f"paragan eval {run}"),
+    ]
+
+
+def _flat(told: object, before: str = "", depth: int = 4) -> list[tuple[str, str]]:
+    """Nested settings as dotted names."""
+    if not isinstance(told, Mapping) or not depth:
+        return [(before, plain(told))] if before else []
+    found = ((f"{before}.{plain(name)}".strip("."), value) for name, value in told.items())
+    return [pair for name, value in found for pair in _flat(value, name, depth - 1)]
+
+
+def _environment() -> jinja2.Environment:
+    """Every value is escaped, wherever it stands."""
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FileSystemLoader(_HERE),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"figure": figure, "table": table}
+    return environment
+
+
+def _source(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,215 @@
+"""The report in a real browser: slider, curves, keyboard, light and dark, and not one request."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import threading
+
+import pytest
+
+from paragan.cli.serve import open_server
+from paragan.writers.report import render
+from tests.browser import made_run
+from tests.browser.driver import Browser, Driver
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMEDRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and CHROMEDRIVER),
+    reason="no chromium and chromedriver here (apt-get install chromium chromium-driver)",
+)
+SAMPLES, SCORES = 6, 7
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = Driver(CHROMEDRIVER)
+    try:
+        browser = Browser(driver, CHROMIUM, tmp_path_factory.mktemp("profile"))
+        yield browser
+        browser.close()
+    finally:
+        driver.close()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return made_run.make(tmp_path_factory.mktemp("run"), steps=200, scores=SCORES, samples=SAMPLES)
+
+
+@pytest.fixture
+def page(browser, run):
+    """The page opened from a file; whatever a test does, it asked for nothing else and nothing was complained of."""
+    file = run / "report.html"
+    file.write_text(render(run), encoding="utf-8")
+    browser.requests(), browser.complaints()
+    browser.open(file.as_uri())
+    yield browser
+    assert browser.requests() == [file.as_uri()]
+    assert browser.complaints() == []
+    assert not browser.alert_is_open()
+
+
+MOVE = """
+const slider = document.querySelector("#time");
+slider.value = arguments[0];
+slider.dispatchEvent(new Event("input", {bubbles: true}));
+const [at, frame] = ["#at", "#frame"].map((query) => document.querySelector(query));
+return [at.textContent, frame.src, slider.getAttribute("aria-valuetext")];
+"""
+
+
+def test_moving_the_slider_changes_step_and_picture(page):
+    seen = [page.run(MOVE, n) for n in range(SAMPLES)]
+    steps = [int(re.match(r"step ([\d,]+)", text).group(1).replace(",", "")) for text, _, _ in seen]
+    assert steps == [n * 4000 // (SAMPLES - 1) for n in range(SAMPLES)]
+    assert len({source for _, source, _ in seen}) == SAMPLES
+    assert all(source.startswith("data:image/webp;base64,") and told == text for text, source, told in seen)
+
+
+def test_the_slider_obeys_the_keyboard(page):
+    page.keys("#time", "home")
+    assert page.text("#at").startswith("step 0 ")
+    page.keys("#time", "right", "right")
+    assert page.text("#at").startswith("step 1,600 ")
+    page.keys("#time", "left")
+    assert page.text("#at").startswith("step 800 ")
+
+
+def test_every_picture_is_decoded(page):
+    good = "const image = document.querySelector('#frame'); return image.complete && image.naturalWidth === 340"
+    for n in range(SAMPLES):
+        page.run(MOVE, n)
+        page.wait(lambda: page.run(good))
+
+
+def test_the_film_plays_to_the_end_and_stops(page):
+    page.click("#play")
+    assert page.text("#play") == "❚❚"
+    page.wait(lambda: page.text("#play") == "▶")
+    assert page.text("#at").startswith("step 4,000 ")
+
+
+def test_points_of_a_metric_are_the_evaluations_of_the_record(page, run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    metrics = [name for name in next(line for line in lines if line["kind"] == "score") if "[" in name or "_" in name]
+    count = "return document.querySelectorAll(`[data-line='${arguments[0]}'] circle:not(.best)`).length"
+    for name in set(metrics) - {"num_images"}:
+        told = sum(line["kind"] == "score" and name in line for line in lines)
+        assert page.run(count, name) == told == SCORES, name
+
+
+def test_a_class_named_like_a_script_stays_text(page):
+    assert page.run("return [...document.querySelectorAll('.rows li')].map(li => li.textContent)") == made_run.ROWS
+    box = "return document.querySelectorAll('.rows span')[2].getBoundingClientRect().width"
+    assert page.run(box) > 40
+
+
+def test_rows_are_as_high_as_the_picture(page):
+    heights = "return ['.rows', '#frame'].map(q => document.querySelector(q).getBoundingClientRect().height)"
+    names, picture = page.run(heights)
+    assert abs(names - picture) < 2
+
+
+def test_a_chart_reads_out_under_the_arrow_keys(page):
+    page.keys("[data-chart='game-0'] svg", "home")
+    first = page.text("[data-chart='game-0'] .readout")
+    page.keys("[data-chart='game-0'] svg", "end")
+    last = page.text("[data-chart='game-0'] .readout")
+    assert re.search(r"real .*fake .*step 20 ", first) and "step 4,000" in last
+    assert page.text("[data-chart='game-1'] .readout").endswith("step 4,000 · 256 kimg")  # all charts at one moment
+    page.keys("[data-chart='game-0'] svg", "escape")
+    assert page.run("return document.querySelectorAll('.reading').length") == 0
+
+
+BOX = """
+const svg = document.querySelector(arguments[0]);
+svg.scrollIntoView({block: "center"});
+const box = svg.getBoundingClientRect();
+return [box.left, box.top, box.width, box.height, Number(svg.dataset.right), svg.viewBox.baseVal.width];
+"""
+
+
+def test_the_pointer_reads_out_the_value_under_it(page):
+    box = page.run(BOX, "[data-chart='metric-0'] svg")
+    x = box[0] + box[2] * box[4] / box[5]
+    page.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=box[1] + box[3] / 2)
+    assert "step 4,000" in page.wait(lambda: page.text("[data-chart='metric-0'] .readout"))
+
+
+COLOURS = """
+const style = (query) => getComputedStyle(document.querySelector(query));
+const inks = ["h1", ".note", ".facts", ".numbers dd", ".events .at"].map((query) => style(query).color);
+return [style("body").backgroundColor, style(".tick").fill, ...inks];
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_light_and_in_dark(page, scheme):
+    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    paper, *inks = (luminance(colour) for colour in page.run(COLOURS))
+    assert (paper < 0.1) == (scheme == "dark")
+    assert min(contrast(paper, ink) for ink in inks) >= 4.5  # WCAG 2, level AA
+
+
+def test_the_button_switches_and_is_remembered(page):
+    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    before = page.run(COLOURS)[0]
+    page.click("#theme")
+    assert luminance(page.run(COLOURS)[0]) < 0.1 < luminance(before)
+    page.click("#theme")
+    assert page.run(COLOURS)[0] == before
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of rgb(r, g, b), as WCAG defines it."""
+    parts = (int(n) / 255 for n in re.findall(r"\d+", colour)[:3])
+    r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(a: float, b: float) -> float:
+    return (max(a, b) + 0.05) / (min(a, b) + 0.05)
+
+
+def test_nothing_is_wider_than_a_telephone(page):
+    page.command("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=1, mobile=True)
+    try:
+        assert page.run("return document.documentElement.scrollWidth") <= 360
+    finally:
+        page.command("Emulation.clearDeviceMetricsOverride")
+
+
+def test_the_served_page_follows_the_record_and_keeps_the_slider(browser, tmp_path):
+    folder = made_run.make(tmp_path / "run", steps=40, scores=3, samples=5)
+    with open_server(folder, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            follow(browser, folder, f"http://127.0.0.1:{server.server_address[1]}/")
+        finally:
+            browser.open("about:blank")
+            server.shutdown()
+            thread.join(10)
+
+
+def follow(browser, folder, address: str) -> None:
+    browser.requests(), browser.complaints()
+    browser.open(address)
+    assert browser.text("#step") == "800"
+    browser.run(MOVE, 2)
+    browser.run("document.querySelector('details').open = true; document.querySelector('#time').focus()")
+    where = browser.text("#at")
+    picture = made_run.picture(folder, 1000, (340, 340), random.Random(1))
+    made_run.append(folder, picture, made_run.line("event", 1000, text="<img src=x onerror=alert(2)>"))
+    browser.wait(lambda: browser.text("#step") == "1,000")
+    assert browser.text("#at") == where and browser.run("return document.querySelector('#time').max") == "5"
+    assert browser.run("return document.querySelector('details').open && document.activeElement.id") == "time"
+    assert "<img src=x onerror=alert(2)>" in browser.text(".events")
+    browser.keys("#time", "end")
+    assert browser.text("#at").startswith("step 1,000")
+    assert {a.removeprefix(address) for a in browser.requests()} == {"", "state"}
+    assert browser.complaints() == [] and not browser.alert_is_open()

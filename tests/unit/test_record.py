@@ -1,0 +1,158 @@
+"""The record as report and watch read it: in pieces, in bounded memory, whatever it says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+
+import pytest
+
+from paragan.writers._panels import best, labels
+from paragan.writers._record import History, Moment, Record, plain
+from paragan.writers._scale import figure, fit
+from paragan.writers._series import CAPACITY, Series
+from paragan.writers._state import state
+from tests.browser import made_run
+
+
+def record(folder, *lines: str):
+    folder.mkdir(exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def test_a_spike_survives_ten_thousand_values():
+    series = Series()
+    for step in range(10_000):
+        series.add(step, step / 1000, 1e6 if step == 4321 else 1.0)
+    assert len(series.buckets) <= CAPACITY
+    assert sum(bucket.finite for bucket in series.buckets) == 10_000
+    assert max(bucket.high for bucket in series.buckets) == 1e6
+
+
+def test_buckets_keep_their_mean_and_order():
+    series = Series()
+    for step in range(1000):
+        series.add(step, float(step), float(step))
+    kimg = [bucket.kimg for bucket in series.buckets]
+    assert kimg == sorted(kimg) and kimg[-1] == 999
+    assert sum(bucket.total for bucket in series.buckets) == sum(range(1000))
+    assert {bucket.finite for bucket in series.buckets[:-1]} == {series.width}
+    assert all(bucket.low <= bucket.mean <= bucket.high for bucket in series.buckets)
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [(0, "finished"), (85, "stopped"), (1, "failed"), (2, "failed"), ("x", "running"), (None, "running")],
+)
+def test_the_state_follows_the_end_or_exit_json(tmp_path, code, word):
+    record(tmp_path, '{"kind": "start", "step": 0, "kimg": 0}')
+    assert state(tmp_path, History()).word == "running"
+    (tmp_path / "exit.json").write_text(json.dumps({"code": code, "step": 1, "reason": "why"}))
+    assert state(tmp_path, History()).word == word
+    history = History()
+    history.take("end", Moment(1, 1.0, {"code": 0, "reason": "finished"}))
+    assert state(tmp_path, history).word == "finished"
+
+
+def test_a_run_that_went_quiet_is_not_called_running(tmp_path):
+    record(tmp_path, '{"kind": "start", "step": 0, "kimg": 0}')
+    an_hour_ago = time.time() - 3600
+    os.utime(tmp_path / "metrics.jsonl", (an_hour_ago, an_hour_ago))
+    assert state(tmp_path, History()).word == "silent"
+
+
+def test_a_line_cut_short_waits_for_its_end(tmp_path):
+    folder = record(tmp_path / "run", '{"kind": "event", "step": 1, "kimg": 1, "text": "one"}')
+    reader = Record(folder / "metrics.jsonl")
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"kind": "event", "step": 2, ')
+    assert reader.read() and list(reader.history.events) == [(1, "one")]
+    assert not reader.read()
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('"kimg": 1, "text": "two"}\n')
+    assert reader.read() and list(reader.history.events) == [(1, "one"), (2, "two")]
+
+
+def test_a_record_that_was_cut_back_is_read_anew(tmp_path):
+    folder = made_run.make(tmp_path / "run", steps=20, scores=3)
+    reader = Record(folder / "metrics.jsonl")
+    reader.read()
+    assert len(reader.history.scores) == 3
+    kept = (folder / "metrics.jsonl").read_text().splitlines()[:10]
+    (folder / "new").write_text("\n".join(kept) + "\n")
+    os.replace(folder / "new", folder / "metrics.jsonl")
+    assert reader.read() and len(reader.history.scores) == 1 and reader.history.step < 400
+
+
+def test_seconds_of_all_sessions_add_up():
+    history = History()
+    for kind, seconds in (("start", 0.0), ("step", 10.0), ("start", 0.5), ("step", 4.0)):
+        history.take(kind, Moment(1, 1.0, {"seconds": seconds}))
+    assert history.seconds == 14.0
+
+
+@pytest.mark.parametrize(("metric", "step"), [("fd[judge]", 2), ("label_accuracy", 1), ("class_variance_min", None)])
+def test_the_best_evaluation_follows_the_sense_of_the_metric(metric, step):
+    scores = [Moment(n, n / 1, {"step": n, metric: value}) for n, value in enumerate([5.0, 9.0, 1.0, float("nan")])]
+    found = best(metric, scores)
+    assert (found.step if found else None) == step
+
+
+@pytest.mark.parametrize("floor", [None, 0.0])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        [0.0],
+        [5e-324, 0.0],
+        [1e-310, 1e-312],
+        [-1e308, 1e308],
+        [1e-300, 1e308],
+        [1.0, 1.0 + 2e-16],
+        [-2.0, -1.0, 3e9],
+        [*([1.0] * 50), 1e12],
+    ],
+)
+def test_any_finite_values_get_a_scale(values, floor):
+    scale = fit(values, 10.0, 100.0, floor)
+    assert all(10.0 <= scale.at(v) <= 100.0 for v in [*values, *scale.ticks()])
+    assert 1 <= len(scale.ticks()) <= 9 and all(math.isfinite(tick) for tick in scale.ticks())
+
+
+def test_a_scale_is_logarithmic_for_decades_and_keeps_the_usual_range_apart_from_spikes():
+    assert fit([0.01, 1.0, 100.0], 0.0, 1.0).log and not fit([-1.0, 100.0], 0.0, 1.0).log
+    assert not fit([0.01, 100.0], 0.0, 1.0, floor=0.0).log
+    steady = [n / 100 - 0.5 for n in range(100)]
+    assert fit([*steady, 1e9], 0.0, 1.0).high < 3 and fit([*steady, 5.0], 0.0, 1.0).high > 5
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (0.0, "0"),
+        (12.3456, "12.35"),
+        (1234.5, "1,234"),
+        (-0.5, "−0.5"),
+        (0.0002, "2e−4"),
+        (3e9, "3e9"),
+        (1e-300, "1e−300"),
+    ],
+)
+def test_figures_are_short(value, told):
+    assert figure(value) == told
+
+
+def test_labels_say_what_tells_the_lines_apart():
+    assert labels(["d/loss/adversarial", "g/loss/adversarial"]) == ["D", "G"]
+    assert labels(["d/real", "d/fake"]) == ["real", "fake"]
+    assert labels(["d/accuracy_train", "d/accuracy_held_out", "d/accuracy_fake"]) == ["train", "held out", "fake"]
+    assert labels(["g_ab/loss/adversarial", "g_ba/loss/adversarial"]) == ["ab", "ba"]
+    assert labels(["d/loss/r1"]) == ["r1"]
+
+
+def test_text_from_a_run_cannot_control_anything():
+    assert plain("a\x1b[31m\r\nb\u202ec\ud800\x9b") == "a[31m bc"
+    assert len(plain("x" * 10_000)) == 500

@@ -1,0 +1,251 @@
+"""report.html: what is on it, that it stays small and safe, and that any record gives a page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image
+
+from paragan.cli.report import report
+from paragan.core.errors import CheckpointError, ConfigError, DataError
+from paragan.writers._series import CAPACITY
+from paragan.writers.report import Writer, film, render
+from tests.browser import made_run
+
+
+class Parsed(HTMLParser):
+    """Tags with their attributes, the text of the page, and what stands in style and script."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text, self.inside, self._open = "", {}, ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, {name: value or "" for name, value in attributes}))
+        self._open = tag
+
+    def handle_data(self, data):
+        self.text += data
+        if self._open in ("style", "script"):
+            self.inside.setdefault(self._open, []).append(data)
+
+    def handle_endtag(self, tag):
+        self._open = ""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return made_run.make(tmp_path_factory.mktemp("run"), steps=300, scores=7, samples=6)
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return render(run)
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
+
+
+def record(folder, *lines: str):
+    folder.mkdir(exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+@pytest.mark.parametrize("metric", ["fd[judge]", "label_accuracy", "coverage", "class_variance_min"])
+def test_a_metric_has_a_point_for_each_evaluation_of_the_record(page, run, metric):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    evaluations = sum(1 for line in lines if json.loads(line)["kind"] == "score")
+    (drawn,) = re.findall(rf'data-line="{re.escape(metric)}" data-points="(\d+)">(.*?)</g>', page, re.S)
+    assert int(drawn[0]) == drawn[1].count("<circle cx") == evaluations == 7
+
+
+def test_the_page_shows_what_a_practitioner_decides_by(page):
+    text = Parsed(page).text
+    for told in (
+        *("sngan-zoo", "running", "D(real) and D(fake)", "Adversarial losses", "Gradient norms", "Penalties"),
+        *("Learning rates", "Images per second", "Waiting for data", "Diversity of samples", "D overfits"),
+        *("augment.name=diffaugment", "./run export runs/zoo", "0.0004", "writer tensorboard failed", "2 checkpoints"),
+        *("reference.num_images", "402,113 weights"),
+    ):
+        assert told in text, told
+
+
+def test_text_of_the_run_stays_text(page):
+    parsed = Parsed(page)
+    assert "<script>alert(1)</script>" in parsed.text
+    assert [a for tag, a in parsed.tags if tag == "script"] == [{"type": "application/json", "id": "data"}, {}]
+    assert {tag for tag, _ in parsed.tags}.isdisjoint({"zoo", "full", "b>bold"})
+    assert "<script>alert" not in page
+
+
+def test_nothing_on_the_page_leaves_it(page):
+    parsed = Parsed(page)
+    links = [a[name] for _, a in parsed.tags for name in ("src", "href", "action", "srcset") if name in a]
+    assert all(link.startswith("data:") for link in links)
+    assert "data:," in links  # an icon of its own, or a browser asks for /favicon.ico
+    assert "url(" not in page and "@import" not in page and "http" not in page.replace("http-equiv", "")
+
+
+def test_the_policy_allows_this_style_and_this_script_alone(page):
+    parsed = Parsed(page)
+    (policy,) = [a["content"] for tag, a in parsed.tags if a.get("http-equiv") == "Content-Security-Policy"]
+    for kind, text in (("style", parsed.inside["style"][0]), ("script", parsed.inside["script"][-1])):
+        assert f"{kind}-src 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" in policy
+    assert policy.startswith("default-src 'none'") and "connect-src" not in policy
+    assert not [a for _, a in parsed.tags if "style" in a or any(name.startswith("on") for name in a)]
+
+
+def test_only_the_served_page_may_ask_its_own_server(run):
+    (policy,) = [a["content"] for _, a in Parsed(render(run, live=True)).tags if "http-equiv" in a]
+    assert policy.endswith("connect-src 'self'")
+
+
+def test_a_long_run_gives_a_small_page_with_its_first_and_last_picture(tmp_path):
+    folder = made_run.make(tmp_path / "run", steps=10_000, scores=100, samples=100, size=(340, 280))
+    page = render(folder)
+    assert len(page.encode()) <= 1_800_000  # 5 MB is promised
+    frames = data_of(page)["frames"]
+    assert (frames[0]["step"], frames[-1]["step"]) == (0, 200_000) and 20 <= len(frames) <= 61
+    lines = re.findall(r'points="([^"]*)"', page)
+    assert max(len(points.split()) for points in lines) <= 2 * CAPACITY
+    assert re.search(r'data-line="coverage" data-points="100"', page)
+
+
+def test_values_that_are_no_numbers_are_marked_and_told(tmp_path):
+    folder = made_run.make(tmp_path / "run", steps=30)
+    made_run.append(folder, made_run.line("step", 620, **{"d/real": float("nan"), "d/fake": float("-inf")}))
+    page = render(folder)
+    assert page.count('class="bad"') == 2
+    assert "d/real is no longer a number" in page and "NaN" not in page and "Infinity" not in page
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "[1, 2]",
+        "null",
+        "[" * 5000,
+        '{"kind": "step"}',
+        '{"kind": "step", "step": NaN, "kimg": 0}',
+        '{"kind": "step", "step": 1, "kimg": 1e999}',
+        '{"kind": "step", "step": 1, "kimg": 1, "d/real": [1], "g/lr": "x", "a": true, "b": 1' + "0" * 400 + "}",
+        '{"kind": "score", "step": 1, "kimg": 1, "fd": NaN, "num_images": null, "protocol": [1]}',
+        '{"kind": "score", "step": 1, "kimg": 1, "protocol": ' + '{"a":' * 300 + "1" + "}" * 301,
+        '{"kind": "samples", "step": 1, "kimg": 1, "rows": 7, "path": 5}',
+        '{"kind": "samples", "step": 1, "kimg": 1, "rows": [[1], null], "path": "../../x.png"}',
+        '{"kind": "start", "step": 1, "kimg": 1, "players": [1], "data": 3, "changed": {"a": 1}, "commands": "x"}',
+        '{"kind": "start", "step": 1, "kimg": 1, "recipe": ["a"], "players": {"g": 1}, "total_kimg": -1}',
+        '{"kind": "advice", "step": 1, "kimg": 1, "name": null}',
+        '{"kind": "event", "step": 1, "kimg": 1, "text": "\\ud800\\u001b[2J"}',
+        '{"kind": ["end"], "step": 1, "kimg": 1}',
+        '{"kind": "end", "step": 1, "kimg": 1, "code": "none"}',
+        '{"kind": "telemetry", "step": -5, "kimg": -5, "diversity": -1e308}',
+    ],
+)
+def test_any_line_gives_a_page(tmp_path, line):
+    folder = record(tmp_path / "run", line, '{"kind": "event", "step": 9, "kimg": 1, "text": "still here"}')
+    page = render(folder)
+    page.encode()
+    assert "still here" in page
+
+
+def test_a_record_of_former_days_gives_a_page(tmp_path):
+    folder = made_run.make(tmp_path / "run", steps=20)
+    kept = [
+        line
+        for line in (folder / "metrics.jsonl").read_text().splitlines()
+        if '"kind": "st' in line[:14] or "sc" in line[:14]
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(kept[1:]) + "\n")
+    text = Parsed(render(folder)).text
+    assert "run" in text and "of 1,000 kimg" in text and "paragan sample" in text
+
+
+def test_a_run_that_has_not_begun_gives_a_page(tmp_path):
+    (tmp_path / "config.yaml").write_text("train: {kimg: 3}\n")
+    assert "running" in Parsed(render(tmp_path)).text
+
+
+def test_no_run_folder_is_refused_in_one_line(tmp_path):
+    for place, found in ((tmp_path, "a folder without"), (tmp_path / "none", "nothing")):
+        with pytest.raises(
+            CheckpointError, match=f"{re.escape(str(place))}: found {found}.*expected a run folder"
+        ) as error:
+            render(place)
+        assert "\n" not in str(error.value)
+
+
+def test_the_writer_makes_the_page_at_evaluations_first_pictures_and_the_end(tmp_path):
+    folder = made_run.make(tmp_path / "run", steps=20)
+    page, writer = folder / "report.html", Writer(None, folder, 0)
+    for kind, step, made in (("step", 0, 0), ("samples", 0, 1), ("samples", 20, 0), ("score", 20, 1), ("end", 20, 1)):
+        page.unlink(missing_ok=True)
+        writer.write(SimpleNamespace(kind=kind, step=step))
+        assert page.exists() == bool(made), kind
+    made_run.append(folder, made_run.line("event", 999, text="the last word"))
+    writer.close()
+    assert "the last word" in page.read_text()
+    assert not list(folder.glob(".*"))
+
+
+def test_a_page_made_again_encodes_only_new_pictures(tmp_path, monkeypatch):
+    from paragan.writers import _film
+    from paragan.writers._page import Page
+
+    opened = []
+    monkeypatch.setattr(_film, "_read", lambda path, side: opened.append(path.name) or Image.new("RGB", (20, 20)))
+    folder = made_run.make(tmp_path / "run", steps=20, samples=5)
+    page = Page(folder)
+    page.render()
+    made_run.append(folder, made_run.line("samples", 500, path="samples/step-0000500.png"))
+    page.render()
+    assert len(opened) == 6 and opened[-1] == "step-0000500.png"
+
+
+def test_pictures_outside_samples_and_bombs_are_not_opened(tmp_path):
+    folder = tmp_path / "run"
+    Image.new("RGB", (10, 10), "red").save(tmp_path / "secret.png")
+    record(
+        folder,
+        json.dumps(made_run.line("samples", 0, path="../secret.png")),
+        json.dumps(made_run.line("samples", 1, path="samples/bomb.png")),
+    )
+    (folder / "samples").mkdir()
+    Image.new("1", (8100, 8100)).save(folder / "samples" / "bomb.png")  # a few kB that unpack to 200 MB
+    assert "data:image" not in render(folder)
+
+
+def test_a_film_is_an_endless_animation(run, tmp_path):
+    report(run, film=tmp_path / "film.webp")
+    with Image.open(tmp_path / "film.webp") as made:
+        assert made.n_frames == 6 and made.info["loop"] == 0
+
+
+def test_a_film_without_pictures_or_of_another_kind_is_refused(tmp_path, run):
+    with pytest.raises(
+        DataError, match=r"found no samples/step-\*\.png, expected at least one; lower every\.sample_kimg"
+    ):
+        film(tmp_path, tmp_path / "film.webp")
+    with pytest.raises(ConfigError, match=r"--film: found 'film\.gif', expected a file name that ends in \.webp"):
+        report(run, film=Path("film.gif"))
+
+
+def test_the_verb_writes_the_page_and_says_where(run, tmp_path, capsys):
+    report(run, out=tmp_path / "page.html")
+    assert capsys.readouterr().out.strip() == str(tmp_path / "page.html")
+    report(run, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"path": str(run / "report.html"), "bytes": (run / "report.html").stat().st_size}

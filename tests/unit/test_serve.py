@@ -1,0 +1,134 @@
+"""`paragan report --serve`: only this machine, only two addresses, only what belongs to the run."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from paragan.cli import serve as serving
+from paragan.cli.serve import open_server
+from paragan.core.errors import CheckpointError, ConfigError
+from tests.browser import made_run
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+
+
+@pytest.fixture
+def server(tmp_path):
+    made_run.make(tmp_path / "run", steps=20)
+    with open_server(tmp_path / "run", 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join(10)
+
+
+def ask(server, path: str, host: str = "localhost", method: str = "GET") -> tuple[int, dict[str, str], str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+    connection.request(method, path, headers={"Host": host})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), text
+
+
+def test_it_listens_on_the_loopback_alone(server):
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_it_shows_the_page_with_a_policy_and_keeps_it_out_of_frames(server):
+    status, headers, page = ask(server, "/")
+    assert status == 200 and "sngan-zoo" in page and "data-live=" in page
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+    assert "Python" not in headers["Server"]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:9999", "127.0.0.1:8765"])
+def test_it_answers_to_its_own_names_behind_any_tunnel(server, host):
+    assert ask(server, "/state", host)[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "", "localhost.evil.example", "192.168.0.7"])
+def test_another_name_for_this_address_is_turned_away(server, host):
+    for path in ("/", "/state"):
+        status, _, text = ask(server, path, host)
+        assert status == 421 and "sngan-zoo" not in text
+
+
+@pytest.mark.parametrize(
+    "path", ["/config.yaml", "/../config.yaml", "/metrics.jsonl", "/%2e%2e/", "/?x", "/favicon.ico"]
+)
+def test_there_is_nothing_else(server, path):
+    assert ask(server, path)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_it_takes_nothing(server, method):
+    assert ask(server, "/", method=method)[0] == 501
+
+
+def test_the_state_changes_when_the_record_grows_and_not_otherwise(server):
+    before = ask(server, "/state")[2]
+    assert ask(server, "/state")[2] == before
+    assert json.loads(before)["token"] in ask(server, "/")[2].replace("&#34;", '"')
+    made_run.append(server.page.folder, made_run.line("event", 900, text="a new line"))
+    assert ask(server, "/state")[2] != before
+    assert "a new line" in ask(server, "/")[2]
+
+
+def test_more_requests_than_it_has_threads_for_are_turned_away(server):
+    silent = [socket.create_connection(server.server_address, 10) for _ in range(serving._AT_ONCE)]
+    try:
+        with pytest.raises((ConnectionError, http.client.HTTPException)):
+            ask_again_and_again(server)
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def ask_again_and_again(server) -> None:
+    for _ in range(50):  # the last of the silent ones may not have been counted yet
+        ask(server, "/state")
+
+
+def test_a_client_that_says_nothing_is_let_go(server, monkeypatch):
+    monkeypatch.setattr(serving._Handler, "timeout", 0.1)
+    with socket.create_connection(server.server_address, 10) as silent:
+        assert silent.recv(1) == b""
+
+
+def test_a_port_in_use_is_told_in_one_line(server, tmp_path):
+    port = server.server_address[1]
+    with pytest.raises(
+        ConfigError, match=rf"^--port: found {port}, which is in use, expected a free one; try --port 0$"
+    ):
+        open_server(tmp_path / "run", port)
+
+
+def test_no_run_is_refused_before_anything_listens(tmp_path):
+    with pytest.raises(CheckpointError, match="expected a run folder"):
+        open_server(tmp_path / "none", 0)
+
+
+def test_ctrl_c_ends_it_with_success_and_it_says_how_to_look(tmp_path):
+    made_run.make(tmp_path / "run", steps=5)
+    code = "import sys; from pathlib import Path; from paragan.cli.serve import serve; serve(Path(sys.argv[1]), 0)"
+    command = [sys.executable, "-c", code, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(SOURCES)}) as process:
+        told = process.stdout.readline() + process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    port = re.search(r"http://127\.0\.0\.1:(\d+)/", told).group(1)
+    assert f"ssh -L {port}:127.0.0.1:{port} " in told

@@ -1,0 +1,133 @@
+"""`paragan watch`: a run in the terminal, from its record."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+
+import pytest
+from rich.console import Console
+
+from paragan.cli import watch as watching
+from paragan.cli.watch import watch
+from paragan.core.errors import CheckpointError
+from paragan.writers._record import Record
+from paragan.writers._series import Series
+from paragan.writers._terminal import plain_line, spark, view
+from tests.browser import made_run
+
+
+def shown(folder, width: int = 110) -> str:
+    record = Record(folder / "metrics.jsonl")
+    record.read()
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    console.print(view(folder, record.history))
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def run(tmp_path):
+    return made_run.make(tmp_path / "run", steps=100, scores=12)
+
+
+def test_once_shows_the_run_and_ends(run, capsys):
+    watch(run, once=True)
+    told = capsys.readouterr().out
+    for word in ("sngan-zoo", "running", "images/s", "ETA", "data wait", "d/gradient_norm", "fd[judge]", "diversity"):
+        assert word in told, word
+    assert "writer tensorboard failed" in told and "held-out" in told
+
+
+def test_the_best_evaluation_is_marked_and_shown_even_when_it_is_old(tmp_path):
+    values = [50.0, 3.25, *(40.0 + n for n in range(20))]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    lines = [made_run.line("score", 100 * n, **{"fd[judge]": v}) for n, v in enumerate(values)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    told = shown(folder)
+    assert "3.25 *" in told and told.count(" *") == 1
+    assert "59" in told and "50" not in told.split("kimg")[-1].split("3.25")[0]
+
+
+def test_text_of_the_run_is_neither_markup_nor_control(run):
+    start = made_run.start(100) | {"recipe": "[bold red]x[/bold red]\x1b[2J\x07"}
+    made_run.append(run, start, made_run.line("event", 9, text="[link=evil]\x1b]0;title\x07 :smile: [/x]"))
+    told = shown(run)
+    assert "[bold red]x[/bold red]" in told and "[link=evil]" in told and ":smile:" in told
+    assert "\x1b" not in told and "\x07" not in told
+
+
+def test_a_narrow_terminal_is_enough(run):
+    assert max(len(line) for line in shown(run, width=80).splitlines()) <= 80
+
+
+def test_a_run_without_numbers_is_shown(tmp_path):
+    (tmp_path / "config.yaml").write_text("train: {kimg: 12}\n")
+    assert "0 of 12 kimg" in shown(tmp_path)
+
+
+def test_the_eta_is_what_is_left_over_the_pace(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    start = {"kind": "start", "step": 0, "kimg": 0, "total_kimg": 100}
+    step = {"kind": "step", "step": 1, "kimg": 40.0, "images_per_s": 500.0}
+    (folder / "metrics.jsonl").write_text(json.dumps(start) + "\n" + json.dumps(step) + "\n")
+    assert "ETA 2 min" in shown(folder)  # 60,000 images at 500 a second
+
+
+def test_off_a_terminal_a_line_at_times_until_the_end(run, monkeypatch, capsys):
+    clock = itertools.count(step=4.0)
+    monkeypatch.setattr(watching.time, "monotonic", lambda: next(clock))
+    pauses = itertools.count()
+
+    def pause(seconds: float) -> None:
+        n = next(pauses)
+        values = {"d/loss/adversarial": -0.5, "images_per_s": 100.0}
+        made_run.append(run, made_run.line("step", 2020 + n, **values))
+        if n == 9:
+            made_run.append(run, made_run.line("end", 2030, code=0, reason="finished"))
+
+    monkeypatch.setattr(watching.time, "sleep", pause)
+    watch(run)
+    lines = capsys.readouterr().out.splitlines()
+    assert 3 <= len(lines) <= 6  # ten looks, ten seconds between lines
+    assert lines[0].startswith("running") and lines[-1].startswith("finished  step 2,030")
+    assert all("fd[judge]" in line and line.isascii() for line in lines) and "D -0.5" in lines[-1]
+
+
+def test_a_terminal_is_followed_to_the_end_and_ctrl_c_is_no_error(run, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, for rich
+    monkeypatch.setenv("TERM", "xterm")
+    end = made_run.line("end", 2000, code=1, reason="the weights are no longer finite")
+    monkeypatch.setattr(watching.time, "sleep", lambda seconds: made_run.append(run, end))
+    watch(run)
+    assert "the weights are no longer finite" in capsys.readouterr().out
+    made_run.append(run, made_run.start(100))  # resumed
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watching.time, "sleep", interrupted)
+    watch(run)
+
+
+def test_no_run_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="found nothing, expected a run folder"):
+        watch(tmp_path / "none", once=True)
+
+
+def test_a_log_line_tells_what_a_log_needs(run):
+    record = Record(run / "metrics.jsonl")
+    record.read()
+    told = plain_line(run, record.history)
+    assert "\n" not in told and "step 2,000" in told and "128/160 kimg" in told and "ETA" in told
+
+
+def test_sparks_follow_the_values():
+    rising, broken = Series(), Series()
+    for n in range(8):
+        rising.add(n, float(n), float(n))
+        broken.add(n, float(n), float("nan"))
+    assert spark(rising) == "▁▂▃▄▅▆▇█"
+    assert spark(broken) == "????????" and spark(Series()) == ""
