@@ -17,10 +17,13 @@ from tests.browser.driver import Browser, Driver
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHROMEDRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and CHROMEDRIVER),
-    reason="no chromium and chromedriver here (apt-get install chromium chromium-driver)",
-)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        not (CHROMIUM and CHROMEDRIVER),
+        reason="no chromium and chromedriver here (apt-get install chromium chromium-driver)",
+    ),
+]
 SAMPLES, SCORES = 6, 7
 
 

@@ -12,7 +12,7 @@ import torch
 
 from paragan.core.notes import Note, Writer
 from paragan.core.types import Report
-from paragan.engine.advice import advise
+from paragan.engine.advice import Advice, advise
 from paragan.engine.pace import Pace
 from paragan.engine.trainer import Event, Observed, Samples, Saved, Scored, Trainer
 from paragan.game.player import Player
@@ -42,8 +42,9 @@ class Session:
         self._wait0 = self.trainer.batches.wait_s
         self._skipped = self._skips()
         self._history = _seen_before(self.folder / "metrics.jsonl", self.trainer.clock.step)
-        self._given = {advice.name for advice in advise(self._history, self._num_images)}
+        self._given = {advice.name for advice in self._advice()} if self._history else set()
         self._note("start", self._start() | dict(self.about))
+        self._advise()
         for event in self.trainer.run():
             self._take(event)
             again_s = event.score.seconds if isinstance(event, Scored) else None
@@ -57,10 +58,6 @@ class Session:
     def seconds(self) -> float:
         """Since this session began."""
         return self.pace.seconds()
-
-    @property
-    def _num_images(self) -> int:
-        return len(self.trainer.batches.source)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -105,12 +102,17 @@ class Session:
     def _skips(self) -> dict[str, int]:
         return {name: player.version - int(player.updates) for name, player in self.trainer.players.items()}
 
-    def _advise(self, values: Mapping[str, Any]) -> None:
-        self._history.append({"kimg": self.trainer.clock.images / 1000, **values})
-        for advice in advise(self._history, self._num_images):
+    def _advise(self, values: Mapping[str, Any] | None = None) -> None:
+        """Once for each thing that may be wrong."""
+        if values is not None:
+            self._history.append({"kimg": self.trainer.clock.images / 1000, **values})
+        for advice in self._advice():
             if advice.name not in self._given:
                 self._given.add(advice.name)
                 self._note("advice", advice.line)
+
+    def _advice(self) -> tuple[Advice, ...]:
+        return advise(self._history, len(self.trainer.batches.source), self.trainer.gan.augment is not None)
 
     def _start(self) -> dict[str, Any]:
         source = self.trainer.batches.source

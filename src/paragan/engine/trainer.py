@@ -146,6 +146,7 @@ class Trainer:
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
             "players": {name: numbers for name, (_, numbers) in states.items()},
+            "model": {"shape": self.batches.source.shape, "class_names": self.batches.source.class_names},
         }
         groups = {name: tensors for name, (tensors, _) in states.items()}
         path = self.checkpoints.save(Checkpoint(self.clock.step, groups, values))
@@ -181,6 +182,7 @@ class Trainer:
         """Pictures and a score before the first step, where any are wanted during the run."""
         if self.every.sample_kimg:
             yield self.samples()
+            yield from self._observe(Report(0, 0, {}))
         if self.every.score_kimg:
             yield from self._score()
 
@@ -203,7 +205,7 @@ class Trainer:
 
     def _observe(self, report: Report) -> Iterator[Observed]:
         if self.telemetry is not None:
-            yield Observed(report.step, report.images, self.telemetry(self.gan, report.scalars))
+            yield Observed(report.step, report.images, self.telemetry(self.gan, report.scalars or None))
 
     def _score(self) -> Iterator[Scored]:
         if self.score is not None:

@@ -76,7 +76,7 @@ PANELS = (
         "telemetry",
         "Ratio of gradient norms",
         r"(.*/)?gradient_norm_ratio",
-        "D over G. Far from its usual level: one of them runs away.",
+        "G over D. Far from its usual level: one of them runs away.",
     ),
     Panel("telemetry", "Diversity of samples", r"(.*/)?diversity", "A fall towards 0 is mode collapse.", 0.0),
     Panel(

@@ -1,0 +1,230 @@
+"""What telemetry and scores usually mean, and what to try: a list of rules over what a run has told so far.
+
+Every bound stands with its source; "measured" are the runs in docs/telemetry.md. A rule wants its sign at several
+moments in a row, for one look at a game is noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+History = Sequence[Mapping[str, Any]]
+
+# Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the fewer images, the
+# sooner D overfits, with a few thousand long before G is done.
+MANY_IMAGES = 1000
+OVERFITTING = 0.5  # of r_v, in [-1, 1]. Measured: at most 0.34 in good runs, 0.6 to 1 on 64 images
+OVERFITTING_GAP = 0.2  # of D's accuracies: a weak D's r_v is noise. Measured: at most 0.12; 0.4 to 0.8 on 64 images
+SATURATED = 0.9  # share. Measured: at most 0.59 in a good run (hinge: beyond the margin), 0.91 to 0.99 with a strong D
+CERTAIN = 0.2  # share. Measured: 0.22 to 0.76 with learning rates too large, where D is wrong more often than right
+RIGHT = 0.98  # accuracy. Measured: at most 0.95 in good runs, 1.00 with a strong D or a G that stands still
+UNDECIDED = 0.6  # accuracy, while the score is bad: a good game ends there too. Measured: 0 to 0.1 if D stands still
+HARDLY_BETTER = 1 / 3  # of the first distance. Measured: 0.2 to 0.31 after 8 to 16 kimg of good runs, 0.4 to 1 in bad
+RATIO = 100.0  # either way. Measured: 0.17 to 1.2 in good runs; 0.001 if D stands still, 115 to 30,000 if G does
+ALIKE = 0.4  # of the run's best, of 1 at most. Measured: 0.7 to 1 of it in good runs, 0.6 on 64 images, 0.2 collapsed
+SOME_COVERAGE = 0.2  # below, a fall is noise. Measured: 0.01 to 0.04 in runs that never got going
+COVERAGE_LOST = 0.5  # of its best. Measured: 0.9 of it at worst in a good run, 0.2 where learning rates were raised
+WORSE = 2.0  # times the best distance. Measured: 1.5 once in a good run, 3.2 where learning rates were raised
+EXPLODED = 3.0  # times the largest before. Measured: 1.4 at most, 35 where learning rates were raised in mid-run
+
+
+@dataclass(frozen=True)
+class Advice:
+    """name: of the rule. value: what it saw. means, try_: a sentence each, what it usually is and what to try."""
+
+    name: str
+    value: float
+    means: str
+    try_: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """As the record has it."""
+        return {"name": self.name, "value": self.value, "means": self.means, "try": self.try_}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """sees: the telling value where the rule holds at the end of a history, else None."""
+
+    name: str
+    sees: Callable[[History], float | None]
+    means: str
+    try_: str
+
+
+def advise(history: History, num_images: int, augmented: bool = False) -> tuple[Advice, ...]:
+    """What holds now; the caller tells each name once.
+
+    history: values of telemetry and scores by name, oldest first, one map for each or both in one; missing and
+    non-finite values are passed over. num_images: real images to train on. augmented: D sees augmented images.
+    """
+    seen = [(rule, rule.sees(history)) for rule in RULES]
+    given = [Advice(rule.name, value, rule.means, rule.try_) for rule, value in seen if value is not None]
+    return (*([] if augmented or num_images >= MANY_IMAGES else [_few(num_images)]), *given)
+
+
+def _few(num_images: int) -> Advice:
+    means = "There are few training images: D usually knows them by heart before G has learnt much."
+    return Advice("few_images", num_images, means, "Try augment.name=diffaugment, or add images.")
+
+
+def _overfits(history: History) -> float | None:
+    looks = _newest(history, 2, "d/overfitting", "d/accuracy_train", "d/accuracy_held_out")
+    holds = all(ratio > OVERFITTING and train - held_out > OVERFITTING_GAP for ratio, train, held_out in looks)
+    return looks[-1][0] if looks and holds else None
+
+
+def _saturated(history: History) -> float | None:
+    looks = _newest(history, 2, "d/saturation")
+    return looks[-1][0] if looks and all(share > SATURATED for (share,) in looks) else None
+
+
+def _too_strong(history: History) -> float | None:
+    looks = _newest(history, 3, "d/accuracy_train", "d/accuracy_fake")
+    holds = all(min(accuracies) > RIGHT for accuracies in looks) and not _better(history)
+    return min(looks[-1]) if looks and holds else None
+
+
+def _too_weak(history: History) -> float | None:
+    looks = _newest(history, 4, "d/accuracy_train", "d/accuracy_fake", "d/saturation")
+    holds = all((train + fake) / 2 < UNDECIDED and share < CERTAIN for train, fake, share in looks)
+    return sum(looks[-1][:2]) / 2 if looks and holds and not _better(history) else None
+
+
+def _certain_and_wrong(history: History) -> float | None:
+    looks = _newest(history, 2, "d/accuracy_train", "d/accuracy_fake", "d/saturation")
+    holds = all((train + fake) / 2 < 0.5 and share > CERTAIN for train, fake, share in looks)
+    return sum(looks[-1][:2]) / 2 if looks and holds else None
+
+
+def _out_of_balance(history: History) -> float | None:
+    looks = _newest(history, 3, "gradient_norm_ratio")
+    ratios = [ratio for (ratio,) in looks]
+    return ratios[-1] if ratios and (min(ratios) > RATIO or max(ratios) < 1 / RATIO) else None
+
+
+def _same_samples(history: History) -> float | None:
+    values = _all(history, "diversity")
+    if len(values) < 3 or max(values[-2:]) > ALIKE * min(1, max(values)):
+        return None
+    return values[-1]
+
+
+def _coverage_lost(history: History) -> float | None:
+    values = _all(history, "coverage")
+    if len(values) < 3 or max(values) < SOME_COVERAGE or max(values[-2:]) > COVERAGE_LOST * max(values):
+        return None
+    return values[-1]
+
+
+def _diverges(history: History) -> float | None:
+    values = _distances(history)
+    if len(values) < 3 or min(values[-2:]) < WORSE * min(values):
+        return None
+    return values[-1]
+
+
+def _exploded(history: History) -> float | None:
+    """A jump from what is usual in this run: training itself lets them grow slowly, the more so at the start."""
+    trained = [moment for moment in history if moment.get("kimg", 1) > 0]
+    jumps = [
+        values[-1] / max(values[:-1])
+        for side in "gd"
+        if len(values := _all(trained, f"{side}/top_singular_value")) > 2 and max(values[:-1]) > 0
+    ]
+    return max(jumps) if jumps and max(jumps) > EXPLODED else None
+
+
+def _better(history: History) -> bool:
+    """Whether the score is much better than it was at first; without scores nobody can say it is not."""
+    values = _distances(history)
+    return len(values) < 2 or values[-1] < HARDLY_BETTER * values[0]
+
+
+def _distances(history: History) -> list[float]:
+    """The Frechet distances by the extractor of the newest, oldest first; smaller is better."""
+    names = [name for moment in history for name in moment if name.startswith("fd[")]
+    return _all(history, names[-1]) if names else []
+
+
+def _all(history: History, name: str) -> list[float]:
+    return [value for (value,) in _rows(history, name)]
+
+
+def _newest(history: History, count: int, *names: str) -> list[tuple[float, ...]]:
+    """The last `count` moments that tell all of `names`; none where there are fewer."""
+    rows = _rows(history, *names)
+    return rows[-count:] if len(rows) >= count else []
+
+
+def _rows(history: History, *names: str) -> list[tuple[float, ...]]:
+    rows = [tuple(moment[name] for name in names) for moment in history if all(name in moment for name in names)]
+    return [row for row in rows if all(isfinite(value) for value in row)]
+
+
+RULES = (
+    Rule(
+        "d_overfits",
+        _overfits,
+        "D knows its training images by heart and takes held-out ones for generated: G is led to copy.",
+        "If the score no longer falls, try augment.name=diffaugment, more images or a stronger r1 in penalties.",
+    ),
+    Rule(
+        "d_saturated",
+        _saturated,
+        "D is certain about nearly all images, so its loss hardly teaches it: D is too strong or its logits ran away.",
+        "Try a smaller d.optimizer.lr, r1 in penalties, or fewer d.updates_per_step.",
+    ),
+    Rule(
+        "d_too_strong",
+        _too_strong,
+        "D tells real from generated without fail while the score stays bad: G does not keep up.",
+        "Try a larger g.optimizer.lr, a smaller d.optimizer.lr, fewer d.updates_per_step, or r1 in penalties.",
+    ),
+    Rule(
+        "d_too_weak",
+        _too_weak,
+        "D cannot tell real from generated although the score is still bad: G gets no direction.",
+        "Try a larger d.optimizer.lr, more d.updates_per_step, a smaller weight in penalties, or a larger D.",
+    ),
+    Rule(
+        "d_certain_and_wrong",
+        _certain_and_wrong,
+        "D is certain of many images and wrong about most: both players take steps too large to answer each other.",
+        "Try g.optimizer.lr and d.optimizer.lr ten times smaller, or clipping (g.max_norm, d.max_norm).",
+    ),
+    Rule(
+        "gradients_out_of_balance",
+        _out_of_balance,
+        "One player's gradients are far larger than the other's: one of them learns next to nothing or runs away.",
+        "Try another ratio of g.optimizer.lr to d.optimizer.lr, or max_norm for the larger (g.max_norm, d.max_norm).",
+    ),
+    Rule(
+        "samples_alike",
+        _same_samples,
+        "Samples lie much closer together than real images do: mode collapse.",
+        "Try going back to the best checkpoint, a smaller g.optimizer.lr, r1 in penalties, or a larger train.batch.",
+    ),
+    Rule(
+        "coverage_lost",
+        _coverage_lost,
+        "Samples cover far fewer of the held-out images than they once did: modes were dropped.",
+        "Try going back to the best checkpoint, a smaller g.optimizer.lr, g.ema, or r1 in penalties.",
+    ),
+    Rule(
+        "score_diverges",
+        _diverges,
+        "The score has been far from its best for several evaluations: the run is past its best or has diverged.",
+        "Try the best checkpoint, a decay of both learning rates (g.schedule, d.schedule), or r1 in penalties.",
+    ),
+    Rule(
+        "weights_explode",
+        _exploded,
+        "A layer's largest singular value has jumped far above all before it, which often comes before collapse.",
+        "Try smaller g.optimizer.lr and d.optimizer.lr, spectral norm in D, or orthogonal or r1 in penalties.",
+    ),
+)

@@ -1,0 +1,224 @@
+"""How the game stands: what D makes of images it never trained on, and whether G still makes different ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core import rng
+from paragan.core.seams import Network, Source
+from paragan.core.types import Made, Rows, Verdict
+from paragan.game.gan import GAN
+from paragan.layers.precision import widened
+from paragan.loading.loader import normalised
+
+_MOST_BYTES = 1 << 27  # of real images, kept for either split
+_USEFUL = 0.01  # of the gradient that an undecided D gets
+_ITERATIONS = 15
+
+Labelled = tuple[Tensor, Tensor | None]
+
+
+@dataclass
+class Telemetry:
+    """Looks at a game and changes nothing of it: weights, buffers, gradients, modes and generators are as before.
+
+    Costs one generation and three judgements of `num_images` images, at most `batch` at a time, and waits for the
+    device once. Always the same images and latents; both networks run as they train (with batch statistics, if they
+    have batch norm), and D is shown augmented images where the game augments.
+    layers: the layers that the last look found the top singular values in.
+    """
+
+    train: Source
+    held_out: Source
+    num_images: int = 256
+    batch: int = 64
+    layers: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] | None = None) -> dict[str, float]:
+        """The values by name; scalars: of the newest report, for the ratio of the gradient norms.
+
+        d/accuracy_train, d/accuracy_held_out, d/accuracy_fake: share judged right. Real is what lies above the point
+        midway between the medians of training images and fakes, so it holds for losses whose zero means nothing.
+        d/held_out: mean logit of held-out images, to compare with d/real and d/fake of the steps.
+        d/overfitting: r_v of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", equation
+        1, within [-1, 1]: 0 where D judges held-out images like training images, 1 where like fakes.
+        d/saturation: share of logits at which D's loss has less than 1 % of the gradient that an undecided D gets.
+        gradient_norm_ratio: g/gradient_norm over d/gradient_norm.
+        diversity: mean distance of samples to the nearest other one, over that of as many training images.
+        g/top_singular_value, d/top_singular_value: largest over the layers, of the weights as they are used.
+
+        Left out where they cannot be told: without held-out images, without gradient norms.
+        """
+        g, d = gan.g.network(), gan.d.network()
+        with torch.no_grad(), untouched(g.module, d.module):
+            values = {**self._of_images(gan, g, d), **_ratio(scalars or {})}
+            tops = {side: singular_values(net.module) for side, net in (("g", g), ("d", d))}
+            held = [*values.values(), *(value for layers in tops.values() for value in layers.values())]
+            told = iter(torch.stack([value.to(gan.prior.device, torch.float32) for value in held]).tolist())
+        found = dict(zip(values, told, strict=False))
+        for side, layers in tops.items():
+            if sizes := dict(zip(layers, told, strict=False)):
+                key = f"{side}/top_singular_value"
+                self.layers[key] = max(sizes, key=sizes.__getitem__)
+                found[key] = sizes[self.layers[key]]
+        return found
+
+    def _of_images(self, gan: GAN, g: Network, d: Network) -> dict[str, Tensor]:
+        """What follows from real images, fakes and D's logits of them."""
+        train = _placed(self._train, gan)
+        count = len(train[0])
+        z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
+        fake = _in_pieces(lambda *latents: Made.of(g(*latents)).images, (z, y), self.batch), y
+
+        def judged(x: Tensor, y: Tensor | None) -> Tensor:
+            if gan.augment is not None:
+                x = gan.augment(x, gan.prior.seed, "telemetry/augment", Rows(0, 0, len(x), len(x)))
+            return Verdict.of(d(x, y)).logits_B.float()
+
+        on_train, on_fake = (_in_pieces(judged, images, self.batch) for images in (train, fake))
+        values = judgement(_per_sample(on_train), _per_sample(on_fake))
+        if len(self.held_out):
+            on_held_out = _in_pieces(judged, _placed(self._held_out, gan), self.batch)
+            values |= overfitting(*map(_per_sample, (on_train, on_held_out, on_fake)))
+        diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
+        return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), "diversity": diversity}
+
+    @cached_property
+    def _train(self) -> Labelled:
+        return _spread(self.train, self.num_images)
+
+    @cached_property
+    def _held_out(self) -> Labelled:
+        return _spread(self.held_out, self.num_images)
+
+
+def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
+    """D's accuracy on what it trains on, from logits."""
+    border = _border(train_B, fake_B)
+    return {
+        "d/accuracy_train": _share(train_B > border, border),
+        "d/accuracy_fake": _share(fake_B < border, border),
+    }
+
+
+def overfitting(train_B: Tensor, held_out_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
+    """D's judgement of held-out images beside that of what it trains on, from logits."""
+    border, held_out = _border(train_B, fake_B), held_out_B.mean()
+    apart = train_B.mean() - fake_B.mean()
+    ratio = ((train_B.mean() - held_out) / apart).clamp(-1, 1)
+    return {
+        "d/accuracy_held_out": _share(held_out_B > border, border),
+        "d/held_out": held_out,
+        "d/overfitting": torch.where(apart <= 0, torch.zeros_like(ratio), ratio),  # nothing learnt, by heart or not
+    }
+
+
+def saturation(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
+    """Share of logits, any shape, with less than 1 % of the gradient of an undecided D (all logits 0)."""
+    now = _slopes(d_loss, real, fake)
+    undecided = _slopes(d_loss, torch.zeros_like(real), torch.zeros_like(fake)).mean()
+    return _share(now < _USEFUL * undecided, now.sum())
+
+
+def nearest_distance(x_BCHW: Tensor) -> Tensor:
+    """Mean Euclidean distance of an image to the nearest other one."""
+    x = x_BCHW.flatten(1).float()
+    return torch.cdist(x, x).fill_diagonal_(torch.inf).amin(1).mean()
+
+
+def singular_values(net: nn.Module) -> dict[str, Tensor]:
+    """The largest singular value of every layer's weight, normalised where the layer does so, by the layer's name.
+
+    A weight is read as a matrix of (outputs, all the rest); tables that labels look up in are no layers. A fixed start
+    and 15 power iterations: never above the true value, at most a few per cent below.
+    """
+    weights = ((name, module, getattr(module, "weight", None)) for name, module in net.named_modules())
+    return {
+        name: _top(_matrix(module, weight.detach()))
+        for name, module, weight in weights
+        if isinstance(weight, Tensor) and weight.dim() > 1 and not isinstance(module, nn.Embedding)
+    }
+
+
+@contextmanager
+def untouched(*modules: nn.Module) -> Iterator[None]:
+    """Buffers and the generators of the devices they run on are put back at the end."""
+    buffers = [buffer for module in modules for buffer in module.buffers()]
+    kept = [buffer.clone() for buffer in buffers]
+    devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}
+    kind = next(iter(devices)).type if devices else "cpu"
+    try:
+        with torch.random.fork_rng(list(devices), device_type=kind):
+            yield
+    finally:
+        for buffer, value in zip(buffers, kept, strict=True):
+            buffer.copy_(value)
+
+
+def _spread(source: Source, most: int) -> Labelled:
+    """Up to `most` rows, evenly spread over the data set: files are often sorted by class. At least two."""
+    count = max(2, min(most, len(source), _MOST_BYTES // prod(source.shape)))
+    return source.fetch(np.arange(count, dtype=np.int64) * len(source) // count)
+
+
+def _placed(reals: Labelled, gan: GAN) -> Labelled:
+    """Where D is; with labels only where fakes have them too."""
+    x, y = reals
+    device = gan.prior.device
+    return normalised(x.to(device), gan.prior.dtype), y.to(device) if gan.prior.num_classes and y is not None else None
+
+
+def _in_pieces(call: Callable[..., Tensor], inputs: Labelled, batch: int) -> Tensor:
+    """In pieces of nearly equal size: a norm over the batch cannot take a last piece of one."""
+    pieces = -(-len(inputs[0]) // batch)
+    cut = [[None] * pieces if tensor is None else tensor.tensor_split(pieces) for tensor in inputs]
+    return torch.cat([call(*piece) for piece in zip(*cut, strict=True)])
+
+
+def _per_sample(logits: Tensor) -> Tensor:
+    return logits.flatten(1).mean(1) if logits.dim() > 1 else logits
+
+
+def _border(train_B: Tensor, fake_B: Tensor) -> Tensor:
+    return (train_B.median() + fake_B.median()) / 2
+
+
+def _share(right: Tensor, told: Tensor) -> Tensor:
+    """Of true entries; NaN where `told`, which they were compared with, is not finite: no comparison tells that."""
+    return right.float().mean() + 0 * told
+
+
+def _slopes(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
+    """Absolute values of the summed loss's gradient, of all logits."""
+    with torch.enable_grad():
+        logits = real.detach().requires_grad_(), fake.detach().requires_grad_()
+        slopes = torch.autograd.grad(d_loss(*logits).sum(), logits, materialize_grads=True)
+    return torch.cat([slope.flatten() for slope in slopes]).abs()
+
+
+def _matrix(module: nn.Module, weight: Tensor) -> Tensor:
+    transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+    return widened(weight.transpose(0, 1) if transposed else weight).flatten(1)
+
+
+def _top(matrix: Tensor) -> Tensor:
+    """The largest singular value, from below."""
+    start = torch.randn(len(matrix), generator=rng.generator("telemetry", *matrix.shape))
+    u = start.to(matrix)
+    for _ in range(_ITERATIONS):
+        u = F.normalize(matrix @ F.normalize(matrix.T @ u, dim=0), dim=0)
+    return (matrix.T @ u).square().sum().sqrt()
+
+
+def _ratio(scalars: Mapping[str, Tensor | float]) -> dict[str, Tensor]:
+    g, d = scalars.get("g/gradient_norm"), scalars.get("d/gradient_norm")
+    return {} if g is None or d is None else {"gradient_norm_ratio": torch.as_tensor(g) / torch.as_tensor(d)}

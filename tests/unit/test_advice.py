@@ -1,0 +1,155 @@
+"""Advice: good runs get none, each broken one the right one. The histories are shortened records of real runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass
+from itertools import accumulate
+
+import pytest
+
+from paragan.config import load
+from paragan.core import shelf
+from paragan.engine.advice import RULES, Advice, advise
+
+MANY = 5000
+
+
+def looks(**columns):
+    """Moments of telemetry from one list per value; `_` in a name is its `/`."""
+    names = [re.sub("^([gd])_", r"\1/", name) for name in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def scores(*distances, **more):
+    return [{"fd[judge]": value} for value in distances] + looks(**more)
+
+
+def names(history, images=MANY, **more):
+    return [advice.name for advice in advise(history, images, **more)]
+
+
+GOOD = [
+    *looks(
+        d_accuracy_train=[0.79, 0.88, 0.87, 0.89, 0.77, 0.71, 0.73, 0.61],
+        d_accuracy_held_out=[0.82, 0.90, 0.89, 0.88, 0.75, 0.71, 0.70, 0.57],
+        d_accuracy_fake=[0.87, 0.89, 0.90, 0.87, 0.73, 0.78, 0.78, 0.64],
+        d_overfitting=[-0.06, -0.04, -0.02, -0.01, 0.04, 0.00, 0.04, 0.16],
+        d_saturation=[0.0] * 8,
+        gradient_norm_ratio=[0.56, 0.55, 0.46, 0.17, 0.27, 0.86, 0.23, 0.31],
+        diversity=[1.36, 1.30, 1.34, 1.36, 1.19, 1.08, 0.99, 1.00],
+        g_top_singular_value=[1.75, 1.83, 1.85, 2.00, 2.07, 2.13, 2.19, 2.23],
+        d_top_singular_value=[1.12, 1.22, 1.28, 1.29, 1.30, 1.30, 1.29, 1.29],
+    ),
+    *scores(103.8, 20.7, 31.9, 8.6, 1.7),
+    *looks(coverage=[0.01, 0.15, 0.14, 0.43, 0.81]),
+]
+FEW = looks(  # the same recipe without penalty on 64 images
+    d_accuracy_train=[0.91, 0.97, 0.92, 1.00, 0.97, 0.92],
+    d_accuracy_held_out=[0.66, 0.70, 0.65, 0.55, 0.39, 0.23],
+    d_accuracy_fake=[0.88, 0.91, 0.95, 0.95, 0.92, 0.97],
+    d_overfitting=[0.27, 0.28, 0.39, 0.51, 0.71, 1.00],
+)
+WEAK = looks(d_accuracy_train=[0.5] * 4, d_accuracy_fake=[0.56] * 4, d_saturation=[0.0] * 4)
+CHASE = looks(d_accuracy_train=[0.32, 0.23], d_accuracy_fake=[0.38, 0.23], d_saturation=[0.44, 0.22])  # lr x 20
+STUCK = scores(105, 52, 52)  # the first is an untrained average's, of statistics that never ran
+FELL = scores(100, 20, 5)
+
+
+def test_a_good_run_gets_none():
+    assert [names(GOOD[:end]) for end in range(len(GOOD) + 1)] == [[]] * (len(GOOD) + 1)
+
+
+def test_d_that_knows_its_images_by_heart_is_told_in_time():
+    told = [names(FEW[:end]) for end in range(1, 7)]
+    assert told == [[], [], [], [], ["d_overfits"], ["d_overfits"]]
+    assert advise(FEW, MANY)[0].value == 1.00
+
+
+def test_a_weak_d_does_not_overfit():
+    """Where D hardly separates, r_v is the ratio of two small numbers."""
+    weak = looks(d_overfitting=[0.9, 1.0], d_accuracy_train=[0.53, 0.54], d_accuracy_held_out=[0.5, 0.49])
+    assert names(weak) == []
+
+
+SIGNS = [
+    (looks(d_saturation=[0.91, 0.97]), ["d_saturated"]),
+    (looks(d_saturation=[0.59, 0.97]), []),
+    (CHASE, ["d_certain_and_wrong"]),
+    (CHASE[:1], []),
+    (looks(d_accuracy_train=[1, 1, 1], d_accuracy_fake=[1, 1, 1]) + STUCK, ["d_too_strong"]),
+    (looks(d_accuracy_train=[1, 1, 1], d_accuracy_fake=[1, 1, 1]) + FELL, []),
+    (looks(d_accuracy_train=[1, 1, 1], d_accuracy_fake=[1, 1, 1]), []),  # without a score nobody knows
+    (WEAK + STUCK, ["d_too_weak"]),
+    (WEAK + FELL, []),  # the end of a good game
+    (WEAK[:3] + STUCK, []),
+    (CHASE * 4 + STUCK, ["d_certain_and_wrong"]),  # its accuracy is low, but D is not weak
+    (looks(gradient_norm_ratio=[200, 1000, 150]), ["gradients_out_of_balance"]),
+    (looks(gradient_norm_ratio=[1e-3, 1e-4, 2e-3]), ["gradients_out_of_balance"]),
+    (looks(gradient_norm_ratio=[200, 1e-3, 150]), []),
+    (looks(diversity=[0.9, 0.1, 0.2]), ["samples_alike"]),
+    (looks(diversity=[0.9, 0.1, 0.9]), []),
+    (looks(diversity=[0.9, 0.8, 0.1]), []),
+    (looks(diversity=[0.08, 0.09, 0.07, 0.07]), []),  # a G that starts out grey
+    (looks(diversity=[1.92, 1.1, 0.75, 0.75]), []),  # untrained noise is more diverse than images
+    (looks(coverage=[0.2, 0.8, 0.3, 0.2]), ["coverage_lost"]),
+    (looks(coverage=[0.2, 0.8, 0.3, 0.7]), []),
+    (looks(coverage=[0.04, 0.01, 0.01]), []),
+    (scores(100, 8, 20, 30), ["score_diverges"]),
+    (scores(100, 8, 20, 9), []),
+    (scores(8, 20), []),
+    (looks(g_top_singular_value=[1.75, 1.81, 1.83, 64.2]), ["weights_explode"]),
+    (looks(d_top_singular_value=[1.4, 2.7, 3.4, 3.9, 4.2, 4.6, 4.9]), []),  # an MLP in its first 24 kimg
+    (looks(kimg=[0, 60, 120], d_top_singular_value=[1, 2, 7]), []),
+]
+
+
+@pytest.mark.parametrize(("history", "expected"), SIGNS)
+def test_each_rule_sees_its_sign_and_not_the_passing_one(history, expected):
+    assert names(history) == expected
+
+
+def test_few_images_are_told_unless_augmented():
+    assert names([], 999) == ["few_images"]
+    assert names([], 1000) == names([], 999, augmented=True) == []
+    assert advise([], 12)[0].value == 12
+
+
+def test_missing_and_infinite_values_are_passed_over():
+    nan = float("nan")
+    history = [{"kimg": 1}, *looks(d_saturation=[nan, float("inf"), nan], diversity=[nan, nan, nan]), *scores(nan, nan)]
+    assert names(history) == []
+    broken = looks(diversity=[0.9, 0.1, nan, 0.1])
+    assert names(broken) == ["samples_alike"]
+
+
+def test_distances_of_another_extractor_are_not_compared():
+    assert names([{"fd[mnist-cnn]": 1.0}, *scores(50, 60, 55)]) == []
+    assert names([{"fd[mnist-cnn]": 100.0}, *scores(8, 20, 30)]) == ["score_diverges"]
+
+
+def test_the_record_has_it_as_a_line():
+    assert Advice("a", 1.0, "b.", "c.").line == {"name": "a", "value": 1.0, "means": "b.", "try": "c."}
+
+
+def test_every_rule_is_shown_to_fire():
+    shown = {name for _, expected in SIGNS for name in expected} | {"d_overfits"}
+    assert [rule.name for rule in RULES if rule.name not in shown] == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_what_to_try_are_settings_there_are(rule):
+    config = load("digits", ["augment.name=diffaugment"])
+    for text in (rule.means, rule.try_):
+        assert re.fullmatch(r"[A-Z][^.]*(\.\w[^.]*)*\.", text), "one sentence"
+    keys = [key.split("=")[0] for key in re.findall(r"\b(?:[gd]|augment|train)\.[\w.]*\w(?:=\w+)?", rule.try_)]
+    assert keys or "penalties" in rule.try_
+    for key in keys:
+        list(accumulate(key.split("."), field, initial=config))
+    for name in re.findall(r"\b(?:r1|orthogonal)\b", rule.try_):
+        assert name in shelf.names("penalties")
+
+
+def field(part, name):
+    assert is_dataclass(part) and name in [f.name for f in fields(part)], name
+    return getattr(part, name)

@@ -1,0 +1,253 @@
+"""Telemetry tells the right numbers, and a run that is looked at is the run that is not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm as torch_spectral_norm
+
+from paragan.core import rng
+from paragan.core.types import Batch, Rows, Side, Verdict
+from paragan.datasets._memory import Memory
+from paragan.engine.telemetry import Telemetry, judgement, nearest_distance, overfitting, saturation, singular_values
+from paragan.game.gan import GAN, Loss
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.losses import hinge, least_squares, nonsaturating, relativistic, wasserstein
+from paragan.parallel import none
+from paragan.schemes import shared_fakes, synchronous
+from tests.laws import small_gan
+from tests.laws.test_no_sync import HostReads
+
+NAMES = {
+    *("d/accuracy_train", "d/accuracy_fake", "d/accuracy_held_out", "d/held_out", "d/overfitting", "d/saturation"),
+    *("gradient_norm_ratio", "diversity", "g/top_singular_value", "d/top_singular_value"),
+}
+
+
+def source(count, seed=0, classes=3):
+    draw = torch.Generator().manual_seed(seed)
+    images = torch.randint(0, 256, (count, 1, 8, 8), generator=draw, dtype=torch.uint8)
+    return Memory(images, torch.arange(count) % classes, tuple("abc"[:classes]))
+
+
+def look(**more):
+    return Telemetry(**{"train": source(40), "held_out": source(20, seed=1), "num_images": 32, "batch": 12, **more})
+
+
+class Outside(nn.Module):
+    """What somebody else's network may do in a forward: torch's own norms, dropout, noise."""
+
+    def __init__(self, inputs, outputs, shape):
+        super().__init__()
+        hidden = torch_spectral_norm(nn.Linear(inputs, 16))
+        self.chain = nn.Sequential(hidden, nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, outputs))
+        self.shape = shape
+
+    def forward(self, x, y=None):
+        h = self.chain(x.flatten(1))
+        return (h + torch.randn_like(h) / 10).unflatten(1, self.shape)
+
+
+def outside_game():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        nets = {Side.G: Outside(6, 64, (1, 8, 8)), Side.D: Outside(64, 1, (1,))}
+    policy = Policy(lr=1e-2)
+    g, d = (Player(side, nets[side], none.Strategy(), policy) for side in Side)
+    return GAN(g, d, Loss(hinge.d_loss, hinge.g_loss), Prior(5, 6, 3))
+
+
+def small_game():
+    return small_gan.game(*(small_gan.player(side, none.Strategy()) for side in Side))
+
+
+def real_batches(dtype):
+    for step in range(100):
+        rows = Rows(step, 0, 8, 8)
+        x = rng.uniform(3, "x", rows, (1, 8, 8)).to(dtype) * 2 - 1
+        yield Batch(rows, x, rng.integers(3, "y", rows, 3))
+
+
+def everything(gan):
+    """All that a later step could depend on."""
+    tensors = {"generator": torch.get_rng_state()}
+    flags = {}
+    for side, player in (("g", gan.g), ("d", gan.d)):
+        tensors |= {f"{side}.{k}": v.clone() for k, v in player.net.state_dict().items()}
+        flags |= {f"{side}.{k}": (p.requires_grad, p.grad is None) for k, p in player.net.named_parameters()}
+        flags |= {f"{side}.{k}": (m.training, getattr(m, "armed", None)) for k, m in player.net.named_modules()}
+        flags[f"{side}.version"] = player.version
+    return tensors, flags
+
+
+@pytest.mark.parametrize("make", [small_game, outside_game])
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+def test_a_run_that_is_looked_at_is_the_run_that_is_not(make, scheme):
+    def play(seen):
+        torch.manual_seed(1)
+        gan, telemetry = make(), look()
+        stream = real_batches(next(gan.g.net.parameters()).dtype)
+        reports = []
+        for _ in range(4):
+            before = everything(gan)
+            if seen:
+                assert NAMES - {"gradient_norm_ratio"} == set(telemetry(gan))
+            assert_same(everything(gan), before)
+            reports.append(scheme.step(gan, stream).read())
+        return reports, everything(gan)
+
+    (reports, state), (alone_reports, alone) = play(seen=True), play(seen=False)
+    assert reports == alone_reports
+    assert_same(state, alone)
+
+
+def assert_same(one, other):
+    assert one[1] == other[1]
+    assert [name for name, value in one[0].items() if not torch.equal(value, other[0][name])] == []
+
+
+def test_the_same_game_is_told_the_same_whatever_was_drawn_before():
+    gan = small_game()
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        once = look()(gan)
+        torch.manual_seed(2)
+        assert look()(gan) == once
+
+
+def test_the_device_is_waited_for_once():
+    gan, telemetry = small_game(), look()
+    report = synchronous.step(gan, real_batches(torch.float64))
+    telemetry(gan)  # reads the images
+    with HostReads() as reads:
+        found = telemetry(gan, report.scalars)
+    assert sum(reads.seen.values()) <= 1
+    assert set(found) == NAMES
+    norms = report.read()
+    assert found["gradient_norm_ratio"] == pytest.approx(norms["g/gradient_norm"] / norms["d/gradient_norm"])
+    assert telemetry.layers.keys() == {"g/top_singular_value", "d/top_singular_value"}
+
+
+@pytest.mark.parametrize("shift", [0, -50, 300])
+def test_accuracy_needs_no_meaning_of_zero(shift):
+    train, fake = torch.tensor([3.0, 2, 1, -3]) + shift, torch.tensor([-2.0, -2, -3, -4]) + shift
+    assert judgement(train, fake) == {"d/accuracy_train": 0.75, "d/accuracy_fake": 1}
+    held_out = torch.tensor([2.0, 2, -2, -3]) + shift
+    assert overfitting(train, held_out, fake)["d/accuracy_held_out"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("held_out", "fake", "expected"),
+    [(5, 1, 0), (1, 1, 1), (3, 1, 0.5), (-9, 1, 1), (30, 1, -1), (2, 5, 0), (2, 7, 0), (float("nan"), 1, None)],
+)
+def test_overfitting_runs_from_like_training_images_to_like_fakes(held_out, fake, expected):
+    logits = (torch.full((4,), float(value)) for value in (5, held_out, fake))
+    found = float(overfitting(*logits)["d/overfitting"])
+    assert (found != found) if expected is None else found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [(nonsaturating, 0.5), (hinge, 0.5), (least_squares, 0), (wasserstein, 0), (relativistic, 0.5)],
+)
+def test_saturation_follows_from_the_loss_itself(loss, expected):
+    real, fake = torch.tensor([0.5, 20]), torch.tensor([0.5, -20])
+    assert saturation(loss.d_loss, real, fake) == expected
+    assert saturation(loss.d_loss, real.expand(3, 2), fake.expand(3, 2)) == expected  # patches
+    assert saturation(loss.d_loss, 0 * real, 0 * fake) == (0.5 if loss is least_squares else 0)  # its fakes belong at 0
+
+
+def test_what_is_no_number_is_told_as_none():
+    nan, fine = torch.full((4,), torch.nan), torch.ones(4)
+    assert all(value.isnan() for value in judgement(nan, fine).values())
+    assert saturation(nonsaturating.d_loss, nan, fine).isnan()
+
+
+def test_diversity_sees_copies_and_near_copies():
+    draw = torch.Generator().manual_seed(0)
+    images = torch.rand(64, 3, 16, 16, generator=draw)
+    few = images[:8].repeat(8, 1, 1, 1)
+    assert nearest_distance(few) < 0.01 * nearest_distance(images)
+    assert nearest_distance(few + torch.rand(few.shape, generator=draw) / 10) < 0.2 * nearest_distance(images)
+    assert nearest_distance(images[:2]) == pytest.approx(float((images[0] - images[1]).norm()), rel=1e-4)
+
+
+def test_singular_values_are_those_of_the_weights_in_use():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.ConvTranspose2d(8, 5, 4), spectral_norm(nn.Conv2d(5, 16, 3)), nn.BatchNorm2d(16),
+            nn.Linear(16, 4), nn.Embedding(10, 4),
+        )  # fmt: skip
+    found = singular_values(net)
+    matrices = {"0": net[0].weight.flatten(1), "1": net[1].weight.transpose(0, 1).flatten(1), "4": net[4].weight}
+    assert found.keys() == {*matrices, "2"}  # neither gains nor tables
+    for name, matrix in matrices.items():
+        exact = float(torch.linalg.matrix_norm(matrix.detach(), 2))
+        assert 0.95 * exact <= found[name] <= 1.0001 * exact
+    assert found["2"] == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("weight", "expected", "layer"), [(2.0, 8.0, "chain.4"), (1e-3, 1.0, "chain.0")])
+def test_the_layer_with_the_top_value_is_named(weight, expected, layer):
+    """A row of 16 equal weights has the singular value 4 of them; the other layer is normalised."""
+    gan, telemetry = outside_game(), look()
+    with torch.no_grad():
+        gan.d.net.chain[4].weight.fill_(weight)
+    assert telemetry(gan)["d/top_singular_value"] == pytest.approx(expected, rel=0.02)
+    assert telemetry.layers["d/top_singular_value"] == layer
+
+
+class Knows(nn.Module):
+    """A D that has learnt these images by heart: 1 or -1 on average over three patches."""
+
+    def __init__(self, images_NCHW):
+        super().__init__()
+        self.known = nn.Parameter(images_NCHW.float() / 127.5 - 1)
+
+    def forward(self, x_BCHW, y_B=None):
+        near = torch.cdist(x_BCHW.flatten(1), self.known.flatten(1)).amin(1) < 1e-2
+        return Verdict((2.0 * near - 1)[:, None, None] + torch.tensor([-5.0, 0, 5]))
+
+
+def seats(g, d, **more):
+    networks = (SimpleNamespace(network=lambda net=net: called(net)) for net in (g, d))
+    return GAN(*networks, Loss(hinge.d_loss, hinge.g_loss), Prior(5, 6), **more)
+
+
+def called(net):
+    return Player(Side.D, net, none.Strategy()).called
+
+
+def test_a_d_that_knows_its_images_by_heart_is_told_so():
+    train = source(40)
+    gan = seats(Outside(6, 64, (1, 8, 8)), Knows(train.images_NCHW))
+    found = look(train=train)(gan)
+    assert (found["d/accuracy_train"], found["d/accuracy_fake"]) == (1, 1)
+    assert (found["d/accuracy_held_out"], found["d/overfitting"], found["d/held_out"]) == (0, 1, -1)
+    assert found["d/saturation"] == pytest.approx(2 / 3)  # of the patches; by the mean it were all
+
+
+def test_d_is_shown_what_the_game_shows_it():
+    train = source(40)
+    gan = seats(Outside(6, 64, (1, 8, 8)), Knows(train.images_NCHW), augment=lambda x, seed, stream, rows: -x)
+    assert look(train=train)(gan)["d/accuracy_train"] == 0  # all logits are equal: nothing is above the border
+
+
+@pytest.mark.parametrize(("images", "held_out"), [(1, 20), (2, 1), (13, 0), (40, 20)])
+def test_few_images_are_enough(images, held_out):
+    found = look(train=source(images), held_out=source(held_out))(outside_game())
+    absent = {"d/accuracy_held_out", "d/held_out", "d/overfitting"} if not held_out else set()
+    assert set(found) == NAMES - absent - {"gradient_norm_ratio"}
+
+
+def test_images_are_spread_over_a_sorted_data_set():
+    sorted_by_class = Memory(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
+    _, labels = look(train=sorted_by_class)._train
+    assert labels.bincount().tolist() == [11, 11, 10]
