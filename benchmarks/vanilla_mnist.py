@@ -29,7 +29,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core.types import Rows, Side
 from paragan.engine.evaluate import Evaluator
-from paragan.engine.judge import mnist_cnn
+from paragan.engine.judge import ready_made
 from paragan.engine.trainer import Scored
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
@@ -71,7 +71,7 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
 
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), 2e-4, betas=(0.5, 0.999), fused=True) for net in (g, d))
     evaluator = Evaluator(
-        mnist_cnn(Path(data).parent / "classifiers/mnist_cnn.npz"), found.train, found.held_out, IMAGES
+        ready_made("mnist-cnn", Path(data).parent / "classifiers/mnist_cnn.npz"), found.train, found.held_out, IMAGES
     )
     z_score = noise("score", 0, IMAGES)
 

@@ -9,10 +9,12 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "paragan.api": ("load",),
     "paragan.config": ("RunConfig",),
     "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "DivergedError", "ParaganError"),
     "paragan.core.seams": ("Part", "Turn"),
     "paragan.core.types": ("Batch", "Can", "Feed", "Made", "Outputs", "Rows", "Side", "Terms", "Verdict"),
+    "paragan.engine.sampler": ("Sampled", "Sampler"),
     "paragan.game.ema": ("Ema",),
     "paragan.game.gan": ("GAN", "Loss"),
     "paragan.game.player": ("Player",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,19 +15,24 @@ from torch import nn
 from paragan.config import RunConfig
 from paragan.core import rng, shelf
 from paragan.core.errors import ConfigError
+from paragan.core.outside import told
 from paragan.core.seams import Penalty, Source, Strategy
 from paragan.core.types import Can, Side
 from paragan.engine.checkpoint import Checkpoints
+from paragan.engine.desk import Desk
 from paragan.engine.evaluate import Evaluator, Score
-from paragan.engine.judge import Judge, mnist_cnn, train_or_load
+from paragan.engine.extractors import EXTRACTORS
+from paragan.engine.judge import Judge, ready_made, train_or_load
+from paragan.engine.telemetry import Telemetry
 from paragan.engine.trainer import Scheme, Trainer
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
-from paragan.game.network import Calling
+from paragan.game.network import CalledNetwork, Calling
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.game.trial import refuse_unfit
 from paragan.hardware import device as devices
 from paragan.hardware import precision
 from paragan.layers.init import initialise
@@ -53,11 +59,15 @@ def maker(config: RunConfig, side: Side, found: Data, device: torch.device) -> C
     """Builds one side's network with the weights of step 0: keyed by name and seed, whoever asks and however often."""
     module = shelf.load("models", config.model.name)
     kind = module.Generator if side is Side.G else module.Discriminator
+    name = f"model: {config.model.name}.{kind.__name__}"
 
     def make() -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # outside networks draw from the global generator in their constructor
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
-            net = kind(config.model.options, found.train.shape, found.num_classes)
+            with told(f"{name}(options, shape, num_classes)") if "." in config.model.name else nullcontext():
+                net = kind(config.model.options, found.train.shape, found.num_classes)
+            if not isinstance(net, nn.Module):
+                raise ConfigError(f"{name}: found no torch.nn.Module; derive the class from it")
         initialise(net, config.seed, side.value)
         return net.to(device)
 
@@ -102,7 +112,7 @@ def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
     makers = {side: maker(config, side, found, device) for side in Side}
     seats = {side: player(side, makers[side], options[side], device, scaled[side]) for side in Side}
     module = shelf.load("losses", config.loss.name)
-    loss = Loss(module.d_loss, module.g_loss, module.G_NEEDS_REAL)
+    loss = Loss(module.d_loss, module.g_loss, getattr(module, "G_NEEDS_REAL", False))
     penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in seats.items():
@@ -110,7 +120,12 @@ def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
         _refuse_odd_counts(side, options[side], config.train.batch)
     generator = seats[Side.G].net
     prior = Prior(config.seed, _latent(generator), _classes_asked(generator, found), device)
-    return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D])
+    if "." in config.model.name + config.loss.name:  # outside code: a pair of its own, so that no state moves
+        trial = [CalledNetwork(makers[side]()) for side in (Side.G, Side.D)]
+        refuse_unfit(*trial, loss, prior, found.train.shape)
+    shown = None if config.augment is None else shelf.load("augment", config.augment.name)
+    augment = None if shown is None else shown.Augment(config.augment.options)
+    return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D], augment)
 
 
 def refuse_what_it_cannot(options: PlayerOptions, seat: Player, penalties: tuple[Penalty, ...]) -> None:
@@ -163,10 +178,8 @@ def scorer(config: RunConfig, found: Data, folder: Path) -> Callable[[Player, Pr
     match options.extractor:
         case "none":
             return None
-        case "mnist-cnn":
-            return scored_by(mnist_cnn(Path(options.weights or _beside_the_data(config))))
-        case "judge" if not found.train.class_names:
-            raise ConfigError("score.extractor: found judge, but the data has no labels to train one on; expected none")
+        case name if name in EXTRACTORS:
+            return scored_by(ready_made(name, Path(options.weights or _beside_the_data(config)), found.train.shape[-1]))
     evaluator = cache(lambda: scored_by(train_or_load(found.train, found.held_out, folder)))
     return lambda player, prior: evaluator()(player, prior)
 
@@ -188,7 +201,14 @@ def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: C
         Checkpoints(folder / "checkpoints", config.every.keep, say),
         scorer(config, found, folder / "judge"),
         stop,
+        Telemetry(found.train, found.held_out, batch=config.train.batch),
     )
+
+
+def desk(config: RunConfig, folder: Path, step: int) -> Desk:
+    """The writers of a run that has come to `step`. Opens their files."""
+    made = {w.name: shelf.load("writers", w.name).Writer(w.options, folder, step) for w in config.writers}
+    return Desk(made.items())
 
 
 def _latent(generator: nn.Module) -> int:
@@ -207,8 +227,9 @@ def _classes_asked(generator: nn.Module, found: Data) -> int:
 
 
 def _beside_the_data(config: RunConfig) -> Path:
-    path = getattr(config.data.options, "path", None)
+    path, name = getattr(config.data.options, "path", None), config.score.extractor
     if path is None:
-        raise ConfigError("score.weights: expected the npz of the mnist-cnn extractor; give score.weights=FILE")
-    candidates = [Path(path) / "mnist_cnn.npz", Path(path).parent / "classifiers" / "mnist_cnn.npz"]
-    return next((c for c in candidates if c.exists()), candidates[-1])
+        raise ConfigError(f"score.weights: expected the npz of the {name} extractor; give score.weights=FILE")
+    folder, file = Path(path), EXTRACTORS[name].file
+    candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
+    return next((c for c in candidates if c.exists()), candidates[1])

@@ -3,29 +3,81 @@
 from __future__ import annotations
 
 import ast
+import struct
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from paragan.core import shelf
 
-SETTINGS = {"mnist": lambda root: {"path": str(root / "mnist")}}  # for those that need something to read
+
+def real(name):
+    """Of the real data, if there is any."""
+    return lambda request: str(request.getfixturevalue("data_root") / name)
+
+
+def pictures(request):
+    """Forty small pictures of two classes."""
+    root = request.getfixturevalue("tmp_path")
+    for number, pixels in enumerate(noise(40, 9, 7, 3)):
+        path = root / f"class-{number % 2}" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    return str(root)
+
+
+def arrays(request):
+    path = request.getfixturevalue("tmp_path") / "mine.npz"
+    np.savez(path, images=noise(100, 8, 8, 3), labels=np.arange(100) % 3)
+    return str(path)
+
+
+def idx_files(request):
+    root = request.getfixturevalue("tmp_path")
+    for number, prefix in enumerate(("train", "t10k")):
+        images = noise(20, 28, 28, seed=number)
+        (root / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, 20, 28, 28) + images.tobytes())
+        labels = (np.arange(20) % 10).astype(np.uint8)
+        (root / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 20) + labels.tobytes())
+    return str(root)
+
+
+def noise(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+PATHS = {  # for those that need something to read
+    "cifar10": real("cifar10"),
+    "fashion_mnist": idx_files,
+    "folder": pictures,
+    "mnist": real("mnist"),
+    "npz": arrays,
+}
 
 
 @pytest.fixture(params=shelf.names("datasets"))
-def parts(request):
+def make(request):
+    """Opens one part of a data set, anew each time."""
     name = request.param
-    given = SETTINGS[name](request.getfixturevalue("data_root")) if name in SETTINGS else {}
+    given = {"path": PATHS[name](request)} if name in PATHS else {}
+    if name == "folder":
+        given["held_out"] = 0.5  # the tests look at six rows of each part
     options = shelf.options("datasets", name)(**given)
-    return {split: shelf.load("datasets", name).source(options, split) for split in ("train", "held_out")}
+    return lambda split: shelf.load("datasets", name).source(options, split)
+
+
+@pytest.fixture
+def parts(make):
+    return {split: make(split) for split in ("train", "held_out")}
 
 
 def test_images_and_labels(parts):
     for source in parts.values():
         x, y = source.fetch(np.array([0, len(source) - 1, 3]))
         assert x.dtype == torch.uint8
-        assert tuple(x.shape) == (3, *source.shape)
+        assert tuple(x.shape) == (3, *source.shape) and x.is_contiguous()
         if source.class_names:
             assert y.dtype == torch.int64
             assert tuple(y.shape) == (3,)
@@ -54,6 +106,14 @@ def test_the_parts_agree_and_share_no_image(parts):
     seen = {image.numpy().tobytes() for image in train.fetch(np.arange(min(5000, len(train))))[0]}
     unseen = {image.numpy().tobytes() for image in held_out.fetch(np.arange(min(1000, len(held_out))))[0]}
     assert not seen & unseen
+
+
+def test_a_fingerprint_tells_the_parts_apart_and_stays(make, parts):
+    """Cheap: asked for before any image is fetched."""
+    marks = {split: source.fingerprint for split, source in parts.items()}
+    assert all(isinstance(mark, str) and len(mark) >= 8 for mark in marks.values())
+    assert marks["train"] != marks["held_out"]
+    assert marks == {split: make(split).fingerprint for split in marks}
 
 
 @pytest.mark.parametrize("row", [-1, 10**9])

@@ -134,7 +134,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
         (["train", "digit"], "did you mean 'digits'?"),
         (["train", "bomb.yaml"], "bomb.yaml:1: a: found an anchor or alias"),
         (["list", "modles"], "did you mean 'models'?"),
-        (["eval"], "Missing argument"),
+        (["eval"], "paragan eval: Missing argument 'RUN'; `paragan eval --help` tells what there is"),
         (["sample", "run", "--num", "0"], "--num"),
     ],
 )
@@ -143,6 +143,7 @@ def test_a_wrong_word_is_exit_2_without_a_traceback(words, said, empty_folder, c
     assert main(words) == 2
     out, error = capsys.readouterr()
     assert said in error
+    assert error.count("\n") == 1
     assert out == ""
 
 
@@ -190,10 +191,14 @@ def test_train_is_given_the_config_and_where_to_write(verb, empty_folder):
     assert main(["train"]) == 85
     assert main(["train", "train.batch=7", "vanilla-mnist", "--out", "there", "--fresh"]) == 85
     assert main(["train", "./mine.yaml", "seed=-1"]) == 85
+    (empty_folder / "mygan").mkdir()
+    (empty_folder / "mine.yaml").rename(empty_folder / "mygan" / "recipe.yaml")
+    assert main(["train", "mygan/recipe.yaml"]) == 85
     assert [(config.train.batch, config.seed, name, str(out), fresh) for config, name, out, fresh, _ in called] == [
         (64, 0, "digits", "runs/digits", False),
         (7, 0, "vanilla-mnist", "there", True),
-        (64, -1, "mine", "runs/mine", False),
+        (64, -1, "./mine.yaml", "runs/mine", False),
+        (64, 0, "mygan/recipe.yaml", "runs/mygan", False),
     ]
     assert not called[0][-1].requested
 
@@ -201,8 +206,11 @@ def test_train_is_given_the_config_and_where_to_write(verb, empty_folder):
 def test_eval_and_sample_pass_their_words_on(verb):
     scored, sampled = verb("evaluate"), verb("sample")
     main(["eval", "run", "--json", "--num-images", "100", "--seed", "3"])
-    main(["eval", "run"])
-    assert [(str(path), *rest) for path, *rest in scored[:2]] == [("run", True, 100, 3), ("run", False, None, None)]
+    main(["eval", "run", "--trust"])
+    assert [(str(path), *rest) for path, *rest in scored[:2]] == [
+        ("run", True, 100, 3, False),
+        ("run", False, None, None, True),
+    ]
     main(["sample", "run", "--num", "9", "--seed", "1", "--class", "3", "--class", "cat", "--out", "x.png"])
     main(["sample", "run"])
     assert [(str(path), num, seed, classes, out and str(out)) for path, num, seed, classes, out in sampled[2:]] == [

@@ -172,7 +172,7 @@ def test_a_file_full_of_nonsense_gets_a_short_answer(recipe):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("digit", "found the recipe 'digit', expected one of digits, "),
+        ("digit", "found the recipe 'digit', expected one of "),
         ("nothing.yaml", "nothing.yaml: found no such file"),
         ("", "found the recipe '', expected one of "),
     ],
@@ -252,3 +252,37 @@ def test_outside_options_that_cannot_be_read_are_one_line(recipe, tmp_path, monk
     monkeypatch.syspath_prepend(tmp_path)
     (found,) = problems(recipe(LEAST), [f"model={package}.nets"])
     assert problem in found
+
+
+NAMES_CODE = "data: digits\nmodel: mynets.deep\nloss: {name: theirs.loss}\npenalties: [r1, mine.term]\ng: {optimizer: {name: lib.Adan}}\n"
+
+
+def test_a_loaded_file_may_not_name_code_outside(tmp_path, monkeypatch):
+    """Nothing is imported or read before the refusal; what the user named himself is let through."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mynets").mkdir()
+    (tmp_path / "mynets" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "config.yaml").write_text(NAMES_CODE)
+    with pytest.raises(ConfigError) as caught:
+        config.load(str(tmp_path / "config.yaml"), outside=())
+    named = [line.partition(", code outside")[0].rpartition("found ")[2] for line in str(caught.value).splitlines()]
+    assert named == ["'mynets.deep'", "'theirs.loss'", "'mine.term'", "'lib.Adan'"]
+    assert "trust=True" in str(caught.value)
+
+
+def test_outside_names_are_those_with_a_dot(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mynets").mkdir()
+    (tmp_path / "mynets" / "deep.py").write_text("")
+    named = config.load("digits", ["model.name=mynets.deep", "data.size=8"])
+    assert config.outside_names(named) == {"mynets.deep"}
+    assert config.outside_names(config.load("digits", ["data.size=8"])) == frozenset()
+    (tmp_path / "config.yaml").write_text(config.dump(named))
+    assert config.load(str(tmp_path / "config.yaml"), outside={"mynets.deep"}) == named
+
+
+def test_changes_are_told_against_the_recipe():
+    changed = config.changes("digits", config.load("digits", ["train.kimg=2", "augment=diffaugment"]))
+    assert changed["train.kimg"] == [96.0, 2.0]
+    assert changed["augment.name"] == [None, "diffaugment"]
+    assert config.changes("digits", config.load("digits")) == {}

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from paragan.cli.main import main
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"((?:^<!-- before: .* -->\n)*)^```python\n(.*?)^```", re.S | re.M)
 BLOCKS = [
-    pytest.param(block, id=f"{page.stem}-{number}")
+    pytest.param(page, before, block, id=f"{page.stem}-{number}")
     for page in PAGES
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M), start=1)
+    for number, (before, block) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
 ]
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A working folder per page: what one block writes, the next one reads."""
+    return {page: tmp_path_factory.mktemp(page.stem) for page in PAGES}
+
+
 def test_there_are_blocks():
-    assert len(BLOCKS) >= 4
+    assert {block.values[0].stem for block in BLOCKS} >= {"pieces", "concepts", "tutorial"}
+    assert len(BLOCKS) >= 10
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_block_runs(block, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize(("page", "before", "block"), BLOCKS)
+def test_a_block_runs(page, before, block, folders, monkeypatch):
+    monkeypatch.chdir(folders[page])
+    for command in re.findall(r"before: (.*) -->", before):  # what the reader has done by then, in short
+        assert main(shlex.split(command)) == 0
     exec(compile(block, "block", "exec"), {"__name__": "block"})  # noqa: S102 our own page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
-    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -5,10 +5,17 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paragan.core import shelf
 from paragan.core.errors import ConfigError
 from paragan.core.options import TORCH_OPTIMISERS
+
+if TYPE_CHECKING:
+    from paragan.config import RunConfig
+
+
+LINE = "\n"
 
 
 def show_shelf(name: str, as_json: bool) -> None:
@@ -26,11 +33,25 @@ def show_shelves(as_json: bool) -> None:
         print("\n\n".join(f"{name}\n{_table(entries, '  ')}" for name, entries in found.items() if entries))
 
 
+def loaded(recipe: str, overrides: list[str]) -> RunConfig:
+    """The config; what is wrong with it is told together with where to look."""
+    from paragan.config import load
+
+    try:
+        return load(recipe, overrides)
+    except ConfigError as error:
+        known = recipe in shelf.names("recipes")
+        where = (
+            f"`paragan config {recipe}` prints every setting" if known and overrides else "`paragan list` prints names"
+        )
+        raise ConfigError(f"{error}{LINE if LINE in str(error) else '; '}{where}") from None
+
+
 def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
     """Every setting a run would have, as YAML that is itself a recipe, or as JSON."""
-    from paragan.config import dump, load, to_tree  # here, since pydantic is not needed to list
+    from paragan.config import dump, to_tree  # here, since pydantic is not needed to list
 
-    config = load(recipe, overrides)
+    config = loaded(recipe, overrides)
     print(json.dumps(to_tree(config), indent=2) if as_json else dump(config), end="\n" if as_json else "")
 
 

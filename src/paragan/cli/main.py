@@ -13,8 +13,14 @@ import typer
 from typer.exceptions import TyperException
 
 from paragan import __version__
-from paragan.cli import listing
+from paragan.cli import data, listing
 from paragan.cli.arguments import AsJson, Run, Seed, Trust
+from paragan.cli.doctor import doctor
+from paragan.cli.export import export
+from paragan.cli.new import new
+from paragan.cli.report import report
+from paragan.cli.sample import sample
+from paragan.cli.watch import watch
 from paragan.core import override
 from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.interrupt import install
@@ -115,9 +121,7 @@ def train(
     recipe, overrides = _recipe(words)
     if out is not None and out == Path(""):
         raise ConfigError("--out: found no folder name, expected one such as runs/mine")
-    from paragan.config import load
-
-    config = load(recipe, overrides)
+    config = listing.loaded(recipe, overrides)
     with install() as interrupt:
         from paragan.cli.train import run
 
@@ -153,6 +157,15 @@ def config(words: Words = None, as_json: AsJson = False) -> None:
     listing.show_config(*_recipe(words), as_json)
 
 
+app.command()(sample)
+app.command()(export)
+app.command()(report)
+app.command()(watch)
+app.command()(new)
+app.command()(doctor)
+app.add_typer(data.app, name="data")
+
+
 def run_name(recipe: str) -> str:
     """What a run of this recipe is called: the name, or of a file its stem, or its folder where that says more."""
     path = Path(recipe)
@@ -163,6 +176,9 @@ def _recipe(words: list[str] | None) -> tuple[str, list[str]]:
     """The recipe's name and the overrides."""
     overrides = [word for word in words or [] if override.matches(word)]
     recipes = [word for word in words or [] if not override.matches(word)]
+    unfinished = next((word for word in recipes if "." in word and not word.endswith((".yaml", ".yml"))), None)
+    if unfinished is not None:
+        raise ConfigError(f"command line: found {unfinished!r} without a value, expected {unfinished}=VALUE")
     if len(recipes) > 1:
         raise ConfigError(f"command line: found the recipes {' and '.join(recipes)}, expected one, then key.path=value")
     return (recipes or [_DEFAULT_RECIPE])[0], overrides

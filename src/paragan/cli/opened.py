@@ -1,15 +1,18 @@
-"""A run folder opened for reading: its config, and a trainer at its newest checkpoint."""
+"""What lies at a path, opened for reading: a run as a trainer at its newest checkpoint, or its generator alone."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from paragan import build
 from paragan.config import RunConfig, load
 from paragan.core.errors import CheckpointError
 from paragan.core.fill import ANY
+from paragan.engine.generator import Reader, opened
+from paragan.engine.sampler import Sampler
 from paragan.engine.trainer import Trainer
 from paragan.game.prior import Prior
 
@@ -37,7 +40,17 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> 
         )
     words = [] if num_images is None else [f"score.num_images={num_images}"]
     config = load(str(config_file), words, ANY if trust else ())
-    trainer = build.trainer(config, path, lambda line: print(line, file=sys.stderr), lambda: False)
+    trainer = build.trainer(config, path, _say, lambda: False)
     if not trainer.resume():
         raise CheckpointError(f"{path}: found no checkpoint yet; train first, or lower every.save_kimg")
     return Opened(config, trainer)
+
+
+def open_generator(path: Path, trust: bool = False) -> Sampler:
+    """The generator of a run folder or exported file, as `paragan.load` opens it."""
+    read = partial(load, outside=ANY if trust else ())
+    return opened(path, Reader(read, lambda config: build.data(config).train, _say))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,45 +1,123 @@
-"""`paragan sample`: images from a run's averaged generator."""
+"""`paragan sample`: pictures and films from a trained generator."""
 
 from __future__ import annotations
 
+import re
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import torch
-from torch import Tensor
+import typer
 
-from paragan.cli import opened
+from paragan.cli.arguments import Seed, Trust
 from paragan.core.errors import ConfigError
-from paragan.core.types import Rows
-from paragan.game.sample import sample, sampling_network
-from paragan.writers.images import save_grid
+
+if TYPE_CHECKING:
+    from paragan.engine.gallery import Sheet
+    from paragan.engine.sampler import Sampler
+
+Trained = Annotated[
+    Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a file that `paragan export` wrote.")
+]
+Num = Annotated[int | None, typer.Option(min=1, help="How many images; 64, or 1 in a film, unless given.")]
+Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Of this class; repeatable.")]
+Truncation = Annotated[
+    float | None, typer.Option(metavar="T", help="In (0, 1]: no component of z beyond T; more typical, less varied.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="FILE.png, of a film FILE.webp; among the run's samples unless given."),
+]
+Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="The shape of the sheet, such as 4x10.")]
+ByClass = Annotated[bool, typer.Option("--classes", help="A class per row: all, or those of --class.")]
+Walk = Annotated[
+    int | None, typer.Option(metavar="POINTS", min=2, max=60, help="A film through so many latents, and back.")
+]
+Frames = Annotated[int | None, typer.Option(min=2, max=1000, help="Of the film; 16 per point unless given.")]
+
+_QUIET_S, _PLAIN_PERIOD_S = 2.0, 10.0
 
 
-def run(path: Path, num: int, seed: int | None, classes: list[str], out: Path | None) -> int:
-    """Write a PNG grid of `num` samples and print where it is."""
-    if out is not None and out.suffix.lower() != ".png":
-        raise ConfigError(f"--out: found {str(out)!r}, expected a file name that ends in .png")
-    run = opened.open_run(path)
-    prior = run.prior(seed)
-    z, y = prior.draw("sample", Rows(0, 0, num, num))
-    if classes:
-        y = _asked(classes, run.trainer.batches.source.class_names, y)
-    x = sample(sampling_network(run.trainer.players["g"]), z, y)
-    target = out or path / "samples" / f"sample-step-{run.trainer.clock.step}-seed-{prior.seed}.png"
-    save_grid(x, target, columns=min(num, 10))
+def sample(
+    path: Trained,
+    *,
+    num: Num = None,
+    seed: Seed = None,
+    classes: Classes = None,
+    truncation: Truncation = None,
+    out: Out = None,
+    grid: Grid = None,
+    by_class: ByClass = False,
+    walk: Walk = None,
+    frames: Frames = None,
+    trust: Trust = False,
+) -> None:
+    """Write samples of a run's averaged generator as a PNG sheet, or as a film; prints where it is."""
+    ending = ".png" if walk is None else ".webp"
+    if out is not None and out.suffix.lower() != ending:
+        raise ConfigError(f"--out: found {str(out)!r}, expected a file name that ends in {ending}")
+    if frames is not None and walk is None:
+        raise ConfigError("--frames: found no --walk beside it, expected a film; give --walk POINTS, such as --walk 8")
+    shape = _shape(num, grid, by_class)
+    from paragan.cli.opened import open_generator
+    from paragan.engine import gallery
+
+    sampler = open_generator(path, trust)
+    tiles = _tiles(sampler, shape or (num or (1 if walk else 64)), classes or [], seed, by_class)
+    target = out or _target(path, sampler, seed, ending)
+    if walk is None:
+        told = progress(len(tiles.which_B), "images")
+        gallery.still(sampler, tiles, seed, truncation, told).save(target, tiles.columns)
+    else:
+        film = gallery.Film(tiles, walk, frames or 16 * walk)
+        film.save(sampler, target, seed, truncation, progress(film.frames, "frames"))
     print(target)
-    return 0
 
 
-def _asked(classes: list[str], names: tuple[str, ...], y_B: Tensor | None) -> Tensor:
-    """The asked classes in turn, by name or number."""
-    if y_B is None:
-        raise ConfigError("--class: found a class, but this generator is unconditional; leave --class out")
-    numbers = [
-        names.index(c) if c in names else int(c) if c.isdecimal() and int(c) < len(names) else None for c in classes
-    ]
-    for name, number in zip(classes, numbers, strict=True):
-        if number is None:
-            raise ConfigError(
-                f"--class: found {name!r}, expected one of {', '.join(names[:20])} or a number below {len(names)}"
-            )
-    return torch.tensor(numbers, device=y_B.device).repeat(-(-len(y_B) // len(numbers)))[: len(y_B)]
+def _shape(num: int | None, grid: str | None, by_class: bool) -> tuple[int, int] | None:
+    """(rows, columns) of --grid."""
+    if num is not None and (grid or by_class):
+        raise ConfigError("--num: found beside --grid or --classes, which tell how many; leave one of them out")
+    if grid is None:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,4}x[1-9]\d{0,4}", grid, re.ASCII):
+        raise ConfigError(f"--grid: found {grid!r}, expected ROWSxCOLUMNS such as 4x10")
+    rows, columns = map(int, grid.split("x"))
+    return rows, columns
+
+
+def _tiles(sampler: Sampler, shape: tuple[int, int] | int, asked: list[str], seed: int | None, by_class: bool) -> Sheet:
+    from paragan.engine import gallery
+
+    if by_class:
+        rows, columns = (None, gallery.COLUMNS) if isinstance(shape, int) else shape
+        return gallery.by_class(sampler, asked, rows, columns)
+    num, columns = (shape, gallery.COLUMNS) if isinstance(shape, int) else (shape[0] * shape[1], shape[1])
+    return gallery.plain(sampler, num, columns, asked, seed)
+
+
+def _target(path: Path, sampler: Sampler, seed: int | None, ending: str) -> Path:
+    kind = "sample" if ending == ".png" else "walk"
+    name = f"{kind}-step-{sampler.facts.step}-seed-{sampler.seed if seed is None else seed}{ending}"
+    return path / "samples" / name if path.is_dir() else path.parent / name
+
+
+def progress(total: int, what: str) -> Callable[[int], None]:
+    """Told how many are done, tells a person: after two seconds, on one line; one every ten off a terminal."""
+    began = shown = time.monotonic()
+    there = sys.stderr.isatty()
+
+    def told(done: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        spent, due = now - began, now - shown >= (0.2 if there else _PLAIN_PERIOD_S)
+        if there and done == total and shown > began:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        elif spent >= _QUIET_S and due and done < total:
+            shown = now
+            text = f"{done:,} of {total:,} {what}, about {spent / done * (total - done):.0f} s left"
+            print(f"\r\x1b[K{text}" if there else text, end="" if there else "\n", file=sys.stderr, flush=True)
+
+    return told

@@ -30,6 +30,7 @@ def run(config: RunConfig, recipe: str, out: Path, fresh: bool, interrupt: Inter
         _refuse_another_run(folder, config)
     with folder:
         resumed = trainer.resume()
+        _refuse_less(trainer, config, folder)
         (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
         write_text(folder.config, dump(config))
         write_json(folder.path / "environment.json", environment())
@@ -72,6 +73,17 @@ def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
         raise CheckpointError(
             f"run folder {folder.path}: holds a run with other settings ({named}); "
             "give the former values, choose another folder with --out DIR, or start anew with --fresh"
+        )
+
+
+def _refuse_less(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:
+    """A run is not shortened below what it has: its config would no longer tell how it came about."""
+    step = config.train.batch * config.d.updates_per_step
+    if trainer.clock.images >= trainer.images + step:
+        done = trainer.clock.images / 1000
+        raise CheckpointError(
+            f"run folder {folder.path}: found {done:g} kimg done, expected at most train.kimg={config.train.kimg:g}; "
+            f"give train.kimg={done:g} or more, or start anew with --fresh"
         )
 
 

@@ -151,6 +151,8 @@ class Filler:
         above, _, key = path.rpartition(".")
         if (sibling := near(key, siblings)) is not None:
             meant: str | None = _join(above, sibling)
+        elif "arguments" in siblings:  # of the optimiser, as its class names them
+            meant = _join(above, f"arguments.{key}")
         else:
             tail = near(key, map(_last, self._known))
             meant = near(path, (known for known in self._known if _last(known) == tail), least=0)

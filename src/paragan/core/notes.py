@@ -11,10 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Note:
-    """kind: start, step, samples, score, telemetry, advice, checkpoint, event or end (docs/report.md lists their values).
+    """kind: start, step, samples, score, telemetry, advice, checkpoint, event or end.
 
-    images: real images seen so far. seconds: since this session began. values: numbers, text, lists and maps, as JSON has
-    them. x_BCHW: pictures in [-1, 1], `columns` to a row.
+    images: real images seen so far. seconds: since this session began. values: numbers, text, lists and maps, as JSON
+    has them (docs/report.md lists which). x_BCHW: pictures in [-1, 1], `columns` to a row.
     """
 
     kind: str

@@ -23,7 +23,11 @@ class Range:
 
     def __str__(self) -> str:
         bounds = ((">= ", self.least), ("> ", self.above), ("<= ", self.most))
-        return " and ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)
+        return " and ".join(f"{sign}{_short(bound)}" for sign, bound in bounds if bound is not None)
+
+
+def _short(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,16 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from difflib import get_close_matches
 from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints
 
 from paragan.core.errors import ConfigError
+from paragan.core.outside import told
 
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.options")
@@ -26,6 +29,17 @@ _SHELVES = (
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics"),
     *("transports", "writers", "launch", "recipes"),
 )
+
+_OFFERED = {  # what outside code must offer
+    "models": ("Generator", "Discriminator"),
+    "losses": ("d_loss", "g_loss"),
+    "penalties": ("Penalty",),
+    "datasets": ("source",),
+    "parallel": ("Strategy",),
+    "optim": ("Optimizer",),
+    "writers": ("Writer",),
+    "augment": ("Augment",),
+}
 
 
 def shelves() -> list[str]:
@@ -39,9 +53,16 @@ def names(shelf: str) -> list[str]:
 
 
 def load(shelf: str, name: str) -> ModuleType:
-    """Import a file of a shelf, or outside code by its dotted path."""
-    locate(shelf, name)
-    return importlib.import_module(name if "." in name else f"paragan.{shelf}.{name}")
+    """Import a file of a shelf, or outside code by its dotted path: then in one line if that fails or lacks a name."""
+    path = locate(shelf, name)
+    if "." not in name:
+        return importlib.import_module(f"paragan.{shelf}.{name}")
+    with told(f"importing {name}"):
+        module = importlib.import_module(name)
+    if missing := [wanted for wanted in _OFFERED.get(shelf, ()) if not hasattr(module, wanted)]:
+        expected = " and ".join(_OFFERED[shelf])
+        raise ConfigError(f"{path}: found no {' and no '.join(missing)}, expected {expected} ({shelf}.{name})")
+    return module
 
 
 def options(shelf: str, name: str) -> type:
@@ -54,8 +75,10 @@ def locate(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
     if "." in name:
         return _outside(name)
     if name not in names(shelf):
-        known = [*also, *names(shelf)]
-        raise ConfigError(f"found {name!r}, expected {expected(shelf, also)}{did_you_mean(near(name, known))}")
+        meant = did_you_mean(near(name, [*also, *names(shelf)]))
+        if Path(f"{name}.py").is_file():
+            meant = f"; {name}.py lies here: put it into a folder, mine/{name}.py, and name it mine.{name}"
+        raise ConfigError(f"found {name!r}, expected {expected(shelf, also)}{meant}")
     return _ROOT / shelf / f"{name}{_suffix(shelf)}"
 
 
@@ -82,13 +105,22 @@ def _suffix(shelf: str) -> str:
 
 
 def _outside(name: str) -> Path:
-    try:
-        found = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        found = None
+    found = _search(name) if all(part.isidentifier() for part in name.split(".")) else None
     if found is None or found.origin is None or not found.origin.endswith(".py"):
         raise ConfigError(f"found {name!r}, expected the dotted path of a module (is its folder on PYTHONPATH?)")
     return Path(found.origin)
+
+
+def _search(name: str) -> ModuleSpec | None:
+    """None: there is no such module. The search imports the packages around it, which may fail in their own ways."""
+    try:
+        with told(f"importing {name.rpartition('.')[0]}"):
+            return importlib.util.find_spec(name)
+    except ConfigError as error:
+        missing = getattr(error.__cause__, "name", None)
+        if isinstance(error.__cause__, ModuleNotFoundError) and f"{name}.".startswith(f"{missing}."):
+            return None
+        raise
 
 
 @cache  # one class per file, so that two configs of the same settings are equal
@@ -102,11 +134,19 @@ def _options(path: Path, name: str) -> type:
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         code = compile(ast.Module(wanted, []), str(path), "exec")
-        exec(code, module.__dict__)  # noqa: S102 our shelf, or code the user named
-    except NameError as error:
+        with told(f"{path}: `Options`"):
+            exec(code, module.__dict__)  # noqa: S102 our shelf, or code the user named
+            kind = module.__dict__.get("Options", _NoOptions)
+            get_type_hints(kind, include_extras=True)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, NameError):
+            raise
         allowed = ", ".join(_READABLE[1:])
-        raise ConfigError(f"{path}: {error}; `Options` is read, not imported, and may use only {allowed}") from None
-    return module.__dict__.get("Options", _NoOptions)  # type: ignore[no-any-return]
+        text = f"{path}: {error.__cause__}; `Options` is read, not imported, and may use only {allowed}"
+        raise ConfigError(text) from None
+    if not is_dataclass(kind):
+        raise ConfigError(f"{path}: found a plain class `Options`, expected @dataclass(frozen=True) above it")
+    return kind
 
 
 def _is_readable(node: ast.stmt) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,9 +13,16 @@ from torch import Tensor
 class Memory:
     """Fulfils `core.seams.Source`: uint8 images (N, C, H, W) and, where there are classes, int64 labels (N,)."""
 
-    def __init__(self, images_NCHW: Tensor, labels_N: Tensor | None = None, class_names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        images_NCHW: Tensor,
+        labels_N: Tensor | None = None,
+        class_names: tuple[str, ...] = (),
+        fingerprint: str = "",
+    ) -> None:
         self.images_NCHW, self.labels_N = images_NCHW, labels_N
         self.class_names = class_names
+        self.fingerprint = fingerprint
         channels, height, width = images_NCHW.shape[1:]
         self.shape: tuple[int, int, int] = (channels, height, width)
 
@@ -25,3 +34,9 @@ class Memory:
         rows = torch.as_tensor(indices, dtype=torch.int64)
         x_BCHW = self.images_NCHW.index_select(0, rows)
         return x_BCHW, None if self.labels_N is None else self.labels_N.index_select(0, rows)
+
+
+def fingerprint_of(*what: object) -> str:
+    """16 hex digits of what identifies data: words and numbers as they are, files by size and time of change."""
+    words = (f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" if isinstance(p, Path) else str(p) for p in what)
+    return hashlib.blake2b("\x1f".join(words).encode("utf-8", "replace"), digest_size=8).hexdigest()

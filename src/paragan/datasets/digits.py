@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core import rng
 from paragan.core.seams import Source
-from paragan.datasets._memory import Memory
+from paragan.datasets._balanced import parts
+from paragan.datasets._memory import Memory, fingerprint_of
 
 _FILE = Path(__file__).with_name("digits.npz")
 _FULL_INK = 16
@@ -41,8 +41,9 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     The same people wrote both parts, so held-out scores say nothing about new writers.
     """
     images_N1HW, labels_N = _enlarged(options.size)
-    rows = _split(labels_N)[split]
-    return Memory(images_N1HW[rows], labels_N[rows], tuple("0123456789"))
+    rows = parts(labels_N, _HELD_OUT_EVERY, "digits")[split]
+    fingerprint = fingerprint_of("digits", options.size, split)
+    return Memory(images_N1HW[rows], labels_N[rows], tuple("0123456789"), fingerprint)
 
 
 @cache
@@ -54,12 +55,3 @@ def _enlarged(size: int) -> tuple[Tensor, Tensor]:
     if size != ink_N1HW.shape[-1]:
         ink_N1HW = F.interpolate(ink_N1HW, size=(size, size), mode="bilinear", align_corners=False)
     return (ink_N1HW * (255 / _FULL_INK)).round().to(torch.uint8), labels_N
-
-
-def _split(labels_N: Tensor) -> dict[str, Tensor]:
-    """Row numbers of both parts in file order."""
-    shuffled = torch.randperm(len(labels_N), generator=rng.generator("digits", "split"))
-    by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
-    held_out = torch.zeros(len(labels_N), dtype=torch.bool)
-    held_out[by_class[::_HELD_OUT_EVERY]] = True
-    return {"train": (~held_out).nonzero().flatten(), "held_out": held_out.nonzero().flatten()}

@@ -1,22 +1,15 @@
-"""The networks that look at images for a score: each returns (features, logits)."""
+"""The classifier that is trained for a score: it returns (features, logits)."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.errors import DataError
 from paragan.core.seams import Source
 from paragan.game.options import ScheduleOptions
 from paragan.game.policy import Policy, set_lr, step_if
@@ -25,11 +18,6 @@ from paragan.loading.loader import Loader
 NUM_FEATURES = 64
 STEPS, BATCH, LEARNING_RATE, SHIFT = 500, 64, 2e-3, 1
 _POLICY = Policy(torch.optim.Adam, LEARNING_RATE, schedule=ScheduleOptions("linear", end=STEPS))
-
-_MNIST_TOLD = "weight and bias of conv1 (10, 1, 5, 5), conv2 (20, 10, 5, 5), fc1 (50, 320), fc2 (10, 50) as floats"
-_MOST_BYTES = 1 << 20
-# What np.load raises for text, a lone array, a cut or altered archive, an array that is too large.
-_NOT_AN_NPZ = (OSError, ValueError, TypeError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
 class Classifier(nn.Module):
@@ -53,21 +41,6 @@ class Classifier(nn.Module):
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         features_BF = self.features(x_BCHW)
         return features_BF, self.logits(features_BF)
-
-
-class MnistCnn(nn.Module):
-    """LeNet-like: (B, 1, 28, 28) in [-1, 1] to 50 ReLU features and 10 logits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(1, 10, 5), nn.Conv2d(10, 20, 5)
-        self.fc1, self.fc2 = nn.Linear(320, 50), nn.Linear(50, 10)
-
-    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        h = F.relu(F.max_pool2d(self.conv1(x_BCHW), 2))
-        h = F.relu(F.max_pool2d(self.conv2(h), 2)).flatten(1)
-        features_BF = F.relu(self.fc1(h))
-        return features_BF, self.fc2(features_BF)
 
 
 def untrained(shape: tuple[int, int, int], num_classes: int, seed: int) -> Classifier:
@@ -113,35 +86,8 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def mnist_cnn_from(path: Path) -> MnistCnn:
-    """The network with the weights in an npz. Raises `DataError` if the file is missing or holds anything else."""
-    with torch.device("meta"):  # no initial weights: none are drawn from the global random state
-        net = MnistCnn()
-    wanted = {name: (tuple(tensor.shape), "f") for name, tensor in net.state_dict().items()}
-    arrays = _arrays(path, wanted)
-    net.load_state_dict({name: torch.from_numpy(array).float() for name, array in arrays.items()}, assign=True)
-    return net
-
-
 def _shifted(x_BCHW: Tensor, down: int, right: int) -> Tensor:
     """What leaves on one side is lost, what enters on the other repeats the edge."""
     height, width = x_BCHW.shape[2:]
     framed = F.pad(x_BCHW, (SHIFT,) * 4, mode="replicate")
     return framed[:, :, SHIFT - down : SHIFT - down + height, SHIFT - right : SHIFT - right + width]
-
-
-def _arrays(path: Path, wanted: dict[str, tuple[tuple[int, ...], str]]) -> dict[str, NDArray[Any]]:
-    expected = f"expected the npz of the MNIST CNN ({_MNIST_TOLD}); check score.weights"
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if max(member.file_size for member in arrays.zip.infolist()) > _MOST_BYTES:
-                raise DataError(f"{path}: found an array of more than 1 MiB, {expected}")
-            found = {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise DataError(f"{path}: found no such file, {expected}") from None
-    except _NOT_AN_NPZ:
-        raise DataError(f"{path}: found a file that is not a whole npz of plain numbers, {expected}") from None
-    if {name: (array.shape, array.dtype.kind) for name, array in found.items()} != wanted:
-        shown = ", ".join(f"{name} {array.shape}" for name, array in found.items())
-        raise DataError(f"{path}: found the arrays {shown[:200] or '(none)'}, {expected}")
-    return found

@@ -62,7 +62,10 @@ class Evaluator:
             )
         if self.num_covered <= coverage.K:
             found = f"{self.num_images} images and {len(self.held_out)} held-out ones"
-            raise ConfigError(f"score.num_images: found {found}, expected at least {coverage.K + 1} of each")
+            raise ConfigError(
+                f"score.num_images: found {found}, expected at least {coverage.K + 1} of each: use more images or give "
+                "score.extractor=none"
+            )
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """The score of a player's sampling generator on latents of their own stream."""

@@ -12,18 +12,21 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.errors import CheckpointError
 from paragan.core.seams import Source
 from paragan.engine import classifier
-from paragan.engine.classifier import fitted, mnist_cnn_from, untrained
+from paragan.engine.classifier import fitted, untrained
+from paragan.engine.extractors import EXTRACTORS, read
 from paragan.loading.loader import normalised
 from paragan.metrics._judged import Judged
 
 _AT_ONCE = 500
+_MOST_MEASURED = 10_000
 _FORMAT = 1
 
 
@@ -31,7 +34,8 @@ _FORMAT = 1
 class Judge:
     """A trained classifier, on the CPU in full precision and evaluation mode.
 
-    sha256: of its weights; equal where two scores come from one judge. accuracy: on held-out images; None: unknown.
+    shape: of the images it is given. crop: pixels cut off at each edge before it looks. sha256: of its weights; equal
+    where two scores come from one judge. accuracy: on held-out images; None: unknown.
     """
 
     name: str
@@ -40,30 +44,54 @@ class Judge:
     num_classes: int
     sha256: str
     accuracy: float | None = None
+    crop: int = 0
 
     @torch.no_grad()
     def judge(self, x_BCHW: Tensor, asked_B: Tensor | None = None) -> Judged:
         """What it makes of images in [-1, 1] from any device; `asked_B`, the classes they should show, is passed on."""
         self.net.eval()
-        pieces = [self.net(part) for part in x_BCHW.detach().float().cpu().split(_AT_ONCE)]
+        seen_BCHW = F.pad(x_BCHW.detach().float().cpu(), (-self.crop,) * 4)
+        pieces = [self.net(part) for part in seen_BCHW.split(_AT_ONCE)]
         features, logits = zip(*pieces, strict=True)
         return Judged(torch.cat(features), torch.cat(logits), None if asked_B is None else asked_B.cpu())
 
     def judge_rows(self, source: Source, count: int) -> Judged:
-        """The first `count` images of a data set, with their labels as the classes asked for."""
+        """`count` images spread evenly over a data set, with their labels as the classes asked for."""
         return Judged.joined([self.judge(normalised(x_BCHW), y_B) for x_BCHW, y_B in _pieces(source, count)])
+
+
+class Turned:
+    """Images of `source` turned by quarters (by halves where they are not square): its labels are the turns.
+
+    Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
+    ICLR 2018.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.shape = source, source.shape
+        self._quarters = 1 if source.shape[1] == source.shape[2] else 2
+        self.class_names = tuple(f"turned by {90 * turn}" for turn in range(0, 4, self._quarters))
+        self.fingerprint = f"turned {source.fingerprint}"
+
+    def __len__(self) -> int:
+        return len(self.source) * len(self.class_names)
+
+    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+        """Row i is image i % n, turned i // n times: rows spread evenly see every turn."""
+        turns, rows = np.divmod(np.asarray(indices), len(self.source))
+        x_BCHW, _ = self.source.fetch(rows)
+        turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
+        return torch.stack(turned), torch.from_numpy(turns)
 
 
 def train_or_load(train: Source, held_out: Source, folder: Path | None, seed: int = 0) -> Judge:
     """The judge of this data: the one kept in `folder` if data, settings and seed are the same, else trained and kept.
 
-    Raises `ConfigError` for data without labels, `CheckpointError` if the folder cannot be written.
+    Where there are no two classes it learns which way up images are (`Turned`), and its features are compared all the same.
+    Raises `CheckpointError` if the folder cannot be written.
     """
-    if not train.class_names:
-        raise ConfigError(
-            "score.extractor: found 'judge' for data without labels, expected an extractor that needs no training; "
-            "give score.extractor=mnist-cnn"
-        )
+    if len(train.class_names) < 2:
+        train, held_out = Turned(train), Turned(held_out)
     fingerprint = _fingerprint(train, held_out, seed)
     found = None if folder is None else _kept(train, folder, fingerprint, seed)
     if found is not None:
@@ -77,17 +105,22 @@ def train_or_load(train: Source, held_out: Source, folder: Path | None, seed: in
     return judge
 
 
-def mnist_cnn(path: Path) -> Judge:
-    """The ready-made MNIST classifier in an npz. Raises `DataError` if the file is not that."""
-    net = mnist_cnn_from(path)
-    return Judge("mnist-cnn", net, (1, 28, 28), 10, hashlib.sha256(path.read_bytes()).hexdigest())
+def ready_made(name: str, path: Path, size: int | None = None) -> Judge:
+    """The classifier `name` of `EXTRACTORS` with the weights in an npz. Raises `DataError` if the file is not that.
+
+    size: of the images; 32 gives MNIST a frame of two pixels, which its classifier does not see. None: as trained.
+    """
+    net, (channels, side, _) = read(name, path), EXTRACTORS[name].shape
+    crop = 2 if (name, size) == ("mnist-cnn", 32) else 0
+    shape = (channels, side + 2 * crop, side + 2 * crop)
+    return Judge(name, net, shape, 10, hashlib.sha256(path.read_bytes()).hexdigest(), crop=crop)
 
 
 def measured(judge: Judge, held_out: Source) -> Judge:
-    """The same judge with its accuracy on these images; as it was if they have no labels."""
+    """The same judge with its accuracy on at most 10,000 of these images; as it was if they have no labels."""
     if not held_out.class_names:
         return judge
-    judged = judge.judge_rows(held_out, len(held_out))
+    judged = judge.judge_rows(held_out, min(len(held_out), _MOST_MEASURED))
     assert judged.logits_BK is not None and judged.asked_B is not None
     accuracy = float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean())
     return replace(judge, accuracy=accuracy)
@@ -136,13 +169,12 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
     settings = (classifier.NUM_FEATURES, classifier.STEPS, classifier.BATCH, classifier.LEARNING_RATE, classifier.SHIFT)
     digest = hashlib.sha256(repr((_FORMAT, seed, settings, train.shape, train.class_names, len(train))).encode())
     for source in (train, held_out):
-        for tensors in _pieces(source, len(source)):
-            for tensor in tensors:
-                digest.update(b"" if tensor is None else tensor.numpy().tobytes())
+        digest.update(source.fingerprint.encode())
     return digest.hexdigest()
 
 
 def _pieces(source: Source, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """The first `count` images in order, a few at a time."""
+    """`count` images, evenly spread since files often lie class by class, a few at a time."""
+    rows = np.arange(count) * len(source) // max(count, 1)
     for first in range(0, count, _AT_ONCE):
-        yield source.fetch(np.arange(first, min(first + _AT_ONCE, count)))
+        yield source.fetch(rows[first : first + _AT_ONCE])

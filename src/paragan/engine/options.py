@@ -39,10 +39,10 @@ class EveryOptions:
 class ScoreOptions:
     """How a run is scored.
 
-    num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or
-    `mnist-cnn` (an npz of weights at `weights`; None: beside the data).
+    num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or a
+    ready-made one (an npz of weights at `weights`; None: beside the data).
     """
 
     num_images: Annotated[int, Range(least=6)] = 2000  # coverage looks at the 5 nearest
-    extractor: Literal["judge", "mnist-cnn", "none"] = "judge"
+    extractor: Literal["judge", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = "judge"
     weights: str | None = None

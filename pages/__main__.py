@@ -1,0 +1,29 @@
+"""`python -m pages` writes every generated page; `python -m pages record RUN RECIPE` keeps a run for its page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pages import pages
+from pages.recipe import keep
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def main(words: list[str]) -> int:
+    match words:
+        case []:
+            for path, text in pages(DOCS).items():
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+        case ["record", run, name]:
+            keep(Path(run), DOCS / "recipes", name)
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""docs/api.md: the public names of the library with their signatures and docstrings."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+
+import paragan
+
+_HEAD = """# The library
+
+Every name of `import paragan as pg`. The pieces in use: [The pieces, in your own loop](pieces.md).
+"""
+
+
+def page() -> str:
+    homes: dict[str, list[str]] = {}
+    for name in sorted(paragan.__all__, key=str.lower):
+        if not name.startswith("__"):
+            homes.setdefault(getattr(paragan, name).__module__, []).append(name)
+    blocks = [_HEAD.strip()]
+    for home in sorted(homes):
+        blocks.append(f"## {home}")
+        blocks += [block for name in homes[home] for block in _entry(name, getattr(paragan, name))]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _entry(name: str, thing: object) -> Iterator[str]:
+    """A heading, how it is made or called, what it is, and its methods."""
+    yield f"### {name}"
+    if signature := _signature(name, thing):
+        yield f"```text\n{signature}\n```"
+    if text := _text(thing):
+        yield text
+    if inspect.isclass(thing) and not _is_error(thing):
+        listed = [_method(n, m) for n, m in vars(thing).items() if not n.startswith("_") and _text(m)]
+        if listed:
+            yield "\n".join(listed)
+
+
+def _signature(name: str, thing: object) -> str:
+    """With defaults; annotations as they are written in the source. Enums and errors are not called by a reader."""
+    if inspect.isclass(thing) and (_is_error(thing) or hasattr(thing, "__members__") or hasattr(thing, "_is_protocol")):
+        return f"members: {', '.join(thing.__members__)}" if hasattr(thing, "__members__") else ""
+    signature = inspect.signature(thing)  # type: ignore[arg-type]
+    shown = [_parameter(p) for p in signature.parameters.values()]
+    end = "" if inspect.isclass(thing) else _words(" -> ", signature.return_annotation)
+    one = f"{name}({', '.join(shown)}){end}"
+    return one if len(one) <= 100 else f"{name}(\n" + "".join(f"    {p},\n" for p in shown) + f"){end}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    shown = f"{star}{parameter.name}{_words(': ', parameter.annotation)}"
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return shown
+    plain = isinstance(default, (int, float, str, bool, tuple, type(None))) and not _holds_objects(default)
+    return f"{shown} = {default!r}" if plain else f"{shown} = …"
+
+
+def _holds_objects(value: object) -> bool:
+    return isinstance(value, tuple) and any(not isinstance(item, (int, float, str)) for item in value)
+
+
+def _words(sign: str, annotation: object) -> str:
+    """As it stands in the source."""
+    if annotation is inspect.Signature.empty:
+        return ""
+    return sign + (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation)))
+
+
+def _method(name: str, member: object) -> str:
+    """A line of a list: the first sentence of its docstring."""
+    call = "" if isinstance(member, property) else "()"
+    return f"- `{name}{call}`: {' '.join(_text(member).split(chr(10) * 2)[0].split())}"
+
+
+def _text(thing: object) -> str:
+    """The docstring, unless it is the one a dataclass or a base class gives."""
+    own = vars(thing).get("__doc__") if inspect.isclass(thing) else getattr(thing, "__doc__", None)
+    if not own or not (inspect.isclass(thing) or callable(thing) or _wraps(thing)):
+        return ""
+    generated = dataclasses.is_dataclass(thing) and inspect.isclass(thing) and own.startswith(f"{thing.__name__}(")
+    return "" if generated else inspect.cleandoc(own)
+
+
+def _wraps(thing: object) -> bool:
+    return isinstance(thing, (property, classmethod, staticmethod))
+
+
+def _is_error(thing: object) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, Exception)

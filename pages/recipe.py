@@ -1,0 +1,126 @@
+"""docs/recipes/: a page per recipe, of its own comments and the record of a real run that is kept beside the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pages.chart import chart
+from paragan.core import shelf
+
+Line = Mapping[str, Any]
+_STEPS_KEPT = 100
+_ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol"}
+_INDEX = """# Recipes
+
+Each is a file that `train` takes by name; every setting can be changed on the command line. The numbers come from the
+run that is shown on the page of the recipe.
+
+| recipe | what it is | score |
+|---|---|---|"""
+
+
+def pages(folder: Path) -> dict[Path, str]:
+    """A page per recipe of the shelf, and the table of all."""
+    names = shelf.names("recipes")
+    rows = [f"| [{name}]({name}.md) | {_comments(name)[0]} | {_last_score(_record(folder, name))} |" for name in names]
+    made = {folder / f"{name}.md": "\n\n".join(_blocks(folder, name)) + "\n" for name in names}
+    return {folder / "index.md": "\n".join([_INDEX, *rows]) + "\n", **made}
+
+
+def keep(run: Path, folder: Path, name: str) -> None:
+    """The record of a run, thinned to a hundred steps and everything that is no step, and its last picture."""
+    lines = _read(run / "metrics.jsonl")
+    steps = [number for number, line in enumerate(lines) if line["kind"] == "step"]
+    wanted = set(steps[:: max(1, -(-len(steps) // _STEPS_KEPT))])
+    kept = [line for number, line in enumerate(lines) if line["kind"] in ("score", "end") or number in wanted]
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    shutil.copy(max((run / "samples").glob("step-*.png")), folder / f"{name}.png")
+
+
+def _blocks(folder: Path, name: str) -> Iterator[str]:
+    source, (first, *others) = shelf.locate("recipes", name), _comments(name)
+    given = " data.path=DIR" if "data.path=DIR" in first else ""
+    yield f"# {name}"
+    yield first
+    yield from others
+    yield f"```sh\n./run train {name}{given}\n```"
+    yield from _run(folder, name)
+    settings = [line for line in source.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    yield "## The recipe"
+    yield "```yaml\n" + "\n".join(settings) + "\n```"
+
+
+def _run(folder: Path, name: str) -> Iterator[str]:
+    """The samples, the curves and the scores of the run that is kept."""
+    record = _record(folder, name)
+    if not record:
+        yield "No run is kept for this recipe yet."
+        return
+    last = record[-1]
+    yield "## A run"
+    if (folder / f"{name}.png").exists():
+        yield f"![Samples of {name} at the end of its run]({name}.png)"
+    yield f"{last['step']:,} steps, {last['kimg']:g} thousand images."
+    scores = [line for line in record if line["kind"] == "score"]
+    if scores:
+        yield _scores(scores)
+        main = _main(scores[-1])
+        yield chart({main: [(s["kimg"], s[main]) for s in scores if main in s]}, "kimg", f"{main} of {name}", log=True)
+    losses = {
+        f"loss of {side.upper()}": [(s["kimg"], s[key]) for s in record if s["kind"] == "step" and key in s]
+        for side in "dg"
+        for key in [f"{side}/loss/adversarial"]
+    }
+    yield chart(losses, "kimg", f"adversarial losses of {name}")
+
+
+def _scores(scores: list[Line]) -> str:
+    """A row per metric, first and last score."""
+    first, last = scores[0], scores[-1]
+    names = [name for name in last if name not in _ABOUT_A_LINE]
+    head = f"| | {first['kimg']:g} kimg | {last['kimg']:g} kimg |\n|---|---|---|"
+    rows = [f"| `{name}` | {_number(first.get(name))} | {_number(last[name])} |" for name in names]
+    return "\n".join([head, *rows])
+
+
+def _last_score(record: list[Line]) -> str:
+    scores = [line for line in record if line["kind"] == "score"]
+    return f"`{_main(scores[-1])}` {_number(scores[-1][_main(scores[-1])])}" if scores else ""
+
+
+def _main(score: Line) -> str:
+    """The Fréchet distance, or else the first metric."""
+    names = [name for name in score if name not in _ABOUT_A_LINE]
+    return next((name for name in names if name.startswith("fd[")), names[0])
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | int) else ""
+
+
+def _comments(name: str) -> list[str]:
+    """What the recipe says of itself, a paragraph a line."""
+    lines = shelf.locate("recipes", name).read_text(encoding="utf-8").splitlines()
+    return [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
+
+
+def _record(folder: Path, name: str) -> list[Line]:
+    path = folder / f"{name}.jsonl"
+    return _read(path) if path.exists() else []
+
+
+def _read(path: Path) -> list[Line]:
+    """The lines of a record; one that was cut short is left out."""
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and {"kind", "step", "kimg", "seconds"} <= line.keys():
+            lines.append(line)
+    return lines

@@ -1,0 +1,22 @@
+"""A trained generator in three lines: `paragan.load("runs/digits").sample(16).save("samples.png")`."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from pathlib import Path
+
+from paragan import build, config
+from paragan.core.fill import ANY
+from paragan.engine.generator import Reader, opened
+from paragan.engine.sampler import Sampler
+
+
+def load(path: str | Path, trust: bool = False) -> Sampler:
+    """The generator of a run folder (its newest undamaged checkpoint) or of a file that `paragan export` wrote.
+
+    trust: outside code that its config names is imported; otherwise such a config is refused. Nothing is unpickled, the
+    training data is not needed, and nothing is written. Raises children of `paragan.ParaganError`.
+    """
+    read = partial(config.load, outside=ANY if trust else ())
+    return opened(Path(path), Reader(read, lambda read: build.data(read).train, warnings.warn))

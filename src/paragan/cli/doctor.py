@@ -1,0 +1,76 @@
+"""`paragan doctor`: is this machine fit to train? A block of text to paste into a report, and an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paragan.cli.arguments import AsJson
+from paragan.hardware import health, installation, loopback
+from paragan.hardware.health import Finding
+
+Check = Callable[[], Finding]
+
+ALWAYS: tuple[Check, ...] = (
+    installation.python,
+    installation.packages,
+    installation.left_behind,
+    health.writable,
+    health.disk,
+    health.temporary_disk,
+    health.shared_memory,
+    health.open_files,
+    health.encoding,
+    health.clock,
+    health.monotonic,
+    health.port,
+)
+WITHOUT_TORCH: tuple[Check, ...] = (installation.torchvision,)
+WITH_TORCH: tuple[Check, ...] = (
+    installation.torchvision_imported,
+    installation.processor,
+    installation.devices,
+    loopback.all_reduce,
+)
+Fast = Annotated[bool, typer.Option("--fast", help="Leave out what needs torch or other processes.")]
+
+
+def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
+    """Check the installation and this machine; prints a block to paste into a report."""
+    findings = []
+    for finding in examine((*ALWAYS, *(WITHOUT_TORCH if fast else WITH_TORCH))):
+        findings.append(finding)
+        if not as_json:
+            print(line(finding), flush=True)
+    counts = {level: sum(finding.level == level for finding in findings) for level in ("ok", "warn", "FAIL")}
+    if as_json:
+        print(json.dumps({"counts": counts, "findings": [asdict(finding) for finding in findings]}, indent=1))
+    else:
+        print(", ".join(f"{count} {level}" for level, count in counts.items()))
+    raise typer.Exit(2 if counts["FAIL"] else 0)
+
+
+def examine(checks: tuple[Check, ...]) -> Iterator[Finding]:
+    """Each check in turn; one that breaks is itself a finding. The home folder is told as ~."""
+    for check in checks:
+        try:
+            found = check()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            found = Finding(check.__name__, "warn", text, "this check itself broke: please report it")
+        yield Finding(found.name, found.level, _homeless(found.found), _homeless(found.cure))
+
+
+def line(finding: Finding) -> str:
+    """One line of the block."""
+    return f"{finding.level:<4}  {finding.name:<15}  {finding.found}" + (f"; {finding.cure}" if finding.cure else "")
+
+
+def _homeless(text: str) -> str:
+    home = str(Path.home())
+    return text if home == "/" else text.replace(home, "~")

@@ -1,0 +1,49 @@
+"""mygan: two small convolutional networks for images of any size that four divides. Change anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `model.…` may set. latent: length of z. width: channels at half resolution."""
+
+    latent: int = 64
+    width: int = 32
+
+
+class Generator(nn.Module):
+    """Latents (B, latent) to images (B, C, H, W) in [-1, 1]. y: the classes asked for, with num_classes above 0."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        self.latent, self.num_classes = options.latent, 0  # 0: it is not asked for a class
+        (channels, height, width), n = shape, options.width
+        self.layers = nn.Sequential(
+            *(nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)), nn.ReLU()),
+            *(nn.Unflatten(1, (2 * n, height // 4, width // 4)), nn.BatchNorm2d(2 * n)),
+            *(nn.ConvTranspose2d(2 * n, n, 4, stride=2, padding=1), nn.BatchNorm2d(n), nn.ReLU()),
+            *(nn.ConvTranspose2d(n, channels, 4, stride=2, padding=1), nn.Tanh()),
+        )
+
+    def forward(self, z: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.layers(z)
+
+
+class Discriminator(nn.Module):
+    """Images (B, C, H, W) to one logit each (B,). y: the labels of the data, if it has any; not used here."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        (channels, height, width), n = shape, options.width
+        self.layers = nn.Sequential(
+            *(nn.Conv2d(channels, n, 4, stride=2, padding=1), nn.LeakyReLU(0.2)),
+            *(nn.Conv2d(n, 2 * n, 4, stride=2, padding=1), nn.LeakyReLU(0.2)),
+            *(nn.Flatten(), nn.Linear(2 * n * (height // 4) * (width // 4), 1)),
+        )
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.layers(x).squeeze(1)

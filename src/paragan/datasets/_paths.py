@@ -1,0 +1,146 @@
+"""Which pictures there are under a folder or in a zip file, which part and class each belongs to, kept compactly."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.errors import DataError
+from paragan.datasets._decode import ENDINGS
+
+_HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that is there
+_AFTER_SLASH = bytes([ord("/") + 1])
+_ENDINGS = tuple(ending.encode() for ending in ENDINGS)
+
+
+class Paths:
+    """Paths as one piece of bytes: some 40 bytes each, where a list of `Path` needs hundreds."""
+
+    def __init__(self, paths: list[bytes]) -> None:
+        self._all = b"".join(paths)
+        self._ends = np.cumsum([0, *map(len, paths)])
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, row: int) -> str:
+        return os.fsdecode(self._all[self._ends[row] : self._ends[row + 1]])
+
+
+@dataclass(frozen=True)
+class Part:
+    """The paths of one part in sorted order. labels: index into class_names for each; None: no classes."""
+
+    paths: Paths
+    labels: NDArray[np.int32] | None
+    class_names: tuple[str, ...]
+
+
+def under(root: Path) -> list[bytes]:
+    """Relative paths of all pictures in a folder, by their ending, sorted; hidden files and folders are left out.
+
+    Links are followed, but none back to a folder that it lies in. No picture is opened.
+    """
+    try:
+        return sorted(_walk(os.fsencode(root), b"", frozenset()))
+    except OSError as error:
+        name = os.fsdecode(error.filename)
+        raise DataError(f"{name}: found a folder that cannot be listed ({error.strerror}), check it") from None
+
+
+def inside(archive: zipfile.ZipFile) -> list[bytes]:
+    """The same of a zip file."""
+    names = (os.fsencode(info.filename) for info in archive.infolist() if not info.is_dir())
+    return sorted(name for name in names if _is_picture(name) and not _is_hidden(name))
+
+
+def part(paths: list[bytes], split: str, held_out: float, name: str) -> Part:
+    """The pictures of one part and their classes, from sorted paths.
+
+    Where there are the folders `train` and one of `held_out val valid validation test`, these are the parts;
+    otherwise `held_out` of the pictures are, at least one, by a hash of the path: a picture stays in its part when
+    others are added. Classes are the folders at the top of a part, where there are two or more.
+    Raises `DataError` where pictures lie beside the folders of classes.
+    """
+    folders = _folders(paths)
+    unseen = next((word for word in _HELD_OUT if word in folders), None)
+    if b"train" in folders and unseen is not None:
+        tops = {"train": b"train/", "held_out": unseen + b"/"}
+        parts = {key: paths[_run(paths, top)] for key, top in tops.items()}
+        mine, top = parts[split], tops[split]
+        classes = sorted(_folders(parts["train"], len(tops["train"])) | _folders(parts["held_out"], len(unseen) + 1))
+        beside = next((p for key in parts for p in parts[key] if p.find(b"/", len(tops[key])) < 0), None)
+    else:
+        mine, top, classes = _drawn(paths, split, held_out), b"", sorted(folders)
+        beside = next((path for path in paths if b"/" not in path), None)
+    if len(classes) < 2:
+        return Part(Paths(mine), None, ())
+    if beside is not None:
+        found = f"{os.fsdecode(beside)!r} beside the folders of {len(classes)} classes"
+        raise DataError(f"{name}: found {found}; move it into one")
+    labels = np.empty(len(mine), np.int32)
+    for number, folder in enumerate(classes):
+        labels[_run(mine, top + folder + b"/")] = number
+    return Part(Paths(mine), labels, tuple(folder.decode("utf-8", "replace") for folder in classes))
+
+
+def _walk(root: bytes, inner: bytes, above: frozenset[tuple[int, int]]) -> Iterator[bytes]:
+    folder = os.path.join(root, inner)
+    status = os.stat(folder)
+    me = (status.st_dev, status.st_ino)
+    if me in above:
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(b".") or (entry.is_symlink() and not os.path.exists(entry)):
+                continue  # hidden, or a link that leads nowhere or to itself
+            if entry.is_dir():
+                yield from _walk(root, inner + entry.name + b"/", above | {me})
+            elif _is_picture(entry.name) and entry.is_file():
+                yield inner + entry.name
+
+
+def _is_picture(path: bytes) -> bool:
+    return path.lower().endswith(_ENDINGS)
+
+
+def _is_hidden(path: bytes) -> bool:
+    return any(word.startswith((b".", b"__MACOSX")) for word in path.split(b"/"))
+
+
+def _folders(paths: list[bytes], start: int = 0) -> set[bytes]:
+    """The folders at the top, which begins at byte `start`."""
+    found, row = set(), 0
+    while row < len(paths):
+        end = paths[row].find(b"/", start)
+        if end < 0:
+            row += 1
+        else:
+            found.add(paths[row][start:end])
+            row = _run(paths, paths[row][: end + 1]).stop
+    return found
+
+
+def _run(paths: list[bytes], top: bytes) -> slice:
+    """Where the paths that start with `top` lie, which ends with a slash: side by side, as they are sorted."""
+    return slice(bisect_left(paths, top), bisect_left(paths, top[:-1] + _AFTER_SLASH))
+
+
+def _drawn(paths: list[bytes], split: str, held_out: float) -> list[bytes]:
+    digests = b"".join([blake2b(path, digest_size=4).digest() for path in paths])
+    hashes = np.frombuffer(digests, "<u4")
+    unseen = hashes < held_out * 2**32
+    if not unseen.any() or unseen.all():
+        unseen = hashes == hashes.min()  # of ten pictures none may be below, of two both
+    return [paths[row] for row in np.flatnonzero(unseen == (split == "held_out"))]

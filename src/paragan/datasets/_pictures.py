@@ -1,0 +1,142 @@
+"""A split of pictures that stay where they are: decoded when they are asked for, kept as far as memory was given."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+import os
+import threading
+import zipfile
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from paragan.core.errors import DataError
+from paragan.datasets import _zip
+from paragan.datasets._paths import Part
+
+MOST_BYTES = 256 << 20  # of one file
+
+
+class Files(Protocol):
+    """Where the bytes of pictures come from."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def stamp(self, path: str) -> str: ...  # size and time of change, or a checksum
+
+    def where(self, path: str) -> str: ...  # its name in messages
+
+
+class Folder:
+    """Files of a folder by their path in it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+
+    def read(self, path: str) -> bytes:
+        """The file's bytes; a `DataError` where it is gone or too large."""
+        where = self.where(path)
+        try:
+            with open(where, "rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
+                if size <= MOST_BYTES:
+                    return stream.read(size)
+        except OSError as error:
+            raise DataError(f"{where}: found a file that cannot be read ({error.strerror}); check it") from None
+        raise DataError(f"{where}: found a file of {size:,} bytes, expected at most {MOST_BYTES:,}; make it smaller")
+
+    def stamp(self, path: str) -> str:
+        try:
+            status = os.stat(self.where(path))
+        except OSError:
+            return "gone"
+        return f"{status.st_size} {status.st_mtime_ns}"
+
+    def where(self, path: str) -> str:
+        return os.path.join(self._root, path)
+
+
+class Zip:
+    """Members of a zip file, read in place."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = str(path)
+        with _zip.damage_told(self._name):
+            self.archive = zipfile.ZipFile(path)
+
+    def read(self, path: str) -> bytes:
+        """The member's bytes; a `DataError` where it is damaged or too large."""
+        with _zip.damage_told(self._name):
+            return _zip.member(self.archive, self.archive.getinfo(path), self._name, MOST_BYTES)
+
+    def stamp(self, path: str) -> str:
+        return str(self.archive.getinfo(path).CRC)
+
+    def where(self, path: str) -> str:
+        return f"{self._name}: {path}"
+
+
+class Pictures:
+    """Fulfils `core.seams.Source`. draw: uint8 (C, H, W) from a file's bytes and its name for messages.
+
+    seal: what else than the files decides the pixels.
+
+    Rows are kept in memory as they come until `cache_bytes` are used, and those stay: every epoch asks for every row
+    once, so giving up one row for another would gain nothing.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        part: Part,
+        shape: tuple[int, int, int],
+        draw: Callable[[bytes, str], NDArray[np.uint8]],
+        cache_bytes: int,
+        seal: str,
+    ) -> None:
+        self.shape, self.class_names = shape, part.class_names
+        self._files, self._part, self._draw, self._seal = files, part, draw, seal
+        self._kept = np.empty((min(cache_bytes // math.prod(shape), len(part.paths)), *shape), np.uint8)
+        self._place = np.full(len(part.paths), -1, np.int32)
+        self._num_kept = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._part.paths)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the settings and the paths with sizes and times of change; no file is opened."""
+        digest = hashlib.blake2b(f"{self.shape} {self._seal}".encode(), digest_size=8)
+        for path in self._part.paths:
+            digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))
+        return digest.hexdigest()
+
+    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+        """indices: int64 array (B,) in [0, N). uint8 x_BCHW and int64 y_B. `DataError` names a file that is damaged."""
+        rows = [operator.index(row) for row in indices]
+        if rows and not 0 <= min(rows) <= max(rows) < len(self):
+            raise IndexError(f"rows {min(rows)} to {max(rows)} of {len(self)}")
+        x_BCHW = np.stack([self._row(row) for row in rows]) if rows else np.empty((0, *self.shape), np.uint8)
+        labels = self._part.labels
+        return torch.from_numpy(x_BCHW), None if labels is None else torch.from_numpy(labels[rows].astype(np.int64))
+
+    def _row(self, row: int) -> NDArray[np.uint8]:
+        if (place := self._place[row]) >= 0:
+            return self._kept[place]
+        path = self._part.paths[row]
+        pixels = self._draw(self._files.read(path), self._files.where(path))
+        with self._lock:
+            if self._place[row] < 0 and self._num_kept < len(self._kept):
+                self._kept[self._num_kept] = pixels
+                self._place[row] = self._num_kept
+                self._num_kept += 1
+        return pixels

@@ -1,0 +1,55 @@
+"""Zip files, npz files among them: no member is unpacked before its declared size has been looked at."""
+
+from __future__ import annotations
+
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from paragan.core.errors import DataError
+
+_MOST_RATIO = 200
+_ALWAYS_FINE = 64 << 20  # bytes; black images pack well, and this many of them do no harm
+
+
+@contextmanager
+def damage_told(name: str) -> Iterator[None]:
+    """A `DataError` that names the file where what is read inside turns out damaged."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{name}: found no such file, expected a zip or npz file; check data.path") from None
+    except OSError as error:
+        raise DataError(f"{name}: found a file that cannot be read ({error.strerror or error}); check it") from None
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError) as error:
+        told = str(error).splitlines()[0] if str(error) else "it ends too early"
+        raise DataError(f"{name}: found a damaged zip file ({told}), expected an intact one; get it again") from None
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The zip file, for as long as damage in it is told."""
+    with damage_told(str(path)), zipfile.ZipFile(path) as archive:
+        yield archive
+
+
+def member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, most: int) -> bytes:
+    """All bytes of one member; at most `most`, and never more than its entry declares."""
+    check(info, name, most)
+    with archive.open(info) as stream:
+        return stream.read(info.file_size)
+
+
+def check(info: zipfile.ZipInfo, name: str, most: int) -> None:
+    """Raises `DataError` where a member declares more bytes than `most`, or packs too well to be true."""
+    if info.file_size > most:
+        found, expected = f"{info.file_size:,} bytes unpacked", f"at most {most:,}"
+    elif info.file_size > max(_ALWAYS_FINE, _MOST_RATIO * info.compress_size):
+        ratio = info.file_size // max(info.compress_size, 1)
+        found, expected = f"packed {ratio:,}-fold", f"at most {_MOST_RATIO}-fold above {_ALWAYS_FINE:,} bytes"
+    else:
+        return
+    raise DataError(f"{name}: found {info.filename!r} with {found}, expected {expected}; is it a decompression bomb?")

@@ -1,0 +1,140 @@
+"""CIFAR-10: 32x32 colour images of ten classes, from the official binary files, or from what has part of it.
+
+Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", University of Toronto, 2009;
+https://www.cs.toronto.edu/~kriz/cifar.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paragan.core.errors import DataError
+from paragan.core.seams import Source
+from paragan.datasets import _decode, _npz, _tar
+from paragan.datasets._balanced import parts
+from paragan.datasets._download import Remote, fetched
+from paragan.datasets._memory import Memory, fingerprint_of
+
+_CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_SIDE, _BATCH = 32, 10_000
+_ROW = 1 + 3 * _SIDE * _SIDE  # bytes: a label, then the red, green and blue plane
+_HELD_OUT_EVERY = 10
+_MOST_BYTES = 256 << 20  # unpacked; the official archive has 184 million
+_BATCHES = {"train": tuple(f"data_batch_{n}.bin" for n in range(1, 6)), "held_out": ("test_batch.bin",)}
+_FILES = {"lossless": "cifar10-lossless-first4000.npz", "jpeg": "cifar10-jpeg.tar.xz"}
+_BINARY = "cifar-10-binary.tar.gz"
+_REMOTE = Remote(
+    f"https://www.cs.toronto.edu/~kriz/{_BINARY}",
+    170052171,
+    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """path: the file, or the folder it lies in; empty: the binary file is fetched once, where there is a network.
+
+    variant: which, where there are several (auto: the first of these).
+
+    binary: `cifar-10-binary.tar.gz`, or its unpacked `data_batch_1.bin` …, 50,000 and 10,000 images. lossless:
+    `cifar10-lossless-first4000.npz`, the first 4,000 training images. jpeg: `cifar10-jpeg.tar.xz`, all images, but
+    LOSSY: a Fréchet distance measured on them is comparable with nobody else's.
+    """
+
+    path: str = ""
+    variant: Literal["auto", "binary", "lossless", "jpeg"] = "auto"
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """(3, 32, 32). Held out is the official test part; of the 4,000 lossless images a fixed tenth of each class.
+
+    Raises `DataError` where there are no such files, or one is not what its name says.
+    """
+    variant, path = _found(options) if options.path else ("binary", fetched(_REMOTE, "cifar10"))
+    images_NCHW, labels_N = {"binary": _binary, "lossless": _lossless, "jpeg": _jpeg}[variant](path, split)
+    return Memory(images_NCHW, labels_N, _CLASS_NAMES, fingerprint_of("cifar10", variant, split, path))
+
+
+def _found(options: Options) -> tuple[str, Path]:
+    path = Path(options.path)
+    for variant in ("binary", "lossless", "jpeg"):
+        for candidate in _candidates(path, variant):
+            if options.variant in ("auto", variant) and candidate.is_file():
+                return variant, candidate
+    wanted = {**_FILES, "binary": _BINARY}.get(options.variant, f"{_BINARY}, {' or '.join(_FILES.values())}")
+    raise DataError(f"data.path: found no CIFAR-10 in {options.path!r}, expected {wanted}; give data.path=FOLDER")
+
+
+def _candidates(path: Path, variant: str) -> list[Path]:
+    """Where a variant may lie. The path itself counts by its ending, so that a renamed archive is read."""
+    if path.is_dir():
+        folders = (path, path / "cifar-10-batches-bin")
+        return (
+            [path / _FILES[variant]]
+            if variant in _FILES
+            else [path / _BINARY, *(f / _BATCHES["train"][0] for f in folders)]
+        )
+    endings = {"binary": (".tar.gz", ".tgz", ".bin"), "lossless": (".npz",), "jpeg": (".tar.xz",)}
+    return [path] if path.name.endswith(endings[variant]) else []
+
+
+def _binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
+    names = _BATCHES[split]
+    if path.suffix == ".bin":
+        files = {name: _plain(path.with_name(name)) for name in names}
+    else:
+        found = _tar.members(path, lambda name: Path(name).name in names, _MOST_BYTES, _ROW * _BATCH)
+        files = {Path(name).name: data for name, data in found}
+    rows = [_rows(files.get(name, b""), f"{path}: {name}") for name in names]
+    rows_NX = torch.from_numpy(np.concatenate(rows))
+    return rows_NX[:, 1:].reshape(-1, 3, _SIDE, _SIDE).contiguous(), rows_NX[:, 0].long()
+
+
+def _plain(path: Path) -> bytes:
+    if not path.is_file():
+        raise DataError(f"{path}: found no such file, expected all six .bin files of CIFAR-10 in one folder")
+    with path.open("rb") as stream:
+        return stream.read(_ROW * _BATCH + 1)
+
+
+def _rows(data: bytes, where: str) -> np.ndarray:
+    if len(data) != _ROW * _BATCH:
+        found = f"{len(data):,} bytes" if data else "nothing"
+        raise DataError(f"{where}: found {found}, expected {_ROW * _BATCH:,}, 10,000 images; get {_BINARY} again")
+    rows = np.frombuffer(data, np.uint8).reshape(-1, _ROW)
+    if (highest := rows[:, 0].max()) >= len(_CLASS_NAMES):
+        raise DataError(f"{where}: found label {highest}, expected labels 0 to 9; get {_BINARY} again")
+    return rows
+
+
+def _lossless(path: Path, split: str) -> tuple[Tensor, Tensor]:
+    images, labels = (_npz.read(path, name, _MOST_BYTES) for name in ("images", "labels"))
+    right = images.dtype == labels.dtype == np.uint8 and images.shape == (len(labels), _SIDE, _SIDE, 3)
+    if not right or labels.max(initial=0) >= len(_CLASS_NAMES):
+        found = f"images {images.shape} {images.dtype} and labels {labels.shape} {labels.dtype}"
+        raise DataError(f"{path}: found {found}, expected uint8 (N, 32, 32, 3) and (N,) of 0 to 9; get the file again")
+    labels_N = torch.from_numpy(labels).long()
+    rows = parts(labels_N, _HELD_OUT_EVERY, "cifar10")[split]
+    return torch.from_numpy(images).permute(0, 3, 1, 2)[rows].contiguous(), labels_N[rows]
+
+
+def _jpeg(path: Path, split: str) -> tuple[Tensor, Tensor]:
+    folder = "train/" if split == "train" else "test/"
+    images, labels = [], []
+    for name, data in _tar.members(path, lambda name: name.startswith(folder), _MOST_BYTES, 1 << 16):
+        label = Path(name).stem.rpartition("_")[2]
+        where = f"{path}: {name}"
+        image = _decode.planes(_decode.plain(_decode.opened(data, where), where, channels=3, background=0))
+        if label not in tuple("0123456789") or image.shape != (3, _SIDE, _SIDE):
+            raise DataError(f"{path}: found {name!r}, expected 32x32 images named NUMBER_LABEL.jpg; get the file again")
+        images.append(image)
+        labels.append(int(label))
+    if not images:
+        raise DataError(f"{path}: found no image in {folder!r}, expected {folder}NUMBER_LABEL.jpg; get the file again")
+    return torch.from_numpy(np.stack(images)), torch.tensor(labels)

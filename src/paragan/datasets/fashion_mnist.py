@@ -1,0 +1,46 @@
+"""Fashion-MNIST: 28x28 grey images of ten kinds of clothes, in files of the same form as MNIST's.
+
+Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking machine learning
+algorithms", 2017, arXiv 1708.07747; licence MIT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from paragan.core.seams import Source
+from paragan.datasets import _idx_set
+
+_CLASS_NAMES = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+_REMOTES = _idx_set.remotes(
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+    {
+        "train-images-idx3-ubyte": (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+        "train-labels-idx1-ubyte": (29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        "t10k-images-idx3-ubyte": (4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        "t10k-labels-idx1-ubyte": (5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+    },
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """path: the folder of the four idx files, gzipped or plain; empty: they are fetched once, where there is a network.
+
+    size: 28, or 32 with a black frame of two pixels.
+    """
+
+    path: str = ""
+    size: Literal[28, 32] = 28
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """The 60,000 images of the training files or the 10,000 of the test files, (1, size, size).
+
+    Raises `DataError` where a file is missing, truncated, or not what its name says.
+    """
+    return _idx_set.source("fashion_mnist", options.path, options.size, split, _CLASS_NAMES, _REMOTES)

@@ -1,0 +1,80 @@
+"""Your own pictures: a folder of PNG, JPEG, WebP, BMP, GIF (first frame) or TIFF files, or a zip file of one.
+
+Source: the files themselves; they are read where they lie and decoded when they are asked for.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paragan.core.errors import DataError
+from paragan.core.options import Natural, Range
+from paragan.core.seams import Source
+from paragan.datasets import _decode, _paths
+from paragan.datasets._pictures import Files, Folder, Pictures, Zip
+
+_KINDS = "png jpg jpeg webp bmp gif tif tiff"
+
+
+@dataclass(frozen=True)
+class Options:
+    """path: the folder or .zip file. Folders in it are the classes, however deep the files lie in them.
+
+    size: height and width they are brought to. channels: 1 grey, 3 colour. crop: the square in the middle, or the whole
+    picture squashed. background: grey level, 0 to 255, behind transparent parts. held_out: the share kept from
+    training, unless there are the folders `train` and `val` (`held_out`, `valid`, `validation`, `test`). cache_mb: MiB
+    of decoded pictures to keep in memory, for each part.
+    """
+
+    path: str = ""
+    size: Literal[8, 16, 32, 64, 128, 256, 512] = 64
+    channels: Literal[1, 3] = 3
+    crop: Literal["center", "squash"] = "center"
+    background: Annotated[int, Range(least=0, most=255)] = 255
+    held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    cache_mb: Natural = 128
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """(channels, size, size) each. Only the names are read now; a damaged file is a `DataError` when it is fetched.
+
+    Raises `DataError` where there is no such folder, or fewer than two pictures in it.
+    """
+    files, paths = listed(options.path)
+    part = _paths.part(paths, split, options.held_out, options.path)
+    shape = (options.channels, options.size, options.size)
+    seal = f"{options.crop} {options.background}"
+    return Pictures(files, part, shape, partial(_drawn, options), options.cache_mb << 20, seal)
+
+
+def listed(path: str) -> tuple[Files, list[bytes]]:
+    """The pictures' relative paths, sorted, and how to read them."""
+    root = Path(path)
+    if not path or not root.exists():
+        found = f"no folder {path!r}" if path else "nothing"
+        raise DataError(f"data.path: found {found}, expected a folder of pictures; give data.path=FOLDER")
+    if root.is_dir():
+        files: Files = Folder(root)
+        paths = _paths.under(root)
+    elif zipfile.is_zipfile(root):
+        files = zipped = Zip(root)
+        paths = _paths.inside(zipped.archive)
+    else:
+        what_to_do = "unpack it first" if ".tar" in root.name or root.suffix == ".tgz" else "give the folder it lies in"
+        raise DataError(f"data.path: found a file, {path!r}, expected a folder or .zip of pictures; {what_to_do}")
+    if len(paths) < 2:
+        count = "one picture" if paths else f"no picture ({_KINDS})"
+        raise DataError(f"data.path: found {count} in {path!r}, expected at least two; check data.path")
+    return files, paths
+
+
+def _drawn(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
+    image = _decode.plain(_decode.opened(data, where), where, options.channels, options.background)
+    return _decode.planes(_decode.fitted(image, options.size, options.crop == "center"))

@@ -1,0 +1,88 @@
+"""Your own images in one npz file, as `numpy.savez` makes it; held in memory.
+
+Source: the file itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from paragan.core.errors import DataError
+from paragan.core.options import Range
+from paragan.core.seams import Source
+from paragan.datasets import _npz
+from paragan.datasets._balanced import parts
+from paragan.datasets._memory import Memory, fingerprint_of
+
+_CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Options:
+    """path: the file. images, labels, class_names: names of its arrays; a file need not have the last two.
+
+    images: uint8 (N, H, W, C), (N, C, H, W) or (N, H, W), C 1 or 3. labels: integers (N,) from 0. class_names: text.
+    held_out: the share kept from training, of every class alike.
+    """
+
+    path: str = ""
+    images: str = "images"
+    labels: str = "labels"
+    class_names: str = "class_names"
+    held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """(C, H, W) as in the file. Raises `DataError` where it or an array in it is missing, damaged, of another kind."""
+    path = Path(options.path)
+    if not options.path or not path.is_file():
+        raise DataError(f"data.path: found no file {options.path!r}, expected an npz file; give data.path=FILE.npz")
+    images_NCHW = _images(_npz.read(path, options.images), f"{path}: {options.images}")
+    labels_N, class_names = _classes(path, options, len(images_NCHW))
+    alike = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
+    rows = parts(alike, round(1 / options.held_out), "npz")[split]
+    labels_N = None if labels_N is None else labels_N[rows]
+    fingerprint = fingerprint_of(path, options.images, options.labels, options.held_out, split)
+    return Memory(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
+
+
+def _images(array: NDArray[Any], where: str) -> Tensor:
+    if array.dtype != np.uint8:
+        raise DataError(f"{where}: found {array.dtype}, expected uint8, grey levels 0 to 255; convert and save again")
+    images = torch.from_numpy(array[..., None] if array.ndim == 3 else array)
+    if images.ndim == 4 and images.shape[-1] in _CHANNELS:
+        images = images.permute(0, 3, 1, 2)
+    if images.ndim != 4 or images.shape[1] not in _CHANNELS or 0 in images.shape:
+        raise DataError(f"{where}: found shape {array.shape}, expected (N, H, W, C) or (N, C, H, W) with C 1 or 3")
+    if len(images) < 2:
+        raise DataError(f"{where}: found one image, expected at least two")
+    return images
+
+
+def _classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
+    """Labels and the names of the classes; neither where the file has none under the usual name."""
+    there = _npz.names(path)
+    if options.labels == "labels" and "labels" not in there:
+        return None, ()
+    labels, where = _npz.read(path, options.labels), f"{path}: {options.labels}"
+    if labels.dtype.kind not in "iu" or labels.shape != (count,):
+        raise DataError(
+            f"{where}: found {labels.dtype} {labels.shape}, expected integers ({count},), one for each image"
+        )
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest < 0 or highest >= count:
+        raise DataError(f"{where}: found labels {lowest} to {highest}, expected them to count from 0 without a gap")
+    if options.class_names == "class_names" and "class_names" not in there:
+        return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
+    names = _npz.read(path, options.class_names)
+    if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
+        found, least = f"{names.dtype} {names.shape}", highest + 1
+        raise DataError(f"{path}: {options.class_names}: found {found}, expected text, at least ({least},)")
+    return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))

@@ -1,0 +1,128 @@
+"""Pictures that are drawn when they are asked for: simple shapes, or dots whose places follow a known distribution.
+
+Source: none, they are made here. The ring of 8 and the grid of 25 Gaussians are usual tests of whether a generator
+leaves modes out: L. Metz, B. Poole, D. Pfau, J. Sohl-Dickstein, "Unrolled generative adversarial networks", ICLR 2017,
+section 3.1; A. Srivastava et al., "VEEGAN", NeurIPS 2017, section 4.1. There a sample is the point itself, here a dot
+in its place, so that every model and metric for images can be tested.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.options import Natural, Range
+from paragan.core.seams import Source
+from paragan.datasets._memory import fingerprint_of
+
+_RING, _GRID = 8, 5
+_SPREAD = 0.02  # standard deviation of a Gaussian; the picture is 2 wide
+_HELD_OUT_EVERY = 10
+
+Plane = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Options:
+    """kind: shapes, coloured, five classes; ring or grid, a grey dot whose centre is drawn from 8 or 25 Gaussians.
+
+    size: height and width. num_images: of the training part; a tenth as many are held out. seed: other pictures.
+    """
+
+    kind: Literal["shapes", "ring", "grid"] = "shapes"
+    size: Literal[8, 16, 32, 64] = 32
+    num_images: Annotated[int, Range(least=20, most=2**40)] = 50_000
+    seed: Natural = 0
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
+    """(3, size, size) shapes or (1, size, size) dots; classes are the shapes or the Gaussians."""
+    return Drawn(options, split)
+
+
+class Drawn:
+    """Fulfils `core.seams.Source`: row i depends on the seed, the part and i alone."""
+
+    def __init__(self, options: Options, split: str) -> None:
+        self._options, self._split = options, split
+        self._count = options.num_images if split == "train" else options.num_images // _HELD_OUT_EVERY
+        dots = {"ring": _RING, "grid": _GRID**2}.get(options.kind)
+        self.class_names = tuple(SHAPES) if dots is None else tuple(map(str, range(dots)))
+        self.shape: tuple[int, int, int] = (3 if dots is None else 1, options.size, options.size)
+        self.fingerprint = fingerprint_of("synthetic", options, split)
+        axis = (np.arange(options.size) + 0.5) / options.size * 2 - 1
+        self._x_HW, self._y_HW = np.meshgrid(axis, axis)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def fetch(self, indices: Any) -> tuple[Tensor, Tensor]:
+        """indices: int64 array (B,) in [0, N). uint8 x_BCHW and int64 y_B."""
+        rows = [self._row(operator.index(row)) for row in indices]
+        pixels_BCHW = np.stack([pixels for pixels, _ in rows]) if rows else np.empty((0, *self.shape), np.uint8)
+        return torch.from_numpy(pixels_BCHW), torch.tensor([label for _, label in rows], dtype=torch.int64)
+
+    def _row(self, row: int) -> tuple[NDArray[np.uint8], int]:
+        if not 0 <= row < self._count:
+            raise IndexError(f"row {row} of {self._count}")
+        key = rng.key("synthetic", self._options.kind, self._options.seed, self._split, row)
+        draw = np.random.Generator(np.random.Philox(key=key))
+        label = int(draw.integers(len(self.class_names)))
+        pixels = self._shape(draw, label) if self.shape[0] == 3 else self._dot(draw, label)
+        return pixels.round().astype(np.uint8), label
+
+    def _shape(self, draw: np.random.Generator, label: int) -> Plane:
+        """One shape of any place, size, turn and colour on a plain ground of another."""
+        x, y = draw.uniform(-0.3, 0.3, 2)
+        radius, angle = draw.uniform(0.35, 0.65), draw.uniform(0, 2 * np.pi)
+        ground = draw.uniform(0, 255, 3)
+        colour = (ground + draw.uniform(96, 160, 3)) % 256
+        u, v = (self._x_HW - x) / radius, (self._y_HW - y) / radius
+        turned = np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u
+        outside = SHAPES[self.class_names[label]](*turned) * radius * self._options.size / 2  # pixels
+        covered = np.clip(0.5 - outside, 0, 1)
+        return ground[:, None, None] + covered * (colour - ground)[:, None, None]
+
+    def _dot(self, draw: np.random.Generator, label: int) -> Plane:
+        """A round white dot, soft at its rim, on black."""
+        x, y = _centre(self._options.kind, label) + draw.normal(0, _SPREAD, 2)
+        away = ((self._x_HW - x) ** 2 + (self._y_HW - y) ** 2) / (2 * max(0.1, 1.5 / self._options.size) ** 2)
+        return 255 * np.exp(-away)[None]
+
+
+def _centre(kind: str, label: int) -> Plane:
+    """Of a Gaussian, in a picture that reaches from -1 to 1."""
+    if kind == "ring":
+        angle = 2 * np.pi * label / _RING
+        return 0.7 * np.array([np.cos(angle), np.sin(angle)])
+    return (np.array(divmod(label, _GRID)) / (_GRID - 1) * 2 - 1) * 0.75
+
+
+def _triangle(u: Plane, v: Plane) -> Plane:
+    return (
+        np.maximum.reduce([np.cos(turn) * u + np.sin(turn) * v for turn in np.pi * np.array([0.5, 7 / 6, 11 / 6])])
+        - 0.5
+    )
+
+
+def _cross(u: Plane, v: Plane) -> Plane:
+    u, v = np.abs(u), np.abs(v)
+    return np.minimum(np.maximum(u - 0.3, v - 1), np.maximum(v - 0.3, u - 1))
+
+
+# Of coordinates in units of the radius: how far outside the shape a place lies, negative inside.
+SHAPES: dict[str, Callable[[Plane, Plane], Plane]] = {
+    "circle": lambda u, v: np.hypot(u, v) - 1,
+    "cross": _cross,
+    "ring": lambda u, v: np.abs(np.hypot(u, v) - 0.75) - 0.25,
+    "square": lambda u, v: np.maximum(np.abs(u), np.abs(v)) - 0.8,
+    "triangle": _triangle,
+}

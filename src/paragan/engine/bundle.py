@@ -1,0 +1,87 @@
+"""An exported generator as files: the weights, other formats, a picture and the card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paragan.engine import export, exported, gallery
+from paragan.engine.card import card
+from paragan.engine.folder import write_text
+from paragan.engine.sampler import Sampler
+
+ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """tree: the config as plain maps and lists. score: as in `score.json`, or empty. trust: outside code is named."""
+
+    sampler: Sampler
+    tree: Mapping[str, Any]
+    score: Mapping[str, Any]
+    trust: bool = False
+
+    def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
+        """All of it, into `folder`; a line per file. The weights are always among them, the card comes last."""
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
+        files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
+        lines = [self.write_file(path, name) for name, path in files.items()]
+        self._picture(folder / "samples.png")
+        text = card(self.sampler, self.tree, self.score, [path.name for path in files.values()], self.trust)
+        write_text(folder / "README.md", text)
+        return [*lines, str(folder / "samples.png"), str(folder / "README.md")]
+
+    def write_file(self, path: Path, name: str) -> str:
+        """One format; returns a line that tells where it is and how far it differs from the network."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name == "safetensors":
+            self._weights(path)
+            return str(path)
+        program = export.torch_program if name == "torch" else export.onnx_program
+        return f"{path}  (differs from the network by at most {program(self.sampler, path):.1e})"
+
+    def _weights(self, path: Path) -> None:
+        temporary = path.with_name(f".tmp-{path.name}")
+        config = json.dumps(_without_folders(self.tree), ensure_ascii=False)
+        try:
+            exported.write(
+                temporary, exported.Exported(self.sampler.net.state_dict(), config, self.sampler.facts, self.score)
+            )
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _picture(self, path: Path) -> None:
+        s = self.sampler
+        classes = range(min(s.num_classes, 10))
+        tiles = gallery.by_class(s, classes, None, 10) if classes else gallery.plain(s, 80, 10, (), None)
+        gallery.still(s, tiles, None, None, lambda done: None).save(path, tiles.columns)
+
+
+def score_of(path: Path, step: int) -> Mapping[str, Any]:
+    """The score a run or an exported file has of this step; empty where there is none."""
+    if path.is_file():
+        return exported.read(path).score
+    try:
+        with open(path / "score.json", "rb") as file:
+            found = json.loads(file.read(_MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and found.get("step") == step else {}
+
+
+def _without_folders(tree: Any) -> Any:
+    """Folders of the machine a model was trained on are nobody's business: of a path the last part stays."""
+    if isinstance(tree, Mapping):
+        named = ("path", "weights")
+        return {
+            key: Path(item).name if key in named and isinstance(item, str) else _without_folders(item)
+            for key, item in tree.items()
+        }
+    return [_without_folders(item) for item in tree] if isinstance(tree, list) else tree

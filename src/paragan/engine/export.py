@@ -1,0 +1,143 @@
+"""A generator as a program for other frameworks, compared with the network it came from before it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.util
+import io
+import logging
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.types import Made
+from paragan.engine.sampler import Sampler
+
+MOST_DIFFERENCE = 1e-4
+_ONNX = ("onnx", "onnxscript", "onnxruntime")
+_NAMES = ["z", "labels"]
+_TRACED, _CHECKED = 3, (1, 5)  # batch sizes
+Call = Callable[..., Tensor]
+
+
+class Bare(nn.Module):
+    """z (B, Z) and, where the generator is conditional, labels (B,) to images alone."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, z: Tensor, labels: Tensor | None = None) -> Tensor:
+        return Made.of(self.net(z) if labels is None else self.net(z, labels)).images
+
+
+def torch_program(sampler: Sampler, path: Path) -> float:
+    """A `torch.export` program (.pt2) for any batch size; returns the largest difference to the network.
+
+    Raises `CheckpointError`, and leaves no file, where the network cannot be traced or differs by more than 1e-4.
+    """
+    bare = _bare(sampler)
+    program = _traced(bare, _inputs(sampler, _TRACED))
+
+    def write(temporary: Path) -> Call:
+        torch.export.save(program, temporary)
+        return program.module()
+
+    return _checked(sampler, bare, path, write)
+
+
+def onnx_program(sampler: Sampler, path: Path) -> float:
+    """An ONNX model for any batch size, run by onnxruntime to compare; else as `torch_program`."""
+    refuse_without_onnx()
+    import onnxruntime  # type: ignore[import-not-found,unused-ignore]
+
+    bare, inputs = _bare(sampler), _inputs(sampler, _TRACED)
+    program, names = _traced(bare, inputs), _NAMES[: len(inputs)]
+
+    def write(temporary: Path) -> Call:
+        with _tracing(bare):
+            torch.onnx.export(
+                program, f=temporary, input_names=names, output_names=["images"], external_data=False, verbose=False
+            )
+        session = onnxruntime.InferenceSession(str(temporary), providers=["CPUExecutionProvider"])
+
+        def call(*arguments: Tensor) -> Tensor:
+            fed = {name: value.numpy() for name, value in zip(names, arguments, strict=True)}
+            return torch.from_numpy(session.run(None, fed)[0])
+
+        return call
+
+    return _checked(sampler, bare, path, write)
+
+
+def refuse_without_onnx() -> None:
+    """`ConfigError` where a package of the extra is missing."""
+    missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"--format onnx: found no {', '.join(missing)}, expected the extra: pip install 'paragan[onnx]'"
+        )
+
+
+def _bare(sampler: Sampler) -> Bare:
+    return Bare(copy.deepcopy(sampler.net).cpu()).eval()
+
+
+def _inputs(sampler: Sampler, n: int) -> tuple[Tensor, ...]:
+    z_BZ, y_B = sampler.latents(n), sampler.labels(n)
+    return (z_BZ,) if y_B is None else (z_BZ, y_B)
+
+
+def _traced(bare: Bare, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+    batch = torch.export.Dim("batch")
+    shapes = {name: {0: batch} for name in _NAMES[: len(inputs)]}
+    with _tracing(bare):
+        return torch.export.export(bare, inputs, dynamic_shapes=shapes, strict=True)  # else `len(x)` would fix the size
+
+
+def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[Path], Call]) -> float:
+    """Write beside, compare at other batch sizes than the traced one, then move into place."""
+    temporary = path.with_name(f".tmp-{path.name}")
+    try:
+        call = write(temporary)
+        worst = max(_difference(bare, call, _inputs(sampler, n)) for n in _CHECKED)
+        if not worst <= MOST_DIFFERENCE:
+            raise CheckpointError(
+                f"export: found images that differ by {worst:.2g} from the network's, expected at most "
+                f"{MOST_DIFFERENCE:g}; {path.name} was not written: export safetensors"
+            )
+        os.replace(temporary, path)
+        return worst
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@torch.no_grad()
+def _difference(bare: Bare, call: Call, inputs: tuple[Tensor, ...]) -> float:
+    expected, found = bare(*inputs), call(*inputs)
+    if found.shape != expected.shape:
+        return math.inf
+    return float((found - expected).abs().nan_to_num(math.inf).max())
+
+
+@contextlib.contextmanager
+def _tracing(bare: Bare) -> Iterator[None]:
+    """Whatever the tracer says: of a network it cannot follow in one line, of its progress nothing."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    except Exception as error:  # there is no common class
+        text = next(iter(str(error).strip().splitlines()), type(error).__name__)[:150]
+        name = type(bare.net).__name__
+        raise CheckpointError(f"export: {name} cannot be traced ({text}); export safetensors") from error
+    finally:
+        logging.disable(before)

@@ -1,0 +1,86 @@
+"""Sheets and films of a generator: which latents and classes go where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.engine.sampler import Label, Sampled, Sampler
+from paragan.game import latents
+from paragan.writers._sheet import sheet
+from paragan.writers._walk import save_walk
+from paragan.writers.images import picture
+
+_LONE_PX = 128  # one small image alone is enlarged to this
+COLUMNS = 10
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Tile i shows latent number which_B[i] of class y_B[i]; `columns` to a row."""
+
+    which_B: Tensor
+    y_B: Tensor | None
+    columns: int
+
+    @property
+    def num_latents(self) -> int:
+        """How many different latents there are."""
+        return int(self.which_B.max()) + 1
+
+
+def plain(sampler: Sampler, num: int, columns: int, asked: Sequence[Label], seed: int | None) -> Sheet:
+    """A latent per tile; the asked classes in turn, or drawn."""
+    return Sheet(torch.arange(num), sampler.labels(num, asked or None, seed, "--class"), min(num, columns))
+
+
+def by_class(sampler: Sampler, asked: Sequence[Label], rows: int | None, columns: int) -> Sheet:
+    """A class per row, all unless some are asked for, at most `rows` of them; the same latents in every row."""
+    if not sampler.num_classes:
+        raise ConfigError("--classes: found an unconditional generator, which has none; leave --classes out")
+    classes = asked or range(sampler.num_classes)
+    if rows is not None and rows > len(classes):
+        raise ConfigError(f"--grid: found {rows} rows, expected at most one for each of {len(classes)} classes")
+    y_B = sampler.labels(rows or len(classes), classes, what="--class")
+    assert y_B is not None
+    return Sheet(torch.arange(columns).repeat(len(y_B)), y_B.repeat_interleave(columns), columns)
+
+
+def still(
+    sampler: Sampler, tiles: Sheet, seed: int | None, truncation: float | None, told: Callable[[int], None]
+) -> Sampled:
+    """The images of a sheet. told: how many are done."""
+    z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
+    return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told)
+
+
+@dataclass(frozen=True)
+class Film:
+    """Every tile walks through `points` latents of its own and back to its first, in so many frames."""
+
+    tiles: Sheet
+    points: int
+    frames: int
+
+    def save(
+        self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, told: Callable[[int], None]
+    ) -> None:
+        """As an animated WebP. told: how many frames are done."""
+        save_walk(self._pictures(sampler, seed, truncation, told), path)
+
+    def _pictures(
+        self, sampler: Sampler, seed: int | None, truncation: float | None, told: Callable[[int], None]
+    ) -> Iterator[Image.Image]:
+        count = self.tiles.num_latents
+        z_KBZ = sampler.latents(self.points * count, seed, truncation).unflatten(0, (self.points, count))
+        least = _LONE_PX if len(self.tiles.which_B) == 1 else 32
+        for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
+            x = sampler.make(z_BZ[self.tiles.which_B], self.tiles.y_B).tensor
+            yield picture(sheet(x, self.tiles.columns, least))
+            told(done)

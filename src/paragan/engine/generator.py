@@ -1,0 +1,126 @@
+"""A generator from a run folder or from an exported file. The training data is not needed, nor is the other player."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from paragan.core import shelf
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.options import Chosen
+from paragan.core.seams import Source
+from paragan.engine import exported, part
+from paragan.engine.sampler import Facts, Sampler
+from paragan.game.state import check_same
+from paragan.hardware import device
+
+
+class Config(Protocol):
+    """What is read of a run's config here."""
+
+    @property
+    def model(self) -> Chosen: ...
+
+    @property
+    def seed(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a config becomes objects, which is known above. config: reads a file. data: the training split."""
+
+    config: Callable[[str], Any]
+    data: Callable[[Any], Source]
+    say: Callable[[str], None]
+
+
+def opened(path: Path, reader: Reader) -> Sampler:
+    """The generator at `path`, on the accelerator if there is one.
+
+    Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
+    `reader` refuses its config.
+    """
+    if path.is_file():
+        file = exported.read(path)
+        config = _config_of(file.config, path, reader)
+        return _sampler(config, file.weights, file.facts, str(path))
+    if not (path / "config.yaml").is_file():
+        found = "a folder without config.yaml" if path.is_dir() else "nothing"
+        raise CheckpointError(
+            f"{path}: found {found}, expected a run folder as `paragan train` makes it, or a file of `paragan export`"
+        )
+    config = reader.config(str(path / "config.yaml"))
+    found_part = part.newest(path, reader.say)
+    facts = _facts(found_part, lambda: reader.data(config))
+    return _sampler(config, found_part.weights, facts, str(found_part.path))
+
+
+def _facts(found: part.Part, data: Callable[[], Source]) -> Facts:
+    try:
+        _, clock = found.values["players"], found.values["clock"]
+        told = found.values["model"] if "model" in found.values else _told(data())  # before checkpoints told it
+        return Facts.read(told["shape"], told["class_names"], clock["step"], clock["images"])
+    except KeyError as error:
+        raise CheckpointError(f"checkpoint {found.path}: {error} is missing; train anew with --fresh") from None
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"checkpoint {found.path}: state.json: found an odd value ({error})") from None
+
+
+def _told(source: Source) -> dict[str, Any]:
+    return {"shape": source.shape, "class_names": source.class_names}
+
+
+def _config_of(text: str, path: Path, reader: Reader) -> Any:
+    """The strict reader takes files; its messages name the exported one."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "config.yaml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            return reader.config(str(file))
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(file), f"{path} (config)")) from None
+
+
+def _sampler(config: Config, weights: dict[str, Tensor], facts: Facts, where: str) -> Sampler:
+    module = shelf.load("models", config.model.name)
+
+    def make() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):  # a constructor draws; the caller's generator stays as it is
+            net: nn.Module = module.Generator(config.model.options, facts.shape, len(facts.class_names))
+            return net
+
+    if "." not in config.model.name:  # ours: sizes are checked before memory is taken for them
+        _refuse_other_sizes(make, weights, where)
+    net = make()
+    check_same(weights, net.state_dict(), where)
+    net.load_state_dict(weights)
+    if not isinstance(getattr(net, "latent", None), int):
+        raise ConfigError(f"model: {type(net).__name__} has no `latent`, expected the length of z as an int")
+    return Sampler(net.to(device.pick()).eval().requires_grad_(False), facts, config.seed, config)
+
+
+def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:
+    """A foreign config may ask for more layers than time allows, or for sizes beyond any number."""
+    left = 4 * len(weights) + 100  # parametrised weights are registered more than once
+
+    def count(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RuntimeError("more layers than there are weights")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            check_same(weights, make().state_dict(), where)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        raise CheckpointError(f"{where}: found an impossible model ({str(error).splitlines()[0][:100]})") from None
+    finally:
+        hook.remove()

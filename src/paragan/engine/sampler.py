@@ -1,0 +1,167 @@
+"""A trained generator alone, and the images it makes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, SupportsIndex, overload
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.game import latents
+from paragan.game.network import CalledNetwork
+from paragan.game.prior import Prior
+from paragan.game.sample import sample
+from paragan.writers.images import picture, save_grid
+
+Label = str | SupportsIndex
+_MOST_CLASSES = 100_000
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What must be known of a generator beside its config. shape: (C, H, W). images: real images seen in training."""
+
+    shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    step: int
+    images: int
+
+    @classmethod
+    def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> Facts:
+        """From what a file says; `ValueError` for anything that no run would have written."""
+        numbers = (*shape, step + 1, images + 1) if isinstance(shape, (list, tuple)) and len(shape) == 3 else ()
+        if not numbers or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
+            raise ValueError(f"shape {shape!r}, step {step!r}, images {images!r}"[:200])
+        if len(class_names) > _MOST_CLASSES or not all(isinstance(name, str) for name in class_names):
+            raise ValueError("class_names")
+        return cls((shape[0], shape[1], shape[2]), tuple(class_names), step, images)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled(Sequence[Image.Image]):
+    """Images as Pillow has them. tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each."""
+
+    tensor: Tensor
+    labels: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    @overload
+    def __getitem__(self, index: int) -> Image.Image: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sampled: ...
+
+    def __getitem__(self, index: int | slice) -> Image.Image | Sampled:
+        if isinstance(index, slice):
+            return Sampled(self.tensor[index], None if self.labels is None else self.labels[index])
+        return picture(_bytes(self.tensor[index]))
+
+    def save(self, path: str | Path, columns: int = 10) -> Path:
+        """A PNG with all of them, `columns` to a row; small images are enlarged to 32 px."""
+        path = Path(path)
+        if path.suffix.lower() != ".png":
+            raise ConfigError(f"save: found {str(path)!r}, expected a file name that ends in .png")
+        save_grid(self.tensor, path, min(columns, len(self)))
+        return path
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A generator in evaluation mode, ready to sample: averaged weights where the run has them.
+
+    seed: the run's. config: the whole config of the run, as it was read.
+    """
+
+    net: nn.Module
+    facts: Facts
+    seed: int
+    config: Any
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What `labels` may name; empty for an unconditional generator."""
+        return self.facts.class_names if self.num_classes else ()
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes the generator can be asked for."""
+        return int(getattr(self.net, "num_classes", len(self.facts.class_names)))
+
+    def sample(
+        self,
+        n: int,
+        labels: Label | Sequence[Label] | None = None,
+        seed: int | None = None,
+        truncation: float | None = None,
+    ) -> Sampled:
+        """n images. Equal seeds (the run's own unless given) give equal images, of which fewer are the first of more.
+
+        labels: classes by name or number, one or several, taken in turn; drawn evenly unless given. truncation: in
+        (0, 1], no component of a latent lies further from 0 (`game.latents.truncated`): smaller is more typical and
+        less varied. Raises `ConfigError` for what is none of these.
+        """
+        return self.make(self.latents(n, seed, truncation), self.labels(n, labels, seed))
+
+    def latents(self, n: int, seed: int | None = None, truncation: float | None = None) -> Tensor:
+        """z_BZ of n images."""
+        return latents.truncated(latents.draw(self._prior(n, seed), n)[0], truncation)
+
+    def labels(
+        self, n: int, asked: Label | Sequence[Label] | None = None, seed: int | None = None, what: str = "labels"
+    ) -> Tensor | None:
+        """y_B of n images: the asked classes in turn, or drawn. what: how messages call them."""
+        if asked is None:
+            return latents.draw(self._prior(n, seed), n)[1]
+        listed = [asked] if isinstance(asked, str) or not isinstance(asked, (Sequence, Tensor)) else list(asked)
+        if not listed:
+            raise ConfigError(f"{what}: found an empty list, expected at least one class, or none at all")
+        numbers = [self._number(label, what) for label in listed]
+        return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
+
+    def make(self, z_BZ: Tensor, y_B: Tensor | None = None, told: Callable[[int], None] = lambda done: None) -> Sampled:
+        """The images of these latents, a few at a time; `told` hears how many are done."""
+        made: Tensor | None = None
+        for first, x in self._blocks(z_BZ, y_B):
+            made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
+            made[first : first + len(x)] = x  # a list of blocks would be held twice when it is joined
+            told(first + len(x))
+        assert made is not None
+        return Sampled(made, None if y_B is None else tuple(y_B.tolist()))
+
+    def _blocks(self, z_BZ: Tensor, y_B: Tensor | None) -> Iterator[tuple[int, Tensor]]:
+        called, device = CalledNetwork(self.net), next(self.net.parameters()).device
+        for first in range(0, len(z_BZ), latents.BLOCK):
+            part = slice(first, first + latents.BLOCK)
+            y = None if y_B is None else y_B[part].to(device)
+            yield first, sample(called, z_BZ[part].to(device), y).cpu()
+
+    def _prior(self, n: int, seed: int | None) -> Prior:
+        if n < 1:
+            raise ConfigError(f"n: found {n}, expected at least one image")
+        return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
+
+    def _number(self, label: Label, what: str) -> int:
+        """The class of this name or, failing that, number."""
+        if not self.num_classes:
+            raise ConfigError(f"{what}: found a class, but this generator is unconditional; leave it out")
+        if isinstance(label, str) and label in self.class_names:
+            return self.class_names.index(label)
+        number = int(label) if isinstance(label, str) and label.isdecimal() else label
+        if isinstance(number, str) or not 0 <= operator.index(number) < self.num_classes:
+            names = ", ".join(self.class_names[:20]) + (", …" if len(self.class_names) > 20 else "")
+            raise ConfigError(f"{what}: found {label!r}, expected one of {names} or a number below {self.num_classes}")
+        return operator.index(number)
+
+
+def _bytes(x_CHW: Tensor) -> Tensor:
+    """uint8 with one or three channels: of more the first three, two as red and green."""
+    x = ((x_CHW[:3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x

@@ -1,0 +1,60 @@
+"""Latents for looking at a generator: as many as wanted, truncated, or on a walk from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Rows
+from paragan.game.prior import Prior
+
+BLOCK = 64  # rows are drawn so many at a time: row i is the same however many are asked for
+
+
+def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
+    """n latents and, where there are classes, n labels. The first rows of more are the same rows."""
+    blocks = [
+        prior.draw("sample", Rows(first // BLOCK, 0, min(BLOCK, n - first), BLOCK)) for first in range(0, n, BLOCK)
+    ]
+    z_BZ = torch.cat([z for z, _ in blocks])
+    return z_BZ, torch.cat([y for _, y in blocks if y is not None]) if prior.num_classes else None
+
+
+def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
+    """Latents none of whose components lies further than `threshold`, in (0, 1], from 0; None leaves them.
+
+    Distributed as by the truncation trick (Brock et al. 2019, section 3.1: components of larger magnitude are drawn
+    again). Instead of drawing again, every component goes to the same quantile of the truncated normal, so an image and
+    its truncated version belong together.
+    """
+    if threshold is None:
+        return z_BZ
+    if not 0 < threshold <= 1:
+        raise ConfigError(f"truncation: found {threshold}, expected a number above 0 and at most 1, or none")
+    below = torch.special.ndtr(torch.tensor(-threshold, dtype=torch.float64))
+    quantile = below + torch.special.ndtr(z_BZ.cpu().double()) * (1 - 2 * below)
+    kept: Tensor = torch.special.ndtri(quantile).clamp(-threshold, threshold)
+    return kept.to(z_BZ)
+
+
+def slerp(a_BZ: Tensor, b_BZ: Tensor, t: float) -> Tensor:
+    """The point at t, in [0, 1], of the way from a to b along the great circle (Shoemake 1985), row by row.
+
+    A straight line would pass through lengths that a normal latent never has.
+    """
+    cosine_B = F.cosine_similarity(a_BZ.double(), b_BZ.double(), dim=1).clamp(-1, 1)
+    angle_B1 = cosine_B.arccos().unsqueeze(1).to(a_BZ.dtype)
+    arc = (((1 - t) * angle_B1).sin() * a_BZ + (t * angle_B1).sin() * b_BZ) / angle_B1.sin()
+    return torch.where(angle_B1.sin() < 1e-4, torch.lerp(a_BZ, b_BZ, t), arc)  # parallel: every circle or none
+
+
+def walk(points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:
+    """`frames` times z_BZ, evenly spaced on the closed way through the K points and back to the first."""
+    count = len(points_KBZ)
+    for frame in range(frames):
+        leg, part = divmod(frame * count, frames)
+        yield slerp(points_KBZ[leg], points_KBZ[(leg + 1) % count], part / frames)

@@ -1,0 +1,52 @@
+"""One look at networks and losses from outside, before anything is written: what does not fit is told in a line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.outside import told
+from paragan.core.seams import Network
+from paragan.core.types import Made, Rows, Verdict
+from paragan.game.gan import Loss
+from paragan.game.prior import Prior
+
+_ROWS = 4
+
+
+def refuse_unfit(g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int]) -> None:
+    """Call both once in training mode, with networks made for it. shape: of one image, (C, H, W)."""
+    with torch.random.fork_rng(devices=[]):
+        z, y = prior.draw("trial", Rows(0, 0, _ROWS, _ROWS))
+        with told("model: Generator.forward(z, y)"):
+            images = Made.of(g(z, y)).images
+        _expect(images, (_ROWS, *shape), "model: Generator", "images of the data's shape")
+        logits_B = [_logits(d, x, y) for x in (torch.zeros_like(images), images)]
+        with told("loss: d_loss(real, fake)"):
+            _expect(loss.d(*logits_B), (_ROWS,), "loss: d_loss", "one value per image, not a mean")
+        with told("loss: g_loss(fake, real)"):
+            of_real = logits_B[0] if loss.g_needs_real else None
+            _expect(loss.g(logits_B[1], of_real), (_ROWS,), "loss: g_loss", "one value per image, not a mean")
+
+
+def _logits(d: Network, x: Tensor, y: Tensor | None) -> Tensor:
+    with told("model: Discriminator.forward(x, y)"):
+        output = d(x, y)
+    logits = Verdict.of(output).logits_B
+    if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
+        raise ConfigError(f"model: Discriminator returned {_brief(logits)} for {len(x)} images, expected a logit each")
+    if not logits.requires_grad:
+        raise ConfigError("model: Discriminator returned logits without a gradient: is there a detach or a no_grad?")
+    return logits.flatten(1).mean(1) if logits.dim() > 1 else logits
+
+
+def _expect(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:
+    if not isinstance(found, Tensor) or tuple(found.shape) != shape:
+        raise ConfigError(f"{who} returned {_brief(found)}, expected {what}: {shape}")
+
+
+def _brief(value: Any) -> str:
+    return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

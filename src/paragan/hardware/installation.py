@@ -1,0 +1,171 @@
+"""What is installed: versions, builds of torch that do not fit, processors and accelerators. A check is a function.
+
+Metadata is read; a package that may be broken (torchvision) is imported in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import paragan
+from paragan.hardware.health import Finding
+
+NEEDED = {  # as in pyproject.toml
+    **{"torch": "2.11", "numpy": "1.26", "pillow": "10.3", "pydantic": "2.7", "pyyaml": "6.0.1"},
+    **{"typer": "0.29", "jinja2": "3.1.4", "safetensors": "0.4.5"},
+}
+Versions = Mapping[str, str]
+_NVIDIA_DRIVER = "/proc/driver/nvidia/version"
+
+
+def versions() -> dict[str, str]:
+    """Every installed distribution by its lower-case name."""
+    found = importlib.metadata.distributions()
+    return {name.lower(): d.version for d in found if (name := d.metadata["Name"])}
+
+
+def python() -> Finding:
+    """The program, the language, the system."""
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return Finding("paragan", "ok", f"{paragan.__version__}, Python {platform.python_version()}, {system}")
+
+
+def packages(installed: Callable[[], Versions] = versions) -> Finding:
+    """What paragan needs, with the least version of each."""
+    there = installed()
+    wrong = [f"{name}>={least}" for name, least in NEEDED.items() if _number(there.get(name, "")) < _number(least)]
+    found = ", ".join(f"{name} {there.get(name, 'missing')}" for name in NEEDED)
+    cure = f"install what is missing or too old: pip install {' '.join(repr(w) for w in wrong)}" if wrong else ""
+    return Finding("packages", "FAIL" if wrong else "ok", found, cure)
+
+
+def torchvision(
+    installed: Callable[[], Versions] = versions,
+    asked_torch: Callable[[], str | None] = lambda: torch_that_torchvision_asks_for(),
+    imports: Callable[[], str | None] | None = None,
+) -> Finding:
+    """paragan does not use it, but where it does not fit torch it breaks whatever imports it.
+
+    asked_torch: the torch that its metadata asks for. imports: why an import fails, if it does; None: not tried.
+    """
+    there = installed()
+    if "torchvision" not in there:
+        return Finding("torchvision", "ok", "absent; paragan does not need it")
+    found = f"torchvision {there['torchvision']} beside torch {there.get('torch', 'missing')}"
+    asked = asked_torch()
+    reason = f"it asks for torch {asked}" if asked and _number(asked) != _number(there.get("torch", "")) else None
+    reason = reason or (imports() if imports else None)
+    if reason is None:
+        return Finding("torchvision", "ok", found)
+    cure = "it does not match this build of torch; paragan does not need it; remove it with `pip uninstall torchvision`"
+    return Finding("torchvision", "warn", f"{found}: {reason}", cure)
+
+
+def torchvision_imported() -> Finding:
+    """As `torchvision`, with an import in a process of its own."""
+    return torchvision(imports=why_torchvision_fails)
+
+
+def torch_that_torchvision_asks_for() -> str | None:
+    asked = importlib.metadata.requires("torchvision") or []
+    pins = (re.fullmatch(r"torch\s*\(?==\s*([\w.+]+?)\)?", line.split(";")[0].strip()) for line in asked)
+    return next((pin[1] for pin in pins if pin), None)
+
+
+def why_torchvision_fails(timeout_s: float = 20.0) -> str | None:
+    """The last line of the error of an import in another process; None if it works."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", "import torchvision"], capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"its import did not end within {timeout_s:g} s"
+    return None if ended.returncode == 0 else (ended.stderr.strip().splitlines() or ["its import fails"])[-1]
+
+
+def torch_build() -> str:
+    """Which accelerator torch is built for: "cpu", "cuda 13.0", …, read from its source, not imported."""
+    found = importlib.util.find_spec("torch")
+    text = Path(found.origin).with_name("version.py").read_text() if found and found.origin else ""
+    kinds = re.findall(r"^(cuda|hip|xpu)\b[^=\n]*=\s*['\"]([^'\"]+)", text, re.M)
+    return " ".join(kinds[0]) if kinds else "cpu"
+
+
+def left_behind(installed: Callable[[], Versions] = versions, build: Callable[[], str] = torch_build) -> Finding:
+    """`nvidia-*` packages, several GB that a CPU build of torch has no use for."""
+    there = sorted(name for name in installed() if name.startswith("nvidia-"))
+    if there and build() == "cpu":
+        named = " ".join(there[:3]) + (" …" if len(there) > 3 else "")
+        cure = "torch is a CPU build and does not use them: remove them with `pip uninstall` or install the CUDA build"
+        return Finding("nvidia packages", "warn", f"{len(there)}: {named}", cure)
+    return Finding("nvidia packages", "ok", f"{len(there)}, torch is built for {build()}")
+
+
+def devices(
+    build: Callable[[], str] = torch_build,
+    seen: Callable[[], list[str]] = lambda: seen_devices(),
+    driver: Callable[[], bool] = lambda: os.path.exists(_NVIDIA_DRIVER),
+) -> Finding:
+    """The accelerators that torch sees, against what it is built for and what the system has."""
+    try:
+        names = seen()
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        cure = "torch itself does not work here: install it anew (`pip install --force-reinstall torch`)"
+        return Finding("devices", "FAIL", reason[:200], cure)
+    if names:
+        return Finding("devices", "ok", ", ".join(names))
+    if build() != "cpu":
+        cure = "it is trained on the CPU: look at `nvidia-smi` and CUDA_VISIBLE_DEVICES, or at the driver's version"
+        return Finding("devices", "warn", f"torch is built for {build()} but sees no device", cure)
+    if driver():
+        cure = "the device stays unused: install a CUDA build of torch (./run: PARAGAN_TORCH=cuda)"
+        return Finding("devices", "warn", "an NVIDIA driver is here, but torch is a CPU build", cure)
+    return Finding("devices", "ok", "none: the CPU is used")
+
+
+def seen_devices() -> list[str]:
+    """Name and memory of each; imports torch."""
+    import torch
+
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    if kind is None:
+        return []
+    ask = getattr(torch, kind.type)
+    if not hasattr(ask, "get_device_properties"):
+        return [f"{kind.type} x {torch.accelerator.device_count()}"]
+    known = [ask.get_device_properties(number) for number in range(torch.accelerator.device_count())]
+    return [f"{device.name} ({device.total_memory / 1e9:.0f} GB)" for device in known]
+
+
+def processor(threads: int | None = None, usable: int | None = None) -> Finding:
+    """Threads, vector units, and which number format `precision: auto` takes on the CPU; imports torch."""
+    import torch
+
+    from paragan.hardware.precision import has_bf16
+
+    threads = torch.get_num_threads() if threads is None else threads
+    usable = _usable() if usable is None else usable
+    kind = "bf16" if has_bf16(torch.device("cpu")) else "fp32"
+    found = f"{usable} cores, {threads} threads, {torch.backends.cpu.get_cpu_capability()}, precision auto is {kind}"
+    if threads <= usable:
+        return Finding("processor", "ok", found)
+    return Finding("processor", "warn", found, f"more threads than cores are slow: set OMP_NUM_THREADS={usable}")
+
+
+def _usable() -> int:
+    """Cores this process may run on, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """`2.13.0+cpu` is (2, 13, 0); nothing is ()."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])

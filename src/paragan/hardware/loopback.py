@@ -1,0 +1,78 @@
+"""Two processes of this machine add up 1 and 1 through gloo: what training on several processes will do.
+
+Run as a program it is one of the two: rank 0 prints the port of its store, rank 1 reads it and prints milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO
+
+from paragan.hardware.health import Finding
+
+TIMEOUT_S = 30.0
+_CURE = (
+    "several processes cannot train here: allow TCP on 127.0.0.1 (firewall, sandbox) or name the interface, "
+    "GLOO_SOCKET_IFNAME=lo"
+)
+
+
+def all_reduce(command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), timeout_s: float = TIMEOUT_S) -> Finding:
+    """One all-reduce between two processes; both are gone when this returns."""
+    with tempfile.TemporaryFile("w+") as said:
+        patience = str(timeout_s / 2)
+        first = _start((*command, "0", patience), said)
+        second = _start((*command, "1", patience), said, first.stdout)
+        try:
+            out, _ = second.communicate(timeout=timeout_s)
+            first.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return Finding("gloo", "FAIL", f"two processes did not meet within {timeout_s:g} s", _CURE)
+        finally:
+            for process in (first, second):
+                process.kill()
+                process.wait()
+                process.stdout.close()  # type: ignore[union-attr]
+        said.seek(0)
+        errors = re.findall(r"^[\w.]*Error\b.*", said.read(), re.M)
+    if first.returncode or second.returncode:
+        return Finding("gloo", "FAIL", (errors or ["two processes could not add up a number"])[0][:200], _CURE)
+    return Finding("gloo", "ok", f"two processes added up a number in {out.strip()} ms")
+
+
+def _start(words: tuple[str, ...], said: IO[str], given: IO[str] | None = None) -> subprocess.Popen[str]:
+    source = subprocess.DEVNULL if given is None else given
+    return subprocess.Popen([sys.executable, *words], stdin=source, stdout=subprocess.PIPE, stderr=said, text=True)
+
+
+def meet(rank: int, timeout_s: float) -> None:
+    """One of the two processes."""
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    patience = timedelta(seconds=timeout_s)
+    port = 0 if rank == 0 else int(sys.stdin.readline())
+    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0, patience, wait_for_workers=False)
+    if rank == 0:
+        print(store.port, flush=True)
+    began = time.monotonic()
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=patience)
+    ones = torch.ones(1)
+    dist.all_reduce(ones)
+    took_s = time.monotonic() - began
+    dist.barrier()  # the store lives in rank 0
+    dist.destroy_process_group()
+    assert ones.item() == 2
+    if rank == 1:
+        print(f"{took_s * 1000:.0f}")
+
+
+if __name__ == "__main__":
+    meet(int(sys.argv[1]), float(sys.argv[2]))

@@ -1,0 +1,43 @@
+"""A run of a few seconds, made from Python: what tests of finished runs stand on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from paragan import build
+from paragan.config import dump, load
+from paragan.engine.trainer import Trainer
+
+TINY = ("data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "score.extractor=none")
+SMALL = ("model.width=4", "model.latent=8")
+
+
+def train(folder: Path, *words: str, recipe: str = "digits") -> Trainer:
+    """A finished run folder; the recipe's settings are made small unless `words` say otherwise."""
+    model = () if any(word.startswith("model=") for word in words) else SMALL
+    config = load(recipe, [*TINY, *model, *words])
+    trainer = build.trainer(config, folder, print, stop=lambda: False)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(dump(config))
+    for _ in trainer.run():
+        pass
+    return trainer
+
+
+def newest(folder: Path) -> Path:
+    """The newest checkpoint."""
+    return max((folder / "checkpoints").glob("step-*"))
+
+
+def rewrite_state(folder: Path, change) -> None:
+    """Change the values of the newest checkpoint, as if it had been saved so."""
+    state = newest(folder) / "state.json"
+    found = json.loads(state.read_text())
+    change(found["values"])
+    state.write_text(json.dumps(found))
+    manifest = newest(folder) / "manifest.json"
+    listed = json.loads(manifest.read_text())
+    listed["files"]["state.json"] = hashlib.sha256(state.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(listed))

@@ -1,0 +1,211 @@
+"""Small files that unpack to huge ones: gzip (see test_mnist), xz, tar, zip, npz, pictures. Bounded, and named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+import tracemalloc
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paragan.core.errors import DataError
+from paragan.datasets import _npz, _pictures, _tar, cifar10, folder, npz
+from tests.conftest import ROOT
+
+MIB = 1 << 20
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+
+def refused(work, most_mib=16):
+    """The message; the work may not have held more than `most_mib` at a time."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError) as caught:
+            work()
+        assert tracemalloc.get_traced_memory()[1] < most_mib * MIB
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def npy_header(shape, dtype="|u1"):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress], ids=["gzip", "xz"])
+def test_a_tar_that_unpacks_to_too_much(tmp_path, pack):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        entry = tarfile.TarInfo("train/0_1.jpg")
+        entry.size = 24 * MIB
+        archive.addfile(entry, io.BytesIO(bytes(24 * MIB)))
+    path = tmp_path / "bomb.tar"
+    path.write_bytes(pack(stream.getvalue()))
+    del stream
+    told = refused(lambda: list(_tar.members(path, lambda name: False, 8 * MIB, MIB)))
+    assert f"{path}: found more than 8,388,608 bytes unpacked" in told
+
+
+def test_a_tar_member_that_is_too_large(tmp_path):
+    path = tmp_path / "cifar10-jpeg.tar.xz"
+    with tarfile.open(path, "w:xz") as archive:
+        entry = tarfile.TarInfo("train/0_1.jpg")
+        entry.size = 4 * MIB
+        archive.addfile(entry, io.BytesIO(bytes(4 * MIB)))
+    assert "'train/0_1.jpg' with 4,194,304 bytes" in refused(
+        lambda: cifar10.source(cifar10.Options(str(tmp_path)), "train")
+    )
+
+
+def test_a_tar_header_that_claims_to_be_long(tmp_path):
+    """Extended headers are read in one piece by `tarfile`, whatever they say their length is."""
+    entry = tarfile.TarInfo("x")
+    entry.type, entry.size = tarfile.XHDTYPE, 1 << 40
+    path = tmp_path / "bomb.tar"
+    path.write_bytes(gzip.compress(entry.tobuf() + bytes(24 * MIB)))
+    told = refused(lambda: list(_tar.members(path, lambda name: True, 8 * MIB, MIB)), most_mib=32)
+    assert str(path) in told
+
+
+def test_an_xz_file_that_asks_for_much_memory(tmp_path):
+    path = tmp_path / "bomb.tar.xz"
+    packer = lzma.LZMACompressor(lzma.FORMAT_XZ, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 16}])
+    path.write_bytes(with_large_dictionary(packer.compress(bytes(10_240)) + packer.flush()))
+    told = refused(lambda: list(_tar.members(path, lambda name: True, MIB, MIB)))
+    assert "emory" in told and str(path) in told
+
+
+def with_large_dictionary(xz):
+    """The same xz stream, declaring a dictionary of 1.5 GiB in its block header (byte 16), with the right checksum."""
+    size = (xz[12] + 1) * 4
+    header = bytearray(xz[12 : 12 + size - 4])
+    place = header.index(bytes((0x21, 0x01))) + 2  # LZMA2, one byte of properties
+    header[place] = 37
+    return xz[:12] + bytes(header) + struct.pack("<I", zlib.crc32(header)) + xz[12 + size :]
+
+
+def test_an_npz_that_declares_too_much(tmp_path):
+    path = tmp_path / "bomb.npz"
+    header = npy_header((64, 1024, 1024))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("images.npy", "w") as member:
+        member.write(header)
+        for _ in range(80):
+            member.write(bytes(MIB))
+    assert "packed 1,0" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+    assert "expected at most 8,388,608" in refused(lambda: _npz.read(path, "images", 8 * MIB))
+
+
+@pytest.mark.parametrize("shape", [(1 << 20, 1 << 20, 64), (2, 8, 8), (2**62, 2**62)])
+def test_an_npz_whose_header_says_something_else(tmp_path, shape):
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", npy_header(shape) + bytes(100))
+    assert "found 100 bytes after the header" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+
+
+def test_an_npz_with_a_long_header(tmp_path):
+    path = tmp_path / "bomb.npz"
+    text = b"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 8, 8), }" + b" " * 50_000 + b"\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(128))
+    assert "npy header" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+
+
+@pytest.mark.parametrize("size", [10, 2**32 - 2])
+def test_a_zip_entry_that_lies_about_its_size(tmp_path, size):
+    """What comes is never more than what is declared, and the checksum tells."""
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("images.npy", npy_header((32, 1024, 1024)) + bytes(32 * MIB))
+    content = bytearray(path.read_bytes())
+    place = content.rindex(b"PK\x01\x02") + 24
+    content[place : place + 4] = struct.pack("<I", size)
+    path.write_bytes(content)
+    assert str(path) in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+
+
+def test_a_picture_in_a_zip_that_is_too_large(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(2):
+            with archive.open(f"{number}.png", "w") as member:
+                for _ in range(80):
+                    member.write(bytes(MIB))
+    source = folder.source(folder.Options(str(path)), "train")
+    assert "packed 1,0" in refused(lambda: source.fetch([0]))
+    monkeypatch.setattr(_pictures, "MOST_BYTES", 8 * MIB)
+    assert "expected at most 8,388,608" in refused(lambda: source.fetch([0]))
+
+
+def test_a_file_that_is_too_long_for_a_picture(tmp_path, monkeypatch):
+    monkeypatch.setattr(_pictures, "MOST_BYTES", MIB)
+    for number in range(2):
+        with open(tmp_path / f"{number}.png", "wb") as stream:
+            stream.truncate(1 << 25)  # takes no room on the disk
+    assert "33,554,432 bytes, expected at most 1,048,576" in refused(
+        lambda: folder.source(folder.Options(str(tmp_path)), "train").fetch([0])
+    )
+
+
+def png(width, height):
+    """A PNG of one bit per pixel, black, whole up to 8x8."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress(bytes(min(width, 8) * min(height, 8)))
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    "side", [9_000, 10_000, 20_000, 2**31 - 1], ids=["ours", "Pillow warns", "Pillow stops", "most"]
+)
+def test_a_picture_of_too_many_pixels(tmp_path, side):
+    for number in range(2):
+        (tmp_path / f"{number}.png").write_bytes(png(side, side))
+    source = folder.source(folder.Options(str(tmp_path)), "train")
+    assert "picture of too many pixels, expected at most 67,108,864" in refused(lambda: source.fetch([0]))
+
+
+def test_no_warning_comes_with_the_refusal(tmp_path):
+    """Outside the tests, where warnings are not errors."""
+    (tmp_path / "0.png").write_bytes(png(10_000, 10_000))
+    code = (
+        "from pathlib import Path; from paragan.datasets import _decode\n"
+        f"try: _decode.opened(Path({str(tmp_path / '0.png')!r}).read_bytes(), 'it')\n"
+        "except _decode.DataError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    assert done.stdout.startswith("it: found a picture of too many pixels")
+    assert done.stderr == ""
+
+
+def test_a_large_picture_is_read(tmp_path):
+    for number in range(2):
+        Image.new("1", (8192, 1024)).save(tmp_path / f"{number}.png")
+    assert folder.source(folder.Options(str(tmp_path), 8), "train").fetch([0])[0].shape == (1, 3, 8, 8)
+
+
+def test_a_text_chunk_that_unpacks_to_too_much(tmp_path):
+    """A PNG may hold packed text; Pillow bounds it."""
+    text = b"Comment\x00\x00" + zlib.compress(bytes(64 * MIB))
+    chunk = struct.pack(">I", len(text)) + b"zTXt" + text + struct.pack(">I", zlib.crc32(b"zTXt" + text))
+    small = png(8, 8)
+    for number in range(2):
+        (tmp_path / f"{number}.png").write_bytes(small[:33] + chunk + small[33:])
+    source = folder.source(folder.Options(str(tmp_path), 8), "train")
+    assert "damaged picture" in refused(lambda: source.fetch([0]))

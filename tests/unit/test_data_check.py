@@ -1,0 +1,192 @@
+"""`paragan data check`: what it finds in a folder, zip and npz file, what it advises, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+
+from paragan.cli import data as verb
+from paragan.core.errors import DataError
+from paragan.datasets._check import check
+
+NOISE = np.random.default_rng(0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Thirty cats and two dogs of 20x20; nothing wrong with them."""
+    root = tmp_path / "mine"
+    for number in range(32):
+        put(root / ("dogs" if number < 2 else "cats") / f"{number:02d}.png")
+    return root
+
+
+def put(path, width=20, height=20, image=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = image or Image.fromarray(NOISE.integers(0, 256, (height, width, 3), np.uint8))
+    image.save(path)
+    return path
+
+
+def run(capsys, *words):
+    """Exit code, what it printed, and what it said beside."""
+    code = typer.main.get_command(verb.app)(["check", *map(str, words)], standalone_mode=False) or 0
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def advice(found, word):
+    return [line for line in found.advice if word in line]
+
+
+def test_a_good_folder_ends_with_the_command_to_train(folder, capsys):
+    code, out, _ = run(capsys, folder)
+    assert code == 0
+    assert "32 pictures" in out
+    assert "20 to 20 px, median 20; 0 not square" in out
+    assert "2: cats 30, dogs 2" in out
+    assert f"To train: paragan train own data.path={folder} data.size=16 augment.name=diffaugment" in out
+
+
+def test_damaged_files_are_named_and_end_with_2(folder, capsys):
+    for number in range(12):
+        (folder / "cats" / f"bad-{number:02d}.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    code, out, _ = run(capsys, folder)
+    assert code == 2
+    assert "damaged       12" in out
+    assert f"{folder}/cats/bad-09.png: found" in out
+    assert "bad-10.png" not in out and "and 2 more" in out
+    assert "12 pictures are damaged" in out
+
+
+def test_json_says_the_same(folder, capsys):
+    (folder / "cats" / "bad.png").touch()
+    code, out, _ = run(capsys, folder, "--json")
+    found = json.loads(out)
+    assert code == 2
+    assert found["images"] == 33 and found["num_damaged"] == 1
+    assert found["classes"] == {"cats": 31, "dogs": 2}
+    assert found["sides"] == [20, 20, 20]
+
+
+def test_sizes_and_shapes(folder):
+    put(folder / "cats" / "a.png", 8, 300)
+    put(folder / "cats" / "b.png", 500, 400)
+    found = check(str(folder))
+    assert found.sides == (8, 20, 400)
+    assert found.not_square == 2
+    assert (found.size, found.num_smaller) == (16, 1)
+    assert advice(found, "1 picture is smaller than 16 px") and advice(found, "data.crop=squash")
+
+
+def test_another_size_is_asked_for(folder):
+    found = check(str(folder), size=64)
+    assert found.num_smaller == 32
+    assert "data.size=64" in found.command
+    with pytest.raises(DataError, match=r"--size: found 20, expected one of 8, 16, 32"):
+        check(str(folder), size=20)
+
+
+def test_the_size_is_no_larger_than_usual_unless_asked(tmp_path):
+    for number in range(2):
+        put(tmp_path / f"{number}.png", 300, 300)
+    assert check(str(tmp_path)).size == 64
+
+
+def test_kinds_are_counted(tmp_path):
+    deep = Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8))
+    modes = {"colour": "RGB", "grey": "L", "palette": "P", "alpha": "RGBA"}
+    for kind, mode in modes.items():
+        put(tmp_path / f"{kind}.png", image=Image.new(mode, (8, 8)))
+    put(tmp_path / "cmyk.jpg", image=Image.new("CMYK", (8, 8)))
+    put(tmp_path / "deep.png", image=deep)
+    assert check(str(tmp_path)).kinds == dict.fromkeys((*modes, "CMYK", "16-bit"), 1)
+
+
+def test_grey_pictures_are_trained_in_grey(tmp_path):
+    for number in range(2):
+        put(tmp_path / f"{number}.png", image=Image.new("L", (8, 8), number))
+    assert "data.channels=1" in check(str(tmp_path)).command
+
+
+def test_duplicates_are_seen_through_their_packing(folder):
+    image = Image.open(folder / "dogs" / "00.png")
+    image.save(folder / "dogs" / "copy.bmp")
+    found = check(str(folder))
+    assert found.duplicates == [("dogs/copy.bmp", "dogs/00.png")]
+    assert found.num_duplicates == 1 and advice(found, "more than once")
+
+
+def test_uneven_classes_are_told(folder):
+    assert "30 of 'cats', 2 of 'dogs'" in advice(check(str(folder)), "uneven")[0]
+    for number in range(2):
+        put(folder / "dogs" / f"more-{number}.png")
+    assert not advice(check(str(folder)), "uneven")
+
+
+def test_few_pictures_ask_for_augmentation(tmp_path, monkeypatch, folder):
+    assert advice(check(str(folder)), "only 32 pictures")
+    monkeypatch.setattr("paragan.datasets._check.FEW", 32)
+    found = check(str(folder))
+    assert not advice(found, "only") and "augment" not in found.command
+
+
+def test_a_zip_gives_the_same(folder, tmp_path):
+    path = shutil.make_archive(str(tmp_path / "mine"), "zip", folder)
+    one, other = check(str(folder)), check(path)
+    assert (one.classes, one.sides, one.kinds, one.size) == (other.classes, other.sides, other.kinds, other.size)
+
+
+def test_an_npz_is_looked_at(tmp_path, capsys):
+    images = NOISE.integers(0, 256, (30, 16, 16, 3), np.uint8)
+    images[7] = images[3]
+    np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(30) % 2)
+    code, out, _ = run(capsys, tmp_path / "mine.npz")
+    assert code == 0
+    assert "30 pictures" in out and "duplicates    1" in out and "2: 0 15, 1 15" in out
+    assert f"data.path={tmp_path}/mine.npz data.name=npz" in out
+
+
+def test_a_folder_of_nothing_is_refused(tmp_path):
+    with pytest.raises(DataError, match="found no picture"):
+        check(str(tmp_path))
+
+
+def test_pictures_beside_classes_are_told_at_once(folder):
+    put(folder / "stray.png")
+    with pytest.raises(DataError, match=r"'stray\.png' beside the folders of 2 classes"):
+        check(str(folder), say=lambda done, total: pytest.fail("read all the pictures first"))
+
+
+def test_pictures_of_which_none_can_be_read(tmp_path, capsys):
+    for number in range(2):
+        (tmp_path / f"{number}.jpg").touch()
+    code, out, _ = run(capsys, tmp_path)
+    assert code == 2
+    assert "nothing to train on" in out and "To train" not in out
+
+
+def test_names_cannot_move_the_cursor(folder, capsys):
+    (folder / "cats" / "a\x1b[2J\n.png").touch()
+    _, out, _ = run(capsys, folder)
+    assert "a?[2J?.png" in out and "\x1b" not in out
+
+
+def test_a_path_with_a_space_is_quoted(tmp_path):
+    for number in range(2):
+        put(tmp_path / "my cats" / f"{number}.png")
+    assert f"'data.path={tmp_path}/my cats'" in check(f"{tmp_path}/my cats").command
+
+
+def test_progress_is_told_now_and_then(folder, capsys, monkeypatch):
+    clock = iter(range(0, 10_000, 5))
+    monkeypatch.setattr(verb.time, "monotonic", lambda: next(clock))
+    _, _, err = run(capsys, folder)
+    told = err.splitlines()
+    assert told[0] == "2 of 32 pictures read, 150 s to go"
+    assert len(told) == 15  # ten seconds apart, where nobody sits at a terminal

@@ -1,0 +1,193 @@
+"""Every answer of the doctor is provoked once; the real checks end and tell no home folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from paragan.cli import doctor
+from paragan.hardware import health, installation, loopback
+from paragan.hardware.health import Finding
+
+ROOT = Path(__file__).resolve().parents[2]
+FIT = dict(installation.NEEDED)
+VISION = FIT | {"torch": "2.13.0+cpu", "torchvision": "0.28.0"}
+
+
+def broken_torch():
+    raise OSError("libtorch.so: cannot open shared object file\nmore")
+
+
+def frozen():
+    return 5.0
+
+
+PROVOKED = {
+    "a full disk": ("FAIL", "free some disk", lambda: health.disk(free=lambda _: 1e8)),
+    "a small disk": ("warn", "--out DIR", lambda: health.disk(free=lambda _: 1e9)),
+    "a small temporary disk": ("warn", "TMPDIR", lambda: health.temporary_disk(free=lambda _: 1e8)),
+    "a container's shared memory": ("warn", "--shm-size", lambda: health.shared_memory("/", free=lambda _: 64 << 20)),
+    "a folder that is not there": ("FAIL", "--out DIR", lambda: health.writable("/nowhere/at/all")),
+    "a clock before the installation": ("warn", "set the clock", lambda: health.clock(lambda: 0.0, 1e9)),
+    "a clock that stands": ("warn", "paused", lambda: health.monotonic(frozen)),
+    "plain ASCII": ("warn", "PYTHONUTF8=1", lambda: health.encoding(("ANSI_X3.4-1968", "utf-8"))),
+    "few open files": ("warn", "ulimit -n", lambda: health.open_files(256)),
+    "a port of another machine": ("FAIL", "loopback", lambda: health.port("192.0.2.1", 0.2)),
+    "a package too old": ("FAIL", "'torch>=2.11'", lambda: installation.packages(lambda: FIT | {"torch": "2.9.1"})),
+    "a package missing": ("FAIL", "pip install 'jinja2>=3.1.4'", lambda: installation.packages(without("jinja2"))),
+    "a torchvision for another torch": ("warn", "pip uninstall torchvision", lambda: vision("2.14.0")),
+    "a torchvision that breaks": ("warn", "does not match", lambda: vision("2.13.0", lambda: "RuntimeError: nms")),
+    "CUDA packages with a CPU torch": ("warn", "CPU build", lambda: nvidia("cpu")),
+    "torch does not load": ("FAIL", "install it anew", lambda: installation.devices(seen=broken_torch)),
+    "CUDA build, no device": ("warn", "nvidia-smi", lambda: seen("cuda 13.0", False)),
+    "CPU build, a driver": ("warn", "PARAGAN_TORCH=cuda", lambda: seen("cpu", True)),
+    "too many threads": ("warn", "OMP_NUM_THREADS=2", lambda: installation.processor(8, 2)),
+    "processes that never meet": ("FAIL", "GLOO_SOCKET_IFNAME", lambda: meet("import time; time.sleep(60)", 0.5)),
+    "processes that fail": ("FAIL", "GLOO_SOCKET_IFNAME", lambda: meet("raise RuntimeError('no lo')", 20)),
+}
+FINE = {
+    "much disk": lambda: health.disk(free=lambda _: 9e9),
+    "much temporary disk": lambda: health.temporary_disk(free=lambda _: 9e9),
+    "much shared memory": lambda: health.shared_memory("/", free=lambda _: 9e9),
+    "no shared memory": lambda: health.shared_memory("/nowhere"),
+    "a clock after the installation": lambda: health.clock(lambda: 1e9 + 5, 1e9),
+    "UTF-8": lambda: health.encoding(("UTF-8", "utf8")),
+    "no limit": lambda: health.open_files(resource.RLIM_INFINITY),
+    "all packages": lambda: installation.packages(lambda: FIT),
+    "a torchvision that fits": lambda: vision("2.13.0", lambda: None),
+    "no torchvision": lambda: installation.torchvision(lambda: FIT),
+    "CUDA packages with a CUDA torch": lambda: nvidia("cuda 13.0"),
+    "a device": lambda: installation.devices(seen=lambda: ["A Device (80 GB)"]),
+    "no device, no driver": lambda: seen("cpu", False),
+    "two processes": lambda: loopback.all_reduce(timeout_s=120),
+    "a port": health.port,
+}
+
+
+def without(name):
+    return lambda: {key: value for key, value in FIT.items() if key != name}
+
+
+def vision(asked, imports=None):
+    return installation.torchvision(lambda: VISION, lambda: asked, imports)
+
+
+def nvidia(build):
+    return installation.left_behind(lambda: FIT | {"nvidia-cudnn-cu13": "9"}, lambda: build)
+
+
+def seen(build, driver):
+    return installation.devices(lambda: build, lambda: [], lambda: driver)
+
+
+def meet(code, timeout_s):
+    return loopback.all_reduce(("-c", code), timeout_s)
+
+
+@pytest.mark.parametrize("case", PROVOKED)
+def test_what_is_wrong_is_told_with_a_cure(case):
+    level, cure, check = PROVOKED[case]
+    finding = check()
+    assert finding.level == level
+    assert cure in finding.cure
+    assert "\n" not in doctor.line(finding)
+
+
+@pytest.mark.parametrize("case", FINE)
+def test_what_is_fine_needs_no_cure(case):
+    assert (FINE[case]().level, FINE[case]().cure) == ("ok", "")
+
+
+def test_the_reason_of_two_processes_that_fail_is_told():
+    assert meet("raise RuntimeError('no lo')", 20).found == "RuntimeError: no lo"
+
+
+def test_a_torchvision_is_imported_in_another_process(tmp_path, monkeypatch):
+    (tmp_path / "torchvision.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert installation.why_torchvision_fails() == "RuntimeError: operator torchvision::nms does not exist"
+    (tmp_path / "torchvision.py").write_text("import time; time.sleep(60)")
+    assert "did not end" in installation.why_torchvision_fails(0.5)
+    (tmp_path / "torchvision.py").write_text("")
+    assert installation.why_torchvision_fails() is None
+    assert "torchvision" not in sys.modules
+
+
+@pytest.mark.parametrize("line", ["torch==2.14.0", "torch (==2.14.0)", 'torch==2.14.0; python_version > "3"'])
+def test_torchvision_says_which_torch_it_asks_for(line, monkeypatch):
+    monkeypatch.setattr(installation.importlib.metadata, "requires", lambda _: ["numpy", "torch-x==1", line])
+    assert installation.torch_that_torchvision_asks_for() == "2.14.0"
+
+
+@pytest.mark.parametrize(("line", "build"), [("cuda: Optional[str] = None", "cpu"), ("cuda = '13.0'", "cuda 13.0")])
+def test_the_build_of_torch_is_read_not_imported(line, build, tmp_path, monkeypatch):
+    (tmp_path / "version.py").write_text(f"debug = False\n{line}\nhip: Optional[str] = None\n")
+    (tmp_path / "__init__.py").write_text("")
+    found = installation.importlib.util.spec_from_file_location("torch", tmp_path / "__init__.py")
+    monkeypatch.setattr(installation.importlib.util, "find_spec", lambda _: found)
+    assert installation.torch_build() == build
+
+
+def test_the_packages_are_those_of_the_project():
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert [f"{name}>={least}" for name, least in installation.NEEDED.items()] == wanted
+
+
+def run(capsys, *checks, as_json=False):
+    """The exit code, what is printed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(doctor, "ALWAYS", checks)
+        with pytest.raises(typer.Exit) as ended:
+            doctor.doctor(as_json=as_json, fast=True)
+    return ended.value.exit_code, capsys.readouterr().out
+
+
+def found(level):
+    return lambda: Finding("it", level, f"in {Path.home()}/runs", "mend it")
+
+
+def broken():
+    raise ValueError("a bug\nof ours")
+
+
+def test_the_exit_code_is_2_only_if_something_fails(capsys):
+    assert [run(capsys, found(level))[0] for level in ("ok", "warn", "FAIL")] == [0, 0, 2]
+
+
+def test_the_block_is_lines_without_the_home_folder(capsys):
+    out = run(capsys, found("warn"), broken)[1].splitlines()
+    assert out[0] == "warn  it               in ~/runs; mend it"
+    assert out[1].startswith("warn  broken           ValueError: a bug; this check itself broke")
+    assert out[-1] == "1 ok, 2 warn, 0 FAIL"
+
+
+def test_json_holds_the_same(capsys):
+    told = json.loads(run(capsys, found("FAIL"), as_json=True)[1])
+    assert told["counts"] == {"ok": 1, "warn": 0, "FAIL": 1}
+    assert told["findings"][0] == {"name": "it", "level": "FAIL", "found": "in ~/runs", "cure": "mend it"}
+
+
+def test_fast_leaves_torch_and_processes_alone():
+    code = (
+        "import sys, typer\nfrom paragan.cli import doctor\n"
+        "sys.addaudithook(lambda name, _: name == 'subprocess.Popen' and sys.exit(98))\n"
+        "try: doctor.doctor(fast=True)\nexcept typer.Exit: pass\n"
+        "sys.exit(99 if 'torch' in sys.modules else 0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert all(re.match(r"(ok  |warn|FAIL)  \S|\d+ ok, ", line) for line in ended.stdout.splitlines())
+
+
+def test_every_check_gives_an_answer():
+    for finding in doctor.examine((*doctor.ALWAYS, *doctor.WITH_TORCH)):
+        assert finding.level in ("ok", "warn", "FAIL")
+        assert "itself broke" not in finding.cure

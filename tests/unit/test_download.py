@@ -1,0 +1,150 @@
+"""Fetching files: from a server on this machine, good and bad. Nothing wrong is ever kept."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from paragan.core.errors import DataError
+from paragan.datasets import _download, cifar10, mnist
+from paragan.datasets._download import Remote, fetched
+
+CONTENT = bytes(range(256)) * 4000
+SUM = hashlib.sha256(CONTENT).hexdigest()
+
+
+@contextmanager
+def serving(body=CONTENT, status=200, declared=None, silence_s=0):
+    """A server that always gives this answer; yields its URL and the list of paths asked for."""
+    asked = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(status)
+            if declared != "none":
+                self.send_header("Content-Length", str(len(body) if declared is None else declared))
+            self.end_headers()
+            time.sleep(silence_s)
+            with suppress(OSError):  # the other side may have left
+                self.wfile.write(body)
+
+        def log_message(self, *words):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/data.gz", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path))
+    monkeypatch.delenv("PARAGAN_OFFLINE", raising=False)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def refused(cache, remote):
+    with pytest.raises(DataError) as caught:
+        fetched(remote, "set")
+    assert "\n" not in str(caught.value)
+    assert "data.path=FOLDER" in str(caught.value)
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+    return str(caught.value)
+
+
+def test_a_file_is_fetched_once(cache):
+    with serving() as (url, asked):
+        paths = {fetched(Remote(url, len(CONTENT), SUM), "set") for _ in range(2)}
+    assert asked == ["/data.gz"]
+    assert paths == {cache / "set" / "data.gz"}
+    assert paths.pop().read_bytes() == CONTENT
+    assert len(list((cache / "set").iterdir())) == 1
+
+
+def test_what_was_cut_in_the_cache_is_fetched_again(cache):
+    (cache / "set").mkdir()
+    (cache / "set" / "data.gz").write_bytes(CONTENT[:50])
+    with serving() as (url, _):
+        assert fetched(Remote(url, len(CONTENT), SUM), "set").read_bytes() == CONTENT
+
+
+def test_another_content_is_refused(cache):
+    with serving(CONTENT[::-1]) as (url, _):
+        assert f"expected {SUM[:16]}" in refused(cache, Remote(url, len(CONTENT), SUM))
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [(None, "found 1,000 bytes"), ("none", "found 1,000 bytes"), (len(CONTENT), "IncompleteRead|found 1,000 bytes")],
+)
+def test_a_shorter_answer_is_refused(cache, declared, found):
+    with serving(CONTENT[:1000], declared=declared) as (url, _):
+        assert re.search(found, refused(cache, Remote(url, len(CONTENT), SUM)))
+
+
+@pytest.mark.parametrize("declared", [None, "none"])
+def test_a_longer_answer_is_refused(cache, declared):
+    with serving(CONTENT + CONTENT, declared=declared) as (url, _):
+        assert "found more than the 1,024,000 bytes" in refused(cache, Remote(url, len(CONTENT), SUM))
+
+
+def test_an_error_of_the_server_is_told(cache):
+    with serving(status=404) as (url, _):
+        assert "the answer was 404" in refused(cache, Remote(url, len(CONTENT), SUM))
+
+
+def test_a_server_that_is_not_there(cache):
+    with serving() as (url, _):
+        pass
+    assert "could not be fetched" in refused(cache, Remote(url, len(CONTENT), SUM))
+
+
+def test_a_server_that_falls_silent(cache, monkeypatch):
+    monkeypatch.setattr(_download, "_SILENCE_S", 0.2)
+    with serving(silence_s=1) as (url, _):
+        assert "timed out" in refused(cache, Remote(url, len(CONTENT), SUM))
+
+
+def test_a_file_takes_an_hour_at_most(cache, monkeypatch):
+    monkeypatch.setattr(_download, "_LONGEST_S", -1)
+    with serving() as (url, _):
+        assert "within an hour" in refused(cache, Remote(url, len(CONTENT), SUM))
+
+
+def test_offline_nothing_is_asked_for(cache, monkeypatch):
+    monkeypatch.setenv("PARAGAN_OFFLINE", "1")
+    with serving() as (url, asked):
+        assert "PARAGAN_OFFLINE" in refused(cache, Remote(url, len(CONTENT), SUM))
+    assert asked == []
+
+
+@pytest.mark.parametrize("module", [mnist, cifar10])
+def test_sets_without_a_path_say_what_to_get(cache, monkeypatch, module):
+    monkeypatch.setenv("PARAGAN_OFFLINE", "1")
+    with pytest.raises(DataError, match=r"get .*\.gz and give the folder it is in: data\.path=FOLDER"):
+        module.source(module.Options(), "train")
+
+
+def test_a_set_is_read_from_the_cache(cache, monkeypatch, data_root):
+    (cache / "mnist").mkdir()
+    for path in (data_root / "mnist").glob("t10k*.gz"):
+        (cache / "mnist" / path.name).write_bytes(path.read_bytes())
+    sizes = {path.stem: path.stat().st_size for path in (cache / "mnist").iterdir()}
+    here = {stem: Remote(f"http://127.0.0.1:9/{stem}.gz", size, "") for stem, size in sizes.items()}
+    monkeypatch.setattr(mnist, "_REMOTES", here)
+    assert len(mnist.source(mnist.Options(), "held_out")) == 10_000

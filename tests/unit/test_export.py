@@ -1,0 +1,255 @@
+"""`paragan export`: what is in the files, what is not, and that other formats are the same network."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from PIL import Image
+from safetensors import safe_open
+from torch import nn
+
+import paragan as pg
+from paragan.cli import export as verb
+from paragan.config import load
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.engine import export, exported
+from paragan.engine.sampler import Facts, Sampler
+from tests.tiny_run import newest, rewrite_state, train
+
+NETS = {
+    "dcgan": (),
+    "sngan": ("model=sngan", "model.width=4", "model.latent=8"),
+    "mlp": ("model=mlp", "model.latent=8", "model.g_widths=[16]", "model.d_widths=[8]"),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export") / "run"
+    train(folder, "g.ema.half_life_kimg=0.1")
+    score = {"step": 4, "images": 64, "fd[judge]": 12.5, "num_images": 500, "protocol": {"extractor": "judge"}}
+    (folder / "score.json").write_text(json.dumps(score))
+    return folder
+
+
+@pytest.fixture
+def exporting(capfd):
+    """Runs the verb; returns what it prints."""
+    app = typer.Typer()
+    app.command()(verb.export)
+
+    def call(*words) -> list[str]:
+        app([str(word) for word in words], standalone_mode=False)
+        return capfd.readouterr().out.splitlines()
+
+    return call
+
+
+def metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, "pt") as file:
+        return file.metadata()
+
+
+def test_a_folder_has_weights_picture_and_card(run, exporting):
+    folder = run / "export"
+    assert exporting(run) == [str(folder / name) for name in ("generator.safetensors", "samples.png", "README.md")]
+    with Image.open(folder / "samples.png") as picture:
+        assert picture.size == (10 * 34, 10 * 34)
+    card = (folder / "README.md").read_text()
+    for said in (
+        "# dcgan trained on digits",
+        "fd\\[judge\\] | 12.5",
+        "extractor: judge",
+        "500 images at step 4",
+        "Licence",
+    ):
+        assert said in card
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "generator.safetensors", "samples.png"]
+
+
+def test_the_three_lines_of_the_card_work(run, exporting, tmp_path, monkeypatch):
+    exporting(run, "--out", tmp_path / "there")
+    monkeypatch.chdir(tmp_path / "there")
+    block = (tmp_path / "there" / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    assert len(block.splitlines()) == 3
+    exec(block, {})  # noqa: S102 our own card
+    assert (tmp_path / "there" / "mine.png").exists()
+
+
+def test_the_metadata_is_text_and_whole(run, exporting, tmp_path):
+    exporting(run, "--out", tmp_path / "g.safetensors")
+    told = metadata(tmp_path / "g.safetensors")
+    assert all(isinstance(value, str) for value in told.values())
+    assert (told["step"], told["kimg"], json.loads(told["shape"]), told["paragan"]) == (
+        "4",
+        "0.064",
+        [1, 8, 8],
+        "0.1.0",
+    )
+    assert json.loads(told["class_names"]) == [str(n) for n in range(10)]
+    (tmp_path / "config.yaml").write_text(told["config"])
+    assert load(str(tmp_path / "config.yaml"), outside=()) == load(str(run / "config.yaml"))
+    assert told["sha256"] == exported.fingerprint(pg.load(run).net.state_dict())
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["g.safetensors"]
+
+
+def test_an_export_can_be_exported_again(run, exporting, tmp_path):
+    exporting(run, "--out", tmp_path / "g.safetensors")
+    exporting(tmp_path / "g.safetensors", "--out", tmp_path / "again")
+    assert metadata(tmp_path / "again" / "generator.safetensors") == metadata(tmp_path / "g.safetensors")
+    assert "fd\\[judge\\] | 12.5" in (tmp_path / "again" / "README.md").read_text()
+
+
+def test_a_score_of_another_step_is_not_told(run, exporting, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    score = json.loads((run / "score.json").read_text())
+    for text in (json.dumps({**score, "step": 2}), "[1]", "{cut", "[" * 100_000):
+        (tmp_path / "run" / "score.json").write_text(text)
+        exporting(tmp_path / "run")
+        assert "This run was not scored." in (tmp_path / "run" / "export" / "README.md").read_text()
+
+
+def test_folders_of_this_machine_stay_at_home(exporting, tmp_path):
+    for number in range(24):
+        file = tmp_path / "jane" / "zoo" / ("<script>alert(1)</script>a", "b|c`")[number % 2][:9] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.effect_noise((8, 8), 90).save(file)
+    train(tmp_path / "run", "data=folder", f"data.path={tmp_path / 'jane' / 'zoo'}", "data.size=8")
+    exporting(tmp_path / "run")
+    found = (tmp_path / "run" / "export" / "generator.safetensors").read_bytes()
+    assert b"jane" not in found
+    assert (
+        json.loads(metadata(tmp_path / "run" / "export" / "generator.safetensors")["config"])["data"]["path"] == "zoo"
+    )
+    card = (tmp_path / "run" / "export" / "README.md").read_text()
+    assert "<script" not in card
+    assert "b\\|c\\`" in card
+    assert pg.load(tmp_path / "run" / "export" / "generator.safetensors").sample(1, labels="b|c`")
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_torch_program_is_the_same_network(name, exporting, tmp_path):
+    train(tmp_path / "run", *NETS[name], "model.conditional=true")
+    (line,) = exporting(tmp_path / "run", "--out", tmp_path / "g.pt2")
+    assert "differs from the network by at most" in line
+    with warnings.catch_warnings(action="ignore"):
+        program = torch.export.load(tmp_path / "g.pt2").module()
+    images = pg.load(tmp_path / "run").sample(7, seed=5)
+    z, y = pg.load(tmp_path / "run").latents(7, seed=5), torch.tensor(images.labels)
+    assert torch.allclose(program(z, y), images.tensor, atol=1e-5)
+
+
+def test_an_onnx_model_is_the_same_network(run, exporting, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    for name in ("onnx", "onnxscript"):
+        pytest.importorskip(name)
+    lines = exporting(run, "--format", "onnx", "--out", tmp_path)
+    assert "generator.onnx  (differs from the network by at most" in lines[1]
+    session = onnxruntime.InferenceSession(tmp_path / "generator.onnx")
+    images, z = pg.load(run).sample(7, seed=5), pg.load(run).latents(7, seed=5)
+    (found,) = session.run(None, {"z": z.numpy(), "labels": torch.tensor(images.labels).numpy()})
+    assert torch.allclose(torch.from_numpy(found), images.tensor, atol=1e-4)
+    assert "`generator.onnx` is the same generator as a program" in (tmp_path / "README.md").read_text()
+
+
+def test_a_program_that_differs_is_refused(run, tmp_path, monkeypatch):
+    sampler = pg.load(run)
+
+    def traced(bare, inputs):
+        other = export.Bare(Noisy(bare.net)).eval()
+        return type("Program", (), {"module": lambda self: other})()
+
+    monkeypatch.setattr(export, "_traced", traced)
+    monkeypatch.setattr(torch.export, "save", lambda program, path: path.write_text("x"))
+    with pytest.raises(
+        CheckpointError, match=r"differ by 0\.02 from the network's, expected at most 0\.0001; g\.pt2 was not"
+    ):
+        export.torch_program(sampler, tmp_path / "g.pt2")
+    monkeypatch.setattr(Noisy, "by", float("nan"))
+    with pytest.raises(CheckpointError, match="differ by inf"):
+        export.torch_program(sampler, tmp_path / "g.pt2")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Noisy(nn.Module):
+    by = 0.02
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, z, y):
+        return self.net(z, y) + self.by
+
+
+class Unruly(nn.Module):
+    """Its way depends on the numbers."""
+
+    latent = 4
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, z):
+        return self.linear(z) if z.sum() > 0 else z
+
+
+def test_a_network_that_cannot_be_traced_is_one_line(tmp_path):
+    sampler = Sampler(Unruly(), Facts((1, 2, 2), (), 0, 0), 0, None)
+    with pytest.raises(CheckpointError, match=r"^export: Unruly cannot be traced \(.*\); export safetensors$"):
+        export.torch_program(sampler, tmp_path / "g.pt2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_onnx_without_its_extra_is_one_line(run, exporting, monkeypatch, tmp_path):
+    monkeypatch.setattr(export, "_ONNX", ("onnx", "no_such_package"))
+    with pytest.raises(ConfigError, match=r"no_such_package, expected the extra: pip install 'paragan\[onnx\]'"):
+        exporting(run, "--format", "onnx", "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "g.pth"], r"--out: found 'g\.pth', expected a folder, or a file in \.safetensors, \.pt2, \.onnx"),
+        (["--out", "g.pt2", "--format", "onnx"], r"--out: found 'g\.pt2', expected a folder for more than one format"),
+    ],
+)
+def test_words_that_do_not_fit_are_one_line(run, exporting, words, said):
+    with pytest.raises(ConfigError, match=said):
+        exporting(run, *words)
+
+
+def test_a_failed_export_leaves_the_former_one(run, exporting, tmp_path, monkeypatch):
+    target = tmp_path / "g.safetensors"
+    exporting(run, "--out", target)
+    before = target.read_bytes()
+
+    def full(tensors, path, metadata):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(exported, "save_file", full)
+    with contextlib.suppress(OSError):
+        exporting(run, "--out", target)
+    assert target.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["g.safetensors"]
+
+
+def test_the_newest_checkpoint_is_exported(run, exporting, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    shutil.copytree(newest(run), tmp_path / "run" / "checkpoints" / "step-000000009")
+    rewrite_state(tmp_path / "run", lambda values: values["clock"].update(step=9, images=144))
+    exporting(tmp_path / "run", "--out", tmp_path / "g.safetensors")
+    assert (metadata(tmp_path / "g.safetensors")["step"], pg.load(tmp_path / "g.safetensors").facts.images) == (
+        "9",
+        144,
+    )

@@ -1,0 +1,116 @@
+"""Ready-made classifiers: as accurate as measured elsewhere, read from nothing but their own weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from paragan import build, config
+from paragan.core.errors import ConfigError, DataError
+from paragan.datasets import cifar10, mnist
+from paragan.engine import extractors
+from paragan.engine.evaluate import Evaluator
+from paragan.engine.extractors import EXTRACTORS, read
+from paragan.engine.judge import measured, ready_made
+from paragan.loading.loader import normalised
+
+
+@pytest.fixture(scope="module")
+def pictures(data_root):
+    return cifar10.source(cifar10.Options(str(data_root / "cifar10"), "lossless"), "held_out")
+
+
+@pytest.mark.parametrize(("name", "accuracy"), [("cifar-resnet20", 0.9975), ("cifar-resnet56", 1.0)])
+def test_the_resnets_are_as_accurate_as_measured_elsewhere(data_root, pictures, name, accuracy):
+    """400 of the images they were trained on; 99.85 % and 100 % of 2,000 (one mistake in 400 is 0.25 %)."""
+    judge = ready_made(name, data_root / "classifiers" / EXTRACTORS[name].file)
+    assert len(pictures) == 400
+    assert measured(judge, pictures).accuracy >= accuracy
+    assert judge.judge_rows(pictures, 3).features_BF.shape == (3, 64)
+
+
+def test_a_resnet_scores_under_its_own_name(data_root, pictures):
+    judge = ready_made("cifar-resnet20", data_root / "classifiers" / "resnet20_cifar10.npz")
+    evaluator = Evaluator(judge, pictures, pictures, num_images=100)
+    score = evaluator.score(lambda first, count: (torch.zeros(count, 3, 32, 32), None))
+    assert score.metrics["fd[cifar-resnet20]"] > 0
+    assert score.protocol["extractor_crop"] == 0
+
+
+def test_digits_in_a_frame_are_seen_without_it(data_root):
+    path = data_root / "classifiers" / "mnist_cnn.npz"
+    x_BCHW, _ = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out").fetch(np.arange(20))
+    plain, framed = (ready_made("mnist-cnn", path, size) for size in (28, 32))
+    assert (plain.shape, framed.shape) == ((1, 28, 28), (1, 32, 32))
+    noise = torch.rand(20, 1, 32, 32)
+    noise[:, :, 2:-2, 2:-2] = normalised(x_BCHW)
+    assert torch.equal(framed.judge(noise).features_BF, plain.judge(normalised(x_BCHW)).features_BF)
+
+
+def test_the_weights_lie_beside_the_data(tmp_path):
+    """In the folder of the data, or in `classifiers` beside it; the message names the likeliest place."""
+    words = [f"data.path={tmp_path / 'sets' / 'cifar10'}", "score.extractor=cifar-resnet56"]
+    recipe = config.load("vanilla-mnist", words)
+    likeliest = tmp_path / "sets" / "classifiers" / "resnet56_cifar10.npz"
+    assert build._beside_the_data(recipe) == likeliest
+    for folder in (tmp_path / "classifiers", tmp_path / "sets" / "cifar10"):
+        folder.mkdir(parents=True)
+        (folder / "resnet56_cifar10.npz").touch()
+        assert build._beside_the_data(recipe) == folder / "resnet56_cifar10.npz"
+
+
+def test_data_without_a_folder_asks_for_the_weights():
+    recipe = config.load("digits", ["score.extractor=cifar-resnet20"])
+    with pytest.raises(ConfigError, match=r"cifar-resnet20 extractor; give score\.weights=FILE"):
+        build._beside_the_data(recipe)
+
+
+def arrays_of(name):
+    return {
+        key: np.ones(tuple(tensor.shape), np.float32) for key, tensor in EXTRACTORS[name].make().state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("name", list(EXTRACTORS))
+def test_weights_are_those_of_the_file_and_draw_nothing(tmp_path, name):
+    np.savez(tmp_path / "net.npz", **arrays_of(name))
+    before = torch.get_rng_state()
+    net = read(name, tmp_path / "net.npz")
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all((tensor == 1).all() for tensor in net.state_dict().values())
+
+
+@pytest.mark.parametrize(("given", "asked"), [("cifar-resnet20", "cifar-resnet56"), ("cifar-resnet56", "mnist-cnn")])
+def test_the_weights_of_another_network_are_refused(tmp_path, given, asked):
+    path = tmp_path / "net.npz"
+    np.savez(path, **arrays_of(given))
+    with pytest.raises(DataError, match=r"found the arrays .*, expected the npz of the ") as caught:
+        read(asked, path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 600 + len(str(path))
+
+
+def test_an_archive_of_many_arrays_is_not_read_whole(tmp_path, monkeypatch):
+    path, reads, get = tmp_path / "net.npz", [], np.lib.npyio.NpzFile.__getitem__
+    np.savez(path, **arrays_of("mnist-cnn"), **{f"more{n}": np.ones(1) for n in range(100)})
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda npz, key: reads.append(key) or get(npz, key))
+    with pytest.raises(DataError):
+        read("mnist-cnn", path)
+    assert len(reads) < 20
+
+
+def test_a_resnet_is_the_network_of_the_paper():
+    """He et al. 2016, table 6: 0.27 and 0.85 million parameters; the short-cut copies every second pixel."""
+    sizes = [sum(p.numel() for p in EXTRACTORS[f"cifar-resnet{n}"].make().parameters()) for n in (20, 56)]
+    assert sizes == [269_722, 853_018]
+    block = extractors._Block(16, 32)
+    torch.nn.init.zeros_(block.bn2.weight)
+    for tensor in (block.bn1.weight, block.bn1.bias, block.bn2.bias):
+        torch.nn.init.zeros_(tensor)
+    for norm in (block.bn1, block.bn2):
+        norm.running_mean.zero_()
+        norm.running_var.fill_(1)
+    x = torch.rand(2, 16, 8, 8)
+    assert torch.equal(block(x), F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 8, 8)))

@@ -1,0 +1,232 @@
+"""A folder of pictures: what lies in it, which part and class it belongs to, and how any kind of picture is decoded."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from paragan.core.errors import DataError
+from paragan.datasets import _paths, folder
+from paragan.datasets._pictures import Folder
+
+NOISE = np.random.default_rng(0)
+
+
+def put(root, name, colour=(200, 100, 50), side=8, **how):
+    """A plain picture; a random one where there is no colour."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = NOISE.integers(0, 256, (side, side, 3), np.uint8) if colour is None else None
+    image = Image.new("RGB", (side, side), colour) if pixels is None else Image.fromarray(pixels)
+    image.save(path, **how)
+    return path
+
+
+def read(root, split="train", size=8, **options):
+    return folder.source(folder.Options(str(root), size, **options), split)
+
+
+def refused(path, split="train"):
+    with pytest.raises(DataError) as caught:
+        read(path, split).fetch([0])
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def listing(source):
+    return list(source._part.paths)
+
+
+def test_classes_are_the_folders_at_the_top(tmp_path):
+    for name in ("dogs/a.png", "cats/b.png", "cats/deep/er/c.png", "cats/.hidden.png", ".git/d.png", "cats/notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    train, held_out = read(tmp_path), read(tmp_path, "held_out")
+    assert train.class_names == held_out.class_names == ("cats", "dogs")
+    found = {
+        path: int(label) for s in (train, held_out) for path, label in zip(listing(s), s._part.labels, strict=True)
+    }
+    assert found == {"cats/b.png": 0, "cats/deep/er/c.png": 0, "dogs/a.png": 1}
+
+
+@pytest.mark.parametrize("names", [("a.png", "b.png"), ("only/a.png", "only/b.png")])
+def test_pictures_in_one_folder_have_no_labels(tmp_path, names):
+    for name in names:
+        put(tmp_path, name)
+    source = read(tmp_path)
+    assert source.class_names == ()
+    assert source.fetch([0])[1] is None
+
+
+@pytest.mark.parametrize("unseen", ["held_out", "val", "valid", "validation", "test"])
+def test_folders_of_the_parts_are_respected(tmp_path, unseen):
+    for name in ("train/a/1.png", "train/b/2.png", "train/b/3.png", f"{unseen}/b/4.png", "other/5.png"):
+        put(tmp_path, name)
+    train, held_out = read(tmp_path), read(tmp_path, "held_out")
+    assert listing(train) == ["train/a/1.png", "train/b/2.png", "train/b/3.png"]
+    assert listing(held_out) == [f"{unseen}/b/4.png"]
+    assert train.class_names == held_out.class_names == ("a", "b")
+    assert held_out.fetch([0])[1].tolist() == [1]
+
+
+def test_a_picture_stays_in_its_part_when_others_come(tmp_path):
+    for number in range(200):
+        (tmp_path / f"{number}.png").touch()
+    before = set(listing(read(tmp_path, "held_out")))
+    for number in range(200, 300):
+        (tmp_path / f"{number}.png").touch()
+    after = set(listing(read(tmp_path, "held_out")))
+    assert before < after
+    assert 5 < len(before) < 40
+    assert not after & set(listing(read(tmp_path)))
+    assert len(after) + len(read(tmp_path)) == 300
+
+
+def test_two_pictures_are_one_for_each_part(tmp_path):
+    put(tmp_path, "a.png"), put(tmp_path, "b.png")
+    assert len(read(tmp_path)) == len(read(tmp_path, "held_out")) == 1
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path):
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    put(root, "a/1.png"), put(elsewhere, "2.png")
+    (root / "b").symlink_to(elsewhere)
+    (root / "a" / "up").symlink_to(root)
+    (root / "a" / "self").symlink_to("self")
+    (root / "a" / "gone.png").symlink_to("nowhere")
+    found = sorted(listing(read(root)) + listing(read(root, "held_out")))
+    assert found == ["a/1.png", "b/2.png"]
+
+
+def test_a_name_that_is_no_text_is_read(tmp_path):
+    put(tmp_path, "a/1.png")
+    (tmp_path / os.fsdecode(b"b\xff")).mkdir()
+    os.rename(put(tmp_path, "2.png"), tmp_path / os.fsdecode(b"b\xff/2.png"))
+    source = read(tmp_path)
+    assert source.class_names == ("a", "b�")
+    source.fetch([0])
+
+
+def test_a_damaged_file_is_named_when_it_is_fetched(tmp_path):
+    paths = [put(tmp_path, f"{n}.png", None) for n in range(2)]
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:100])
+    message = refused(tmp_path)
+    assert str(tmp_path) in message and ".png" in message
+    assert "paragan data check" in message
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"GIF89a", b"BM" + bytes(60), b"\xff\xd8\xff\xe0" + bytes(99)])
+def test_what_is_no_picture_is_refused(tmp_path, content):
+    for number in range(2):
+        (tmp_path / f"{number}.jpg").write_bytes(content)
+    assert "picture" in refused(tmp_path)
+
+
+def test_floating_point_pixels_are_refused(tmp_path):
+    for number in range(2):
+        Image.fromarray(np.ones((8, 8), np.float32)).save(tmp_path / f"{number}.tiff")
+    assert "8 or 16 bits" in refused(tmp_path)
+
+
+def test_a_file_that_went_away_is_named(tmp_path):
+    put(tmp_path, "a.png"), put(tmp_path, "b.png")
+    source = read(tmp_path)
+    for path in tmp_path.glob("*.png"):
+        path.unlink()
+    with pytest.raises(DataError, match="cannot be read"):
+        source.fetch([0])
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    assert "data.path=FOLDER" in refused("")
+    assert "found no folder" in refused(tmp_path / "nowhere")
+
+
+def test_a_folder_without_pictures(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    assert "found no picture" in refused(tmp_path)
+
+
+def test_a_single_picture_is_too_few(tmp_path):
+    put(tmp_path, "a.png")
+    assert "found one picture" in refused(tmp_path)
+
+
+def test_a_file_is_no_folder(tmp_path):
+    path = put(tmp_path, "a.png")
+    assert "found a file" in refused(path)
+    archive = tmp_path / "a.tar.gz"
+    archive.touch()
+    assert "unpack it first" in refused(archive)
+
+
+def test_pictures_beside_classes_are_refused(tmp_path):
+    for name in ("a/1.png", "b/2.png", "3.png"):
+        put(tmp_path, name)
+    assert "found '3.png' beside the folders of 2 classes" in refused(tmp_path)
+
+
+def test_a_zip_is_read_like_its_folder(tmp_path):
+    for number in range(12):
+        put(tmp_path / "root", f"{'ab'[number % 2]}/{number}.png", None)
+    with zipfile.ZipFile(tmp_path / "root.zip", "w") as archive:
+        for path in sorted((tmp_path / "root").rglob("*.png"), reverse=True):
+            archive.write(path, path.relative_to(tmp_path / "root"))
+        archive.writestr("__MACOSX/._1.png", b"")
+    for split in ("train", "held_out"):
+        one, other = read(tmp_path / "root", split), read(tmp_path / "root.zip", split)
+        assert listing(one) == listing(other)
+        rows = np.arange(len(one))
+        assert all(map(torch.equal, one.fetch(rows), other.fetch(rows)))
+
+
+def test_what_is_kept_is_bounded_and_right(tmp_path, monkeypatch):
+    for number in range(20):
+        put(tmp_path, f"{number}.png", None, side=256)
+    reads = []
+    original = Folder.read
+    monkeypatch.setattr(Folder, "read", lambda self, path: (reads.append(path), original(self, path))[1])
+    source = read(tmp_path, size=256, cache_mb=1)  # room for five
+    rows = np.arange(len(source))
+    before, _ = source.fetch(rows)
+    assert len(reads) == len(source)
+    after, _ = source.fetch(rows)
+    assert len(reads) == 2 * len(source) - 5
+    assert torch.equal(before, after)
+    assert before.is_contiguous() and after.is_contiguous()  # kernels go by strides, too
+
+
+def test_nothing_is_decoded_at_the_start(tmp_path):
+    for number in range(4):
+        (tmp_path / f"{number}.png").write_bytes(b"no picture")
+    assert len(read(tmp_path)) + len(read(tmp_path, "held_out")) == 4
+
+
+def test_a_fingerprint_follows_the_files_and_the_settings(tmp_path):
+    for number in range(4):
+        put(tmp_path, f"{number}.png")
+    before = read(tmp_path).fingerprint
+    assert read(tmp_path, cache_mb=0).fingerprint == before
+    assert read(tmp_path, crop="squash").fingerprint != before
+    assert read(tmp_path, size=16).fingerprint != before
+    put(tmp_path, listing(read(tmp_path))[0], colour=None)
+    assert read(tmp_path).fingerprint != before
+
+
+def test_the_list_of_many_is_small():
+    names = [f"class-{n % 10}/{n:06d}.png" for n in range(50_000)]
+    tracemalloc.start()
+    part = _paths.part(sorted(name.encode() for name in names), "train", 0.1, "here")
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 60 * len(part.paths)
+    listed = list(part.paths)
+    assert set(listed) < set(names)
+    assert [part.class_names[label] for label in part.labels] == [name.partition("/")[0] for name in listed]

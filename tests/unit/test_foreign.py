@@ -1,0 +1,167 @@
+"""Run folders and exported files that are damaged, that lie, or that would like their code run: one line each."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import paragan as pg
+from paragan.cli import evaluate
+from paragan.cli.export import export
+from paragan.cli.sample import sample
+from paragan.core import shelf
+from paragan.engine import exported
+from tests.tiny_run import newest, rewrite_state, train
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("foreign") / "run"
+    train(folder, "g.ema.half_life_kimg=0.1")
+    export(folder, out=folder / "g.safetensors")
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy, to spoil."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def refused(path, **options) -> str:
+    with pytest.raises(pg.ParaganError) as told:
+        pg.load(path, **options)
+    text = str(told.value)
+    assert "\n" not in text, text
+    return text
+
+
+def test_a_damaged_checkpoint_is_passed_over(run):
+    before = newest(run)
+    shutil.copytree(before, before.with_name("step-000009999"))
+    (newest(run) / "g.safetensors").write_bytes(b"no")
+    with pytest.warns(UserWarning, match=r"g\.safetensors is missing or damaged .*; trying the one before"):
+        assert pg.load(run).facts.step == 4
+    (before / "g.safetensors").unlink()
+    with pytest.warns(UserWarning, match="trying the one before"):
+        assert "no checkpoint with an undamaged generator is left" in refused(run)
+    shutil.rmtree(run / "checkpoints")
+    assert "found no checkpoint yet; train first" in refused(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda values: values.clear(), "'players' is missing"),
+        (lambda values: values["model"].update(shape=[1, 8]), "state.json: found an odd value"),
+        (lambda values: values["model"].update(shape=[1, 8, "8"]), "state.json: found an odd value"),
+        (lambda values: values["model"].update(class_names=[1]), "state.json: found an odd value"),
+        (lambda values: values["clock"].update(step=None), "state.json: found an odd value"),
+        (lambda values: values["model"].update(shape=[1, 16, 16]), "checkpoint of another model"),
+    ],
+)
+def test_a_checkpoint_that_says_odd_things_is_one_line(run, change, said):
+    rewrite_state(run, change)
+    assert said in refused(run)
+
+
+def spoil(path: Path, tensors=None, header=None, **metadata) -> Path:
+    """The exported file with something else in it."""
+    told = exported.safe_open(path, "pt").metadata()
+    save_file(tensors or load_file(path), path, {**told, **metadata})
+    if header is not None:
+        path.write_bytes(struct.pack("<Q", header) + path.read_bytes()[8:])
+    return path
+
+
+def test_a_foreign_or_damaged_file_is_one_line(run, tmp_path):
+    file, whole = run / "g.safetensors", (run / "g.safetensors").read_bytes()
+    assert "found nothing, expected a run folder" in refused(tmp_path / "absent")
+    assert "found a folder without config.yaml" in refused(tmp_path)
+    for content in (b"", b"12345", pickle.dumps({"g": 1}), b"\xff" * 100, whole[:200], whole[:-9]):
+        file.write_bytes(content)
+        assert "safetensors" in refused(file)
+    file.write_bytes(whole)
+    assert "header is cut short or too long" in refused(spoil(file, header=1 << 40))
+    save_file({"w": torch.ones(2)}, file)
+    assert "found format 'None', expected 'paragan generator 1'" in refused(file)
+    file.write_bytes(whole[:-3] + b"\x77\x77\x77")
+    assert "sha256" in refused(file)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"shape": "[1, 8"}, "lacks or garbles"),
+        ({"shape": "[1, -8, 8]"}, "lacks or garbles"),
+        ({"class_names": "[" * 100_000}, "lacks or garbles"),
+        ({"class_names": json.dumps(["a"] * 100_001)}, "lacks or garbles"),
+        ({"score": "3"}, "lacks or garbles"),
+        ({"config": "{model: {name: dcgan}, data: digits, loss: hinge, moddel: 1}"}, "(config):1: moddel: found"),
+        ({"config": "x" * (1 << 21)}, "(config): found more than 1 MiB"),
+        ({"shape": "[3, 128, 128]"}, "checkpoint of another model"),
+        ({"config": "{model: {name: dcgan, width: 999999}, data: digits, loss: hinge}"}, "checkpoint of another model"),
+        (
+            {"config": "{model: {name: mlp, g_widths: [4000000000, 4000000000]}, data: digits, loss: hinge}"},
+            "found an impossible model",
+        ),
+        (
+            {"config": f"{{model: {{name: mlp, latent: {10**30}}}, data: digits, loss: hinge}}"},
+            "found an impossible model",
+        ),
+        (
+            {"config": f"{{model: {{name: mlp, g_widths: {[8] * 50_000}}}, data: digits, loss: hinge}}"},
+            "found an impossible model (more layers than there are weights)",
+        ),
+    ],
+)  # fmt: skip
+def test_metadata_that_lies_is_one_line(run, metadata, said):
+    assert said in refused(spoil(run / "g.safetensors", **metadata))
+
+
+@pytest.fixture
+def evil(tmp_path, monkeypatch):
+    """A module that leaves a trace when it is imported."""
+    folder = tmp_path / "path" / "evil"
+    folder.mkdir(parents=True)
+    trace = tmp_path / "trace"
+    (folder / "__init__.py").write_text(f"open({str(trace)!r}, 'w').close()\n")
+    (folder / "nets.py").write_text("from paragan.models.dcgan import *\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "path"))
+    yield trace
+    for name in ("evil", "evil.nets"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("place", ["model", "loss", "strategy"])
+def test_outside_code_is_never_imported_unasked(run, evil, place):
+    config = (run / "config.yaml").read_text()
+    old = {"model": "name: dcgan", "loss": "name: nonsaturating", "strategy": "strategy: none"}[place]
+    key, name = old.split(": ")
+    assert old in config
+    (run / "config.yaml").write_text(config.replace(old, f"{key}: evil.nets", 1))
+    told = exported.safe_open(run / "g.safetensors", "pt").metadata()["config"]
+    spoil(run / "g.safetensors", config=told.replace(f'"{key}": "{name}"', f'"{key}": "evil.nets"', 1))
+    for path in (run, run / "g.safetensors"):
+        assert "evil.nets" in refused(path)
+        for verb in (sample, export):
+            with pytest.raises(pg.ConfigError, match=r"if you trust this one, give --trust \(in Python: trust=True\)"):
+                verb(path)
+    with pytest.raises(pg.ConfigError, match="give --trust"):
+        evaluate.run(run, False, None, None, False)
+    assert not evil.exists()
+
+
+def test_outside_code_that_is_trusted_is_used(run, evil):
+    (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("name: dcgan", "name: evil.nets"))
+    (evil.parent / "path" / "evil" / "nets.py").write_text(Path(shelf.locate("models", "dcgan")).read_text())
+    assert pg.load(run, trust=True).sample(1).tensor.isfinite().all()
+    assert evil.exists()

@@ -1,0 +1,89 @@
+"""`paragan new`: what it writes trains, passes its own test and is read as a config; unfit names are refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+import paragan
+from paragan.cli.new import FILES, new
+from paragan.core.errors import ConfigError
+
+SOURCES = str(Path(paragan.__file__).parents[1])
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def python(*words):
+    environment = os.environ | {"PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, env=environment)
+
+
+def test_what_it_writes_trains_and_passes_its_own_test_at_once(here):
+    new("mine")
+    trained = python("-m", "paragan", "train", "mine/recipe.yaml", "train.kimg=0.64")
+    assert (trained.returncode, trained.stderr) == (0, "")
+    assert list((here / "runs" / "mine" / "samples").glob("*.png"))
+    tested = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "mine")
+    assert tested.returncode == 0, tested.stdout
+    assert "1 passed" in tested.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "stands", "instead", "said"),
+    [
+        ("same", "self.layers(z)", "self.layers(0 * z + 1)", "every latent gives the same picture"),
+        ("still", "self.layers(x)", "0 * self.layers(x)", "some weights never move"),
+    ],
+)
+def test_its_own_test_can_fail(name, stands, instead, said, here, monkeypatch):
+    new(name)
+    nets = (here / name / "nets.py").read_text()
+    assert stands in nets
+    (here / name / "nets.py").write_text(nets.replace(stands, instead))
+    monkeypatch.syspath_prepend(here)
+    (own,) = [thing for word, thing in vars(import_module(f"{name}.test_nets")).items() if word.startswith("test_")]
+    with pytest.raises(AssertionError, match=said):
+        own(here)
+
+
+def test_the_name_stands_in_every_file_and_the_template_in_none(here):
+    new("mine", here / "there")
+    texts = {name: (here / "there" / "mine" / name).read_text() for name in FILES}
+    assert not [name for name, text in texts.items() if "mygan" in text or "mine" not in text]
+    recipe = yaml.safe_load(texts["recipe.yaml"])
+    assert (recipe["model"]["name"], recipe["loss"]["name"]) == ("mine.nets", "mine.loss")
+    assert texts["nets.py"].count("\n") <= 55
+
+
+def test_the_next_commands_are_printed(here, capsys):
+    new("mine")
+    new("other", Path("there"))
+    first, second = capsys.readouterr().out.split("wrote ")[1:]
+    assert "train mine/recipe.yaml" in first and "-m pytest mine" in first and "cd " not in first
+    assert "cd there" in second
+
+
+@pytest.mark.parametrize("name", ["my-gan", "1st", "class", "_mine", "größe", "a.b", "../up", "", "json", "torch"])
+def test_a_name_that_cannot_be_imported_is_refused(name, here):
+    with pytest.raises(ConfigError, match="found the name"):
+        new(name)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", ["mine", "mine.py"])
+def test_what_exists_is_left_alone(there, here):
+    (here / there).write_text("precious")
+    with pytest.raises(ConfigError, match="exists already; nothing was changed"):
+        new("mine")
+    assert (here / there).read_text() == "precious"

@@ -1,0 +1,122 @@
+"""Arrays in an npz file: each layout is read, and what does not fit is refused in one line that says why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from paragan.core.errors import DataError
+from paragan.datasets import npz
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (40, 8, 6, 3), np.uint8)
+LABELS = np.arange(40) % 4
+
+
+def read(path, split="train", **options):
+    return npz.source(npz.Options(str(path), **options), split)
+
+
+@pytest.fixture
+def save(tmp_path):
+    def saved(**arrays):
+        np.savez(tmp_path / "mine.npz", **arrays)
+        return tmp_path / "mine.npz"
+
+    return saved
+
+
+def refused(path, **options):
+    with pytest.raises(DataError) as caught:
+        read(path, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("stored", "seen"),
+    [
+        (IMAGES, IMAGES.transpose(0, 3, 1, 2)),
+        (IMAGES.transpose(0, 3, 1, 2), IMAGES.transpose(0, 3, 1, 2)),
+        (np.asfortranarray(IMAGES), IMAGES.transpose(0, 3, 1, 2)),
+        (IMAGES[..., 0], IMAGES[:, None, :, :, 0]),
+        (IMAGES[..., :1], IMAGES[:, None, :, :, 0]),
+    ],
+    ids=["NHWC", "NCHW", "by column", "NHW", "grey"],
+)
+def test_each_layout_is_read(save, stored, seen):
+    path = save(images=stored)
+    x = torch.cat([read(path, split).fetch(np.arange(len(read(path, split))))[0] for split in ("train", "held_out")])
+    assert sorted(image.tobytes() for image in x.numpy()) == sorted(np.ascontiguousarray(i).tobytes() for i in seen)
+
+
+def test_classes_are_held_out_alike(save):
+    path = save(images=IMAGES, labels=LABELS.astype(np.uint8), class_names=np.array(["a", "b", "c", "d"]))
+    train, held_out = read(path), read(path, "held_out")
+    assert train.class_names == ("a", "b", "c", "d")
+    assert held_out.fetch(range(4))[1].tolist() == [0, 1, 2, 3]
+    assert torch.bincount(train.fetch(range(36))[1]).tolist() == [9] * 4
+    index = {image.tobytes(): int(label) for image, label in zip(IMAGES.transpose(0, 3, 1, 2), LABELS, strict=True)}
+    x, y = train.fetch(range(36))
+    assert [index[image.numpy().tobytes()] for image in x] == y.tolist()
+
+
+def test_classes_without_names_are_numbers(save):
+    assert read(save(images=IMAGES, labels=LABELS)).class_names == ("0", "1", "2", "3")
+
+
+def test_other_names_of_arrays(save):
+    path = save(x=IMAGES, y=LABELS)
+    assert read(path, images="x", labels="y").class_names == ("0", "1", "2", "3")
+    assert "found the arrays x, y, expected one named 'images'" in refused(path)
+    assert "expected one named 'z'" in refused(path, images="x", labels="z")
+
+
+def test_the_share_held_out(save):
+    path = save(images=IMAGES)
+    assert len(read(path, "held_out", held_out=0.5)) == len(read(path, held_out=0.5)) == 20
+
+
+@pytest.mark.parametrize(
+    ("arrays", "found"),
+    [
+        ({"images": IMAGES.astype(np.float32) / 255}, "found float32, expected uint8"),
+        ({"images": IMAGES[..., [0, 0]]}, "(40, 8, 6, 2)"),
+        ({"images": IMAGES[0, 0]}, "found shape (6, 3)"),
+        ({"images": IMAGES[:0]}, "found shape (0, 8, 6, 3)"),
+        ({"images": IMAGES[:1]}, "found one image"),
+        ({"images": IMAGES, "labels": LABELS[:-1]}, "(39,), expected integers (40,)"),
+        ({"images": IMAGES, "labels": LABELS / 1}, "found float64"),
+        ({"images": IMAGES, "labels": LABELS - 1}, "labels -1 to 2"),
+        ({"images": IMAGES, "labels": LABELS + 40}, "labels 40 to 43"),
+        ({"images": IMAGES, "labels": LABELS, "class_names": np.array(["a"])}, "at least (4,)"),
+        ({"images": IMAGES, "labels": LABELS, "class_names": np.arange(4)}, "expected text"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(save, arrays, found):
+    assert found in refused(save(**arrays))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_python_objects_are_refused(save):
+    assert "Python objects" in refused(save(images=np.array([{"a": 1}, None], dtype=object)))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    assert "data.path=FILE.npz" in refused("")
+    assert "data.path=FILE.npz" in refused(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("cut", [0, 10, 1000, -10])
+def test_a_cut_file_is_refused(save, cut):
+    path = save(images=IMAGES)
+    path.write_bytes(path.read_bytes()[:cut])
+    assert "damaged zip file" in refused(path)
+
+
+def test_a_flipped_bit_is_noticed(save):
+    path = save(images=IMAGES)
+    content = bytearray(path.read_bytes())
+    content[2000] ^= 1
+    path.write_bytes(content)
+    assert "damaged zip file" in refused(path)

@@ -1,0 +1,67 @@
+"""Networks and losses of somebody else: each mistake in them is one line, before anything is written."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.cli.new import new
+
+CTOR = "def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:"
+G_OUT, D_OUT = "return self.layers(z)", "return self.layers(x).squeeze(1)"
+LATENT = "self.latent, self.num_classes = options.latent, 0"
+MISTAKES = {  # file, what stands there, what stands there instead, what is said
+    "unknown name": ("nets.py", "from torch", "oops\nfrom torch", "importing {0}.nets raised NameError"),
+    "absent package": ("nets.py", "from torch", "import timmmm\nfrom torch", "No module named 'timmmm'"),
+    "package raises": ("__init__.py", "", "raise OSError('no')", "importing {0} raised OSError: no"),
+    "no Generator": ("nets.py", "class Generator", "class Gen", "found no Generator, expected Generator and Disc"),
+    "no module": ("nets.py", "class Generator(nn.Module)", "class Generator", "found no torch.nn.Module"),
+    "other signature": ("nets.py", CTOR, "def __init__(self) -> None:", "raised TypeError"),
+    "constructor raises": ("nets.py", LATENT, "raise ValueError('odd width')", "ValueError: odd width"),
+    "size of images": ("nets.py", G_OUT, f"{G_OUT}[..., :15]", "(4, 1, 16, 15), expected images of the data's shape"),
+    "flat images": ("nets.py", G_OUT, f"{G_OUT}.flatten(1)", "(4, 256), expected images"),
+    "one image": ("nets.py", G_OUT, f"{G_OUT}[:1]", "(1, 1, 16, 16), expected images"),
+    "two outputs": ("nets.py", G_OUT, f"{G_OUT}, z", "returned a tuple, expected images"),
+    "forward raises": ("nets.py", G_OUT, "return self.layer(z)", "Generator.forward(z, y) raised AttributeError"),
+    "mean logit": ("nets.py", D_OUT, "return self.layers(x).mean()", "() for 4 images, expected a logit each"),
+    "no return": ("nets.py", D_OUT, "self.layers(x)", "returned a NoneType for 4 images"),
+    "no gradient": ("nets.py", D_OUT, f"{D_OUT}.detach()", "without a gradient"),
+    "no d_loss": ("loss.py", "def d_loss", "def disc_loss", "found no d_loss, expected d_loss and g_loss"),
+    "mean of d": ("loss.py", "F.softplus(-real) + F.softplus(fake)", "F.softplus(fake).mean()", "not a mean: (4,)"),
+    "mean of g": ("loss.py", "F.softplus(-fake)", "F.softplus(-fake).mean()", "not a mean: (4,)"),
+    "loss takes one": ("loss.py", "def d_loss(real: Tensor, fake: Tensor)", "def d_loss(fake)", "d_loss(real, fake) r"),
+    "plain Options": ("nets.py", "@dataclass(frozen=True)\n", "", "expected @dataclass(frozen=True)"),
+    "Options fail": ("nets.py", "width: int = 32", "width: int = 1 // 0", "`Options` raised ZeroDivisionError"),
+    "Options of unknown": ("nets.py", "width: int", "width: Foo", "name 'Foo' is not defined"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_in_outside_code_is_one_line(case, tmp_path, monkeypatch, capsys):
+    name = f"own_{list(MISTAKES).index(case)}"  # modules stay imported
+    file, stands, instead, said = MISTAKES[case]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    new(name)
+    text = (tmp_path / name / file).read_text()
+    assert stands in text
+    (tmp_path / name / file).write_text(text.replace(stands, instead, 1) if stands else instead)
+    capsys.readouterr()
+    assert main(["train", f"{name}/recipe.yaml", "--out", "run"]) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == (3 if case == "package raises" else 1)  # named by model and by loss, and where to look
+    assert said.format(name) in error[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_place_in_their_file_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    new("own_place")
+    path = tmp_path / "own_place" / "nets.py"
+    path.write_text(path.read_text().replace(G_OUT, "return self.layer(z)"))
+    line = path.read_text()[: path.read_text().index("self.layer(z)")].count("\n") + 1
+    main(["train", "own_place/recipe.yaml", "--out", "run"])
+    assert f"nets.py:{line})" in capsys.readouterr().err

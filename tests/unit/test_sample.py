@@ -1,0 +1,183 @@
+"""`paragan sample`: sheets and films, and the words that do not fit."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+import typer
+from PIL import Image
+from typer.exceptions import TyperException
+
+import paragan as pg
+from paragan.cli import sample as verb
+from paragan.core.errors import ConfigError
+from paragan.engine import gallery
+from paragan.game import latents
+from paragan.writers._sheet import sheet
+from paragan.writers.images import picture
+from tests.tiny_run import train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sample") / "run"
+    train(folder)
+    return folder
+
+
+@pytest.fixture
+def sample(run, capfd):
+    """Runs the verb; returns where it says the file is."""
+    app = typer.Typer()
+    app.command()(verb.sample)
+
+    def call(*words, path=run):
+        app([str(path), *map(str, words)], standalone_mode=False)
+        return capfd.readouterr().out.strip()
+
+    return call
+
+
+def read(path) -> Image.Image:
+    with Image.open(path) as file:
+        return file.copy()
+
+
+def tiles_of(path, columns: int, side: int = 32) -> list[bytes]:
+    """The tiles of a sheet, row by row."""
+    whole, step = read(path), side + 2
+    rows = whole.height // step
+    boxes = [(c * step, r * step, c * step + side, r * step + side) for r in range(rows) for c in range(columns)]
+    return [whole.crop(box).tobytes() for box in boxes]
+
+
+def test_without_words_there_is_one_sheet(run, sample):
+    where = sample()
+    assert where == str(run / "samples" / "sample-step-4-seed-0.png")
+    assert read(where).size == (10 * 34, 7 * 34)
+
+
+def test_the_command_draws_what_the_library_draws(run, sample, tmp_path):
+    sample("--num", 7, "--seed", 3, "--class", 3, "--class", 9, "--truncation", 0.5, "--out", tmp_path / "a.png")
+    images = pg.load(run).sample(7, labels=["3", "9"], seed=3, truncation=0.5)
+    assert read(tmp_path / "a.png").tobytes() == picture(sheet(images.tensor, 7)).tobytes()
+
+
+def test_a_grid_has_the_asked_shape(sample, tmp_path):
+    sample("--grid", "3x4", "--out", tmp_path / "a.png")
+    sample("--num", 12, "--out", tmp_path / "b.png")
+    assert read(tmp_path / "a.png").size == (4 * 34, 3 * 34)
+    assert tiles_of(tmp_path / "a.png", 4) == tiles_of(tmp_path / "b.png", 10)[:12]
+
+
+def test_a_row_per_class_shares_its_latents(run, sample, tmp_path):
+    sample("--classes", "--grid", "2x5", "--class", 7, "--class", 2, "--class", 1, "--out", tmp_path / "a.png")
+    generator = pg.load(run)
+    z = generator.latents(5)
+    expected = generator.make(torch.cat([z, z]), torch.tensor([7] * 5 + [2] * 5))
+    assert read(tmp_path / "a.png").tobytes() == picture(sheet(expected.tensor, 5)).tobytes()
+    sample("--classes", "--out", tmp_path / "b.png")
+    assert read(tmp_path / "b.png").size == (10 * 34, 10 * 34)
+
+
+def test_an_exported_file_is_as_good_as_its_run(run, sample, tmp_path):
+    from paragan.cli.export import export
+
+    export(run, out=tmp_path / "g.safetensors")
+    sample("--out", tmp_path / "a.png")
+    where = sample(path=tmp_path / "g.safetensors")
+    assert where == str(tmp_path / "sample-step-4-seed-0.png")
+    assert read(where).tobytes() == read(tmp_path / "a.png").tobytes()
+
+
+def test_a_walk_is_an_endless_film(run, sample):
+    where = sample("--walk", 3, "--frames", 12)
+    assert where == str(run / "samples" / "walk-step-4-seed-0.webp")
+    with Image.open(where) as film:
+        assert (film.format, film.n_frames, film.size, film.info["loop"]) == ("WEBP", 12, (130, 130), 0)
+    with Image.open(sample("--walk", 2, "--grid", "2x3", "--classes")) as film:
+        assert (film.n_frames, film.size) == (32, (3 * 34, 2 * 34))
+    assert not list((run / "samples").glob(".*"))
+
+
+def test_a_walk_keeps_to_the_sphere_and_closes():
+    points, _ = latents.draw(pg.Prior(0, 16), 6)
+    points = torch.nn.functional.normalize(points, dim=1).unflatten(0, (3, 2))
+    frames = list(latents.walk(points, 300))
+    assert len(frames) == 300
+    assert all(torch.allclose(z.norm(dim=1), torch.ones(2), atol=1e-5) for z in frames)
+    for number, point in enumerate(points):
+        assert torch.allclose(frames[100 * number], point, atol=1e-6)
+    steps = [(a - b).norm(dim=1) for a, b in pairwise([*frames, frames[0]])]
+    for leg in range(3):  # even, to the end and round
+        lengths = torch.stack(steps[100 * leg : 100 * leg + 100])
+        assert torch.allclose(lengths, lengths[0].expand_as(lengths), atol=1e-5)
+
+
+def test_slerp_between_parallel_latents_is_straight():
+    a = torch.tensor([[1.0, 2.0]])
+    for b in (a, 3 * a, -a):
+        assert torch.allclose(latents.slerp(a, b, 0.25), 0.75 * a + 0.25 * b)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "a.jpg"], "--out: found 'a.jpg', expected a file name that ends in .png"),
+        (["--walk", "3", "--out", "a.png"], "--out: found 'a.png', expected a file name that ends in .webp"),
+        (["--frames", "9"], "--frames: found no --walk beside it"),
+        (["--grid", "3"], "--grid: found '3', expected ROWSxCOLUMNS such as 4x10"),
+        (["--grid", "0x3"], "--grid: found '0x3'"),
+        (["--grid", "3x4", "--num", "12"], "--num: found beside --grid or --classes"),
+        (["--classes", "--num", "12"], "--num: found beside --grid or --classes"),
+        (["--classes", "--grid", "11x3"], "--grid: found 11 rows, expected at most one for each of 10 classes"),
+        (["--class", "x"], "--class: found 'x', expected one of 0, 1, 2"),
+        (["--classes", "--class", "10"], "--class: found '10'"),
+        (["--truncation", "2"], "truncation: found 2.0"),
+    ],
+)
+def test_words_that_do_not_fit_are_one_line(sample, words, said):
+    with pytest.raises(ConfigError) as told:
+        sample(*words)
+    assert str(told.value).startswith(said)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("words", [["--num", "0"], ["--walk", "1"], ["--walk", "2", "--frames", "100000"]])
+def test_numbers_out_of_bounds_are_refused(sample, words):
+    with pytest.raises(TyperException):
+        sample(*words)
+
+
+def test_classes_of_an_unconditional_generator(tmp_path, sample):
+    train(tmp_path / "run", "model.conditional=false")
+    for words, said in (
+        (["--classes"], "--classes: found an unconditional"),
+        (["--class", "1"], "--class: found a class"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            sample(*words, path=tmp_path / "run")
+    assert sample("--num", 2, path=tmp_path / "run")
+
+
+def test_progress_is_told_after_a_while(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(verb.time, "monotonic", lambda: now)
+    told = verb.progress(100, "images")
+    for done in range(1, 101):
+        now += 0.5
+        told(done)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"{done} of 100 images, about {(100 - done) / 2:.0f} s left" for done in (20, 40, 60, 80)]
+    told = verb.progress(3, "images")
+    told(3)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_sheet_is_made_a_few_at_a_time(run):
+    done = []
+    generator = pg.load(run)
+    gallery.still(generator, gallery.plain(generator, 130, 10, (), None), None, None, done.append)
+    assert done == [64, 128, 130]

@@ -1,0 +1,131 @@
+"""Generated pages are what their generator writes now; each recipe has one; the site builds without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+import yaml
+
+import paragan
+from pages import api, commands, pages, recipe
+from pages.chart import chart
+from paragan.core import shelf
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+GENERATED = pages(DOCS)
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.stem)
+def test_a_generated_page_is_up_to_date(path):
+    there = path.read_text(encoding="utf-8") if path.exists() else None
+    assert there == GENERATED[path], "out of date: run `python -m pages` and commit what it writes"
+
+
+def test_every_recipe_has_a_page_and_no_page_is_left_over():
+    there = {path.stem for path in (DOCS / "recipes").glob("*.md")}
+    assert there == {"index", *shelf.names("recipes")}
+
+
+def test_every_kept_record_is_small_and_has_its_picture():
+    for path in (DOCS / "recipes").glob("*.jsonl"):
+        assert path.with_suffix(".png").exists()
+        assert path.stat().st_size < 100_000
+
+
+def test_the_api_page_tells_every_public_name():
+    headings = re.findall(r"^### (\w+)$", api.page(), re.M)
+    assert set(headings) == {name for name in paragan.__all__ if not name.startswith("__")}
+    assert " at 0x" not in api.page()
+
+
+def test_the_command_line_page_tells_every_verb():
+    verbs = re.findall(r"^  ([a-z]+) {2,}\S", commands.page().partition("Commands:")[2].partition("```")[0], re.M)
+    assert "train" in verbs
+    assert re.findall(r"^## (\w+)$", commands.page(), re.M) == verbs
+
+
+def line(kind, step, **values):
+    return {"kind": kind, "step": step, "kimg": step * 0.064, "seconds": step * 0.1, **values}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A finished run of a thousand steps; its last line was cut short."""
+    folder = tmp_path / "run"
+    (folder / "samples").mkdir(parents=True)
+    for step in (0, 1000):
+        (folder / "samples" / f"step-{step:07d}.png").write_bytes(b"picture %d" % step)
+    lines = [line("score", 0, **{"fd[judge]": 100.0, "coverage": 0.01})]
+    lines += [
+        line("step", n, **{"d/loss/adversarial": 1.0, "g/loss/adversarial": float("nan")}) for n in range(1, 1000)
+    ]
+    lines += [line("samples", 1000, path="x"), line("score", 1000, **{"fd[judge]": 0.5, "coverage": 0.9})]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"kind": "st')
+    return folder
+
+
+def test_a_record_is_kept_thin_with_the_last_picture(run, tmp_path):
+    recipe.keep(run, tmp_path, "digits")
+    kept = [json.loads(text) for text in (tmp_path / "digits.jsonl").read_text().splitlines()]
+    assert [one["fd[judge]"] for one in kept if one["kind"] == "score"] == [100.0, 0.5]
+    assert 50 <= sum(one["kind"] == "step" for one in kept) <= 100
+    assert (tmp_path / "digits.png").read_bytes() == b"picture 1000"
+
+
+def test_a_page_tells_the_run_that_is_kept(run, tmp_path):
+    recipe.keep(run, tmp_path, "digits")
+    made = recipe.pages(tmp_path)
+    page = made[tmp_path / "digits.md"]
+    assert "1,000 steps, 64 thousand images." in page
+    assert "| `fd[judge]` | 100 | 0.5 |" in page
+    assert "(digits.png)" in page and page.count("<svg") == 2
+    assert "| `fd[judge]` 0.5 |" in made[tmp_path / "index.md"]
+    assert "No run is kept" in made[tmp_path / "vanilla-mnist.md"]
+
+
+def test_a_curve_is_drawn_in_proportion_and_its_names_stay_text():
+    drawn = ElementTree.fromstring(chart({"<script>": [(0, 1.0), (50, 10.0), (100, 100.0)]}, "kimg", "a & b", log=True))
+    points = [tuple(map(float, point.split(","))) for point in drawn.find("polyline").get("points").split()]
+    assert points[1][0] - points[0][0] == pytest.approx(points[2][0] - points[1][0], abs=0.2)
+    assert points[0][1] - points[1][1] == pytest.approx(points[1][1] - points[2][1], abs=0.2)
+    assert drawn.get("aria-label") == "a & b"
+    assert any("<script>" in text.text for text in drawn.findall("text"))
+
+
+@pytest.mark.parametrize("points", [[], [(1.0, float("nan"))]])
+def test_nothing_finite_is_no_curve(points):
+    assert chart({"a": points}, "kimg", "a") == ""
+
+
+def test_a_single_point_is_a_curve_without_a_division_by_zero():
+    assert ElementTree.fromstring(chart({"a": [(0.0, 0.0)]}, "kimg", "a")).find("polyline") is not None
+
+
+def test_the_site_has_every_page_of_its_table_of_contents():
+    listed = re.findall(r"[\w/-]+\.md", json.dumps(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    assert [page for page in listed if not (DOCS / page).exists()] == []
+    linked_from_a_page = ("recipes", "examples")
+    there = [path.relative_to(DOCS) for path in DOCS.rglob("*.md") if path.parent.name not in linked_from_a_page]
+    assert {path.as_posix() for path in there} - set(listed) == set(), "pages that mkdocs.yml does not name"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="zensical comes with the extra `docs`")
+def test_the_site_builds_without_a_warning_and_asks_nothing_of_other_hosts(tmp_path):
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert (tmp_path / "build" / "site" / "index.html").exists()
+    for page in (tmp_path / "build" / "site").rglob("*.html"):
+        asked = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?://[^"]+)"', page.read_text())
+        assert asked == [], page

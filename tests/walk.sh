@@ -1,0 +1,48 @@
+#!/bin/sh
+# What a newcomer does, by machine: a fresh clone, a folder of 500 images of one's own, trained, sampled, exported, re-loaded.
+# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=24).
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+data=${PARAGAN_DATA:-$root/../shared/data}
+archive=$data/tiny-imagenet-50
+if [ ! -d "$archive" ]; then
+    echo "not run: no real images in $archive (set PARAGAN_DATA)"
+    exit 0
+fi
+[ "$#" -gt 0 ] || set -- train.kimg=24
+
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+commands=0
+
+user() { # a command that a user types
+    commands=$((commands + 1))
+    printf '$ %s\n' "$*" | tee -a "$place/transcript"
+    "$@" 2>&1 | tee -a "$place/transcript"
+}
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+python3 "$root/tests/photos.py" "$archive" "$place/photos" 500
+cd "$place"
+export PARAGAN_LOCK_S=900
+
+user git clone -q "$root" paragan
+user paragan/run train own data.path=photos "$@"
+user paragan/run sample runs/own --grid
+user paragan/run export runs/own --out mine
+user paragan/run sample mine --num 16 --out again.png
+
+[ "$commands" -le 5 ] || fail "$commands commands"
+before=$(sed -n '/run train/,/ images\/s /p' transcript | sed '1d;$d' | wc -l)
+[ "$before" -le 12 ] || fail "$before lines before the first step"
+echo "lines before the first step: $before"
+[ -s again.png ] || fail "nothing was sampled from the exported file"
+[ -s runs/own/report.html ] || fail "no report"
+[ -z "$(git -C paragan status --porcelain --untracked-files=no)" ] || fail "the walk edited the project"
+paragan/.venv/bin/python "$root/tests/forecast.py" runs/own/metrics.jsonl
+echo "passed: $commands commands"
