@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

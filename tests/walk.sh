@@ -33,7 +33,7 @@ export PARAGAN_LOCK_S=900
 
 user git clone -q "$root" paragan
 user paragan/run train own data.path=photos "$@"
-user paragan/run sample runs/own --grid
+user paragan/run sample runs/own --grid 8x8
 user paragan/run export runs/own --out mine
 user paragan/run sample mine --num 16 --out again.png
 

@@ -229,7 +229,7 @@ def _classes_asked(generator: nn.Module, found: Data) -> int:
 def _beside_the_data(config: RunConfig) -> Path:
     path, name = getattr(config.data.options, "path", None), config.score.extractor
     if path is None:
-        raise ConfigError(f"score.weights: expected the npz of the {name} extractor; give score.weights=FILE")
+        raise ConfigError(f"score.weights: found nothing, expected the npz of the {name} extractor; give score.weights=FILE")
     folder, file = Path(path), EXTRACTORS[name].file
     candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
     return next((c for c in candidates if c.exists()), candidates[1])

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from paragan.config import RunConfig
 
 
-LINE = "\n"
-
-
 def show_shelf(name: str, as_json: bool) -> None:
     """The names on one shelf: a JSON list, or a line each with what it is."""
     found = _entries(_known(name))
@@ -40,11 +37,14 @@ def loaded(recipe: str, overrides: list[str]) -> RunConfig:
     try:
         return load(recipe, overrides)
     except ConfigError as error:
-        known = recipe in shelf.names("recipes")
-        where = (
-            f"`paragan config {recipe}` prints every setting" if known and overrides else "`paragan list` prints names"
-        )
-        raise ConfigError(f"{error}{LINE if LINE in str(error) else '; '}{where}") from None
+        if recipe in shelf.names("recipes"):
+            where = f"`paragan config {recipe}` prints every setting"
+        elif Path(recipe).is_file():
+            where = "`paragan config digits` prints a whole recipe"
+        else:
+            where = "`paragan list recipes` tells what each is"
+        joint = "\n" if "\n" in str(error) else "; "
+        raise ConfigError(f"{error}{joint}{where}") from None
 
 
 def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:

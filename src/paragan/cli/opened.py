@@ -36,7 +36,7 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> 
     if not config_file.is_file():
         found = "a file" if path.is_file() else "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(
-            f"{path}: found {found}, expected a run folder as `paragan train` makes it; nothing else is read"
+            f"{path}: found {found}, expected a run folder as `paragan train` makes it; name one, or train first"
         )
     words = [] if num_images is None else [f"score.num_images={num_images}"]
     config = load(str(config_file), words, ANY if trust else ())

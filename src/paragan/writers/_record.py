@@ -122,7 +122,7 @@ def open_record(folder: Path) -> Record:
     """The record of a run folder, not read yet. Raises `CheckpointError` where `folder` is none."""
     if not any((folder / name).is_file() for name in ("metrics.jsonl", "config.yaml")):
         found = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "nothing"
-        raise CheckpointError(f"{folder}: found {found}, expected a run folder as `paragan train` makes it")
+        raise CheckpointError(f"{folder}: found {found}, expected a run folder as `paragan train` makes it; name one")
     return Record(folder / "metrics.jsonl")
 
 

@@ -1,0 +1,63 @@
+"""What every writer keeps: it takes any note in any order, writes only into the run folder, and closes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan.core import shelf
+from paragan.core.notes import Note
+from paragan.writers import jsonl
+
+pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
+
+ADVICE = {"name": "d_overfits", "value": 0.7, "means": "D knows them.", "try": "More images."}
+NOTES = [
+    Note("start", 0, 0, 0.0, {"recipe": "digits", "total_kimg": 1.0, "resumed": False}),
+    Note("samples", 0, 0, 0.1, {"path": "samples/step-0.png", "columns": 2, "rows": ["a"]}, torch.zeros(2, 1, 8, 8), 2),
+    Note("step", 20, 640, 1.0, {"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0}),
+    Note("step", 40, 960, 2.0, {"d/loss/adversarial": float("nan"), "images_per_s": 0.0, "eta_s": 0.0, "data_wait": 1.0}),
+    Note("telemetry", 40, 960, 2.0, {"diversity": 0.9}),
+    Note("score", 40, 960, 2.0, {"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}}),
+    Note("advice", 40, 960, 2.0, ADVICE),
+    Note("checkpoint", 40, 960, 2.0, {"path": "checkpoints/step-40"}),
+    Note("event", 40, 960, 2.0, {"text": "[bold]markup[/] and \x1b[31mcontrol"}),
+    Note("something new", 40, 960, 2.0, {}),
+    Note("end", 40, 960, 2.0, {"code": 0, "reason": "finished"}),
+]
+
+
+@pytest.fixture(params=shelf.names("writers"))
+def writer(request, tmp_path):
+    """One writer beside the record, which stands first in any run."""
+    module = shelf.load("writers", request.param)
+    (tmp_path / "run").mkdir()
+    record = jsonl.Writer(jsonl.Options(), tmp_path / "run")
+    made = module.Writer(shelf.options("writers", request.param)(), tmp_path / "run", 0)
+    yield record, made
+    made.close()
+    record.close()
+
+
+def test_it_takes_every_note(writer, tmp_path):
+    for note in NOTES:
+        for each in writer:
+            each.write(note)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_it_closes_at_any_time(writer):
+    writer[1].write(NOTES[0])
+
+
+def test_tensorboard_has_numbers_and_pictures(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    made = shelf.load("writers", "tensorboard").Writer(shelf.options("writers", "tensorboard")(), tmp_path, 0)
+    for note in NOTES:
+        made.write(note)
+    made.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("score/fd[judge]")] == [(40, 3.0)]
+    assert [e.step for e in events.Scalars("step/d/loss/adversarial")] == [20, 40]
+    assert events.Tags()["images"] == ["samples"]
