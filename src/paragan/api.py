@@ -18,5 +18,6 @@ def load(path: str | Path, trust: bool = False) -> Sampler:
     trust: outside code that its config names is imported; otherwise such a config is refused. Nothing is unpickled, the
     training data is not needed, and nothing is written. Raises children of `paragan.ParaganError`.
     """
-    read = partial(config.load, outside=ANY if trust else ())
-    return opened(Path(path), Reader(read, lambda read: build.data(read).train, warnings.warn))
+    outside = ANY if trust else ()
+    read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
+    return opened(Path(path), Reader(read, text, lambda read: build.data(read).train, warnings.warn))

@@ -121,10 +121,10 @@ def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
     generator = seats[Side.G].net
     prior = Prior(config.seed, _latent(generator), _classes_asked(generator, found), device)
     if "." in config.model.name + config.loss.name:  # outside code: a pair of its own, so that no state moves
-        trial = [CalledNetwork(makers[side]()) for side in (Side.G, Side.D)]
-        refuse_unfit(*trial, loss, prior, found.train.shape)
-    shown = None if config.augment is None else shelf.load("augment", config.augment.name)
-    augment = None if shown is None else shown.Augment(config.augment.options)
+        g, d = (CalledNetwork(makers[side]()) for side in (Side.G, Side.D))
+        refuse_unfit(g, d, loss, prior, found.train.shape)
+    shown = config.augment
+    augment = None if shown is None else shelf.load("augment", shown.name).Augment(shown.options)
     return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D], augment)
 
 
@@ -229,7 +229,9 @@ def _classes_asked(generator: nn.Module, found: Data) -> int:
 def _beside_the_data(config: RunConfig) -> Path:
     path, name = getattr(config.data.options, "path", None), config.score.extractor
     if path is None:
-        raise ConfigError(f"score.weights: found nothing, expected the npz of the {name} extractor; give score.weights=FILE")
+        raise ConfigError(
+            f"score.weights: found nothing, expected the npz of the {name} extractor; give score.weights=FILE"
+        )
     folder, file = Path(path), EXTRACTORS[name].file
     candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
     return next((c for c in candidates if c.exists()), candidates[1])

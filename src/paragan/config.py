@@ -21,7 +21,7 @@ from paragan.core import override, parse, shelf
 from paragan.core.describe import is_union
 from paragan.core.errors import ConfigError
 from paragan.core.fill import ANY, Filler
-from paragan.core.node import COMMAND_LINE, Node, Problem, Unreadable, brief, refuse
+from paragan.core.node import COMMAND_LINE, Node, Place, Problem, Unreadable, brief, refuse
 from paragan.core.options import Chosen, On, Range
 from paragan.engine.options import EveryOptions, ScoreOptions, TrainOptions
 from paragan.game.options import PlayerOptions
@@ -52,7 +52,9 @@ class RunConfig:
     def __post_init__(self) -> None:
         if "jsonl" not in [writer.name for writer in self.writers]:
             names = ", ".join(writer.name for writer in self.writers)
-            raise ConfigError(f"writers: found {names or 'none'}, expected jsonl among them: it is the record of the run")
+            raise ConfigError(
+                f"writers: found {names or 'none'}, expected jsonl among them: it is the record of the run"
+            )
 
 
 def choose(folder: str, name: str) -> Chosen:
@@ -64,14 +66,26 @@ def load(recipe: str, overrides: Sequence[str] = (), outside: Container[str] = A
     """The config of a recipe with `key.path=value` words written over it.
 
     recipe: a name on the shelf, or a path ending in .yaml or .yml. outside: the outside code (dotted paths) that may be
-    named, any unless given. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you
-    mean …
+    named, any unless given. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did
+    you mean …
     """
     problems: list[Problem] = []
     tree = _open(recipe, problems)
     _check_format(tree)
     for word in overrides:
         _override(tree, word, problems)
+    return _filled(tree, problems, outside)
+
+
+def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:
+    """The same of a recipe in memory; `shown` is its name in messages."""
+    problems: list[Problem] = []
+    tree = parse.top(text, Place(shown, 1), problems)
+    _check_format(tree)
+    return _filled(tree, problems, outside)
+
+
+def _filled(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
     filler = Filler(_check, outside)
     config = filler.fill(RunConfig, tree)
     refuse([*problems, *filler.problems])
@@ -145,7 +159,9 @@ def _override(tree: Node, word: str, problems: list[Problem]) -> None:
 def _sections(tree: Node) -> dict[str, Node]:
     """The nodes of files chosen from a shelf, by dotted key."""
     assert isinstance(tree.value, dict)
-    found = {key: tree.value[key] for key in ("data", "model", "loss", "augment", "scheme") if key in tree.value}
+    found: dict[str, Node] = {
+        key: tree.value[key] for key in ("data", "model", "loss", "augment", "scheme") if key in tree.value
+    }
     for key in ("penalties", "writers"):
         items = tree.value[key].value if key in tree.value else None
         found |= {f"{key}.{i}": node for i, node in enumerate(items if isinstance(items, list) else ())}

@@ -1,4 +1,4 @@
-"""What every augmentation keeps: shape, differentiability, draws by row of the global batch, nothing of the input changed."""
+"""What every augmentation keeps: shape, differentiability, draws by row of the global batch, its input."""
 
 from __future__ import annotations
 

@@ -105,7 +105,9 @@ def _cut_mnist(folder: Path) -> None:
         (folder / "mnist" / f"{part}-labels-idx1-ubyte.gz").write_bytes(whole[:-20])
 
 
-NETS = MODULE + """
+NETS = (
+    MODULE
+    + """
 @dataclass(frozen=True)
 class Options:
     width: int = 8
@@ -125,6 +127,7 @@ class Discriminator(nn.Module):
     def forward(self, x, y=None):
         return self.net(x)
 """
+)
 
 GIVEN: dict[str, Callable[[Path], None]] = {
     "": lambda folder: None,

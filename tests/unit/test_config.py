@@ -254,7 +254,12 @@ def test_outside_options_that_cannot_be_read_are_one_line(recipe, tmp_path, monk
     assert problem in found
 
 
-NAMES_CODE = "data: digits\nmodel: mynets.deep\nloss: {name: theirs.loss}\npenalties: [r1, mine.term]\ng: {optimizer: {name: lib.Adan}}\n"
+NAMES_CODE = """data: digits
+model: mynets.deep
+loss: {name: theirs.loss}
+penalties: [r1, mine.term]
+g: {optimizer: {name: lib.Adan}}
+"""
 
 
 def test_a_loaded_file_may_not_name_code_outside(tmp_path, monkeypatch):

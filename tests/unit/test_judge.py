@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from paragan.core.errors import CheckpointError, ConfigError, DataError
+from paragan.core.errors import CheckpointError, DataError
 from paragan.datasets import digits
 from paragan.datasets._memory import Memory
 from paragan.engine import judge as judging

@@ -176,6 +176,20 @@ def test_progress_is_told_after_a_while(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
+def test_progress_on_a_terminal_is_one_line_that_goes(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(verb.time, "monotonic", lambda: now)
+    monkeypatch.setattr(verb.sys.stderr, "isatty", lambda: True)
+    told = verb.progress(8, "frames")
+    for done in range(1, 9):
+        now += 0.5
+        told(done)
+    said = capsys.readouterr().err
+    assert said.split("\r\x1b[K")[1] == "4 of 8 frames, about 2 s left"
+    assert said.endswith("\r\x1b[K")
+    assert "\n" not in said
+
+
 def test_a_sheet_is_made_a_few_at_a_time(run):
     done = []
     generator = pg.load(run)

@@ -1,4 +1,4 @@
-"""A run in its folder: record, pictures, score, advice; numbers reach the host at log points only; a writer may fail."""
+"""A run in its folder: record, pictures, advice; numbers reach the host at log points only; a writer may fail."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
     assert reads == [4, 8]
     lines = record(tmp_path)
     assert [(x["kind"], x["step"]) for x in lines if x["kind"] != "advice"] == [
-        ("start", 0), ("samples", 0), ("telemetry", 0), ("step", 4), ("samples", 5), ("telemetry", 5), ("checkpoint", 5), ("step", 8),
-        ("samples", 10), ("telemetry", 10), ("checkpoint", 10), ("end", 10),
+        ("start", 0), ("samples", 0), ("telemetry", 0), ("step", 4), ("samples", 5), ("telemetry", 5), ("checkpoint", 5),
+        ("step", 8), ("samples", 10), ("telemetry", 10), ("checkpoint", 10), ("end", 10),
     ]  # fmt: skip
     start, step = lines[0], next(x for x in lines if x["kind"] == "step")
     assert (start["recipe"], start["resumed"], start["total_kimg"]) == ("digits", False, 0.16)
@@ -136,9 +136,9 @@ def test_the_time_left_counts_what_is_due_between_the_steps(monkeypatch):
         pace.tell(kind, again_s)
 
     spend(20, "score", 3)
-    for step in range(1, 11):
+    for _ in range(10):
         spend(0.1, "step")
     spend(1, "samples")
     assert pace.images_per_s(10) == pytest.approx(100)
-    assert pace.eta_s(Clock(step, 100)) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
+    assert pace.eta_s(Clock(10, 100)) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
     assert pace.seconds() == pytest.approx(22)

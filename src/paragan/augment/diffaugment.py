@@ -1,8 +1,8 @@
 """Differentiable augmentation of all that D sees, real and fake alike (Zhao et al. 2020, "Differentiable Augmentation
 for Data-Efficient GAN Training", sections 3.2 and 4), so that D cannot learn a small data set by heart.
 
-Colour: brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to an eighth of the
-side, the rest zero. Cutout: a square of half the side is zero. Every image has draws of its own.
+Colour: brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to an eighth of
+the side, the rest zero. Cutout: a square of half the side is zero. Every image has draws of its own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from paragan import build
-from paragan.config import RunConfig, load
+from paragan.config import RunConfig, load, loads
 from paragan.core.errors import CheckpointError
 from paragan.core.fill import ANY
 from paragan.engine.generator import Reader, opened
@@ -48,8 +48,9 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> 
 
 def open_generator(path: Path, trust: bool = False) -> Sampler:
     """The generator of a run folder or exported file, as `paragan.load` opens it."""
-    read = partial(load, outside=ANY if trust else ())
-    return opened(path, Reader(read, lambda config: build.data(config).train, _say))
+    outside = ANY if trust else ()
+    read, text = partial(load, outside=outside), partial(loads, outside=outside)
+    return opened(path, Reader(read, text, lambda config: build.data(config).train, _say))
 
 
 def _say(line: str) -> None:

@@ -35,7 +35,12 @@ def file(path: Path, problems: list[Problem], shown: str | None = None) -> Node:
     Raises `ConfigError` where the file is missing, unreadable, or not such YAML.
     """
     start = Place(str(path) if shown is None else shown, 1)
-    tree = document(_read(path, Place(start.source)), start, problems)
+    return top(_read(path, Place(start.source)), start, problems)
+
+
+def top(text: str, start: Place, problems: list[Problem]) -> Node:
+    """The map in a text whose first line is `start`; an empty one where there is nothing."""
+    tree = document(text, start, problems)
     if tree.value is None:
         return Node(tree.place, {})
     if not isinstance(tree.value, dict):

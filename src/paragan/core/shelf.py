@@ -136,7 +136,7 @@ def _options(path: Path, name: str) -> type:
         code = compile(ast.Module(wanted, []), str(path), "exec")
         with told(f"{path}: `Options`"):
             exec(code, module.__dict__)  # noqa: S102 our shelf, or code the user named
-            kind = module.__dict__.get("Options", _NoOptions)
+            kind: type = module.__dict__.get("Options", _NoOptions)
             get_type_hints(kind, include_extras=True)
     except ConfigError as error:
         if not isinstance(error.__cause__, NameError):

@@ -21,7 +21,7 @@ from torch import Tensor
 from paragan.core.errors import CheckpointError
 
 FORMAT = 1
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Checkpoints:
 
 def read(path: Path) -> Checkpoint:
     """One checkpoint, verified against its manifest; `CheckpointError` names the first file that does not hold."""
-    manifest = _json(path / _MANIFEST)
+    manifest = json_of(path / MANIFEST)
     if manifest.get("format") != FORMAT:
         raise CheckpointError(
             f"checkpoint {path}: found format {manifest.get('format')!r}, expected {FORMAT}; "
@@ -102,9 +102,9 @@ def read(path: Path) -> Checkpoint:
     for name, sha256 in files.items():
         if Path(name).name != name or not (path / name).is_file():
             raise CheckpointError(f"checkpoint {path}: {name} is missing")
-        if _sha256(path / name) != sha256:
+        if sha256_of(path / name) != sha256:
             raise CheckpointError(f"checkpoint {path}: {name} is damaged (its sha256 differs from the manifest)")
-    state = _json(path / "state.json")
+    state = json_of(path / "state.json")
     if not isinstance(state.get("step"), int) or not isinstance(state.get("values"), dict):
         raise CheckpointError(f"checkpoint {path}: state.json lacks the step or its values")
     groups = {Path(name).stem: _tensors(path / name) for name in files if name != "state.json"}
@@ -118,9 +118,9 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
     (folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
     for path in folder.iterdir():
         _sync(path)
-    files = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
-    (folder / _MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}, indent=1), encoding="utf-8")
-    _sync(folder / _MANIFEST)
+    files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
+    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}, indent=1), encoding="utf-8")
+    _sync(folder / MANIFEST)
     _sync(folder)
 
 
@@ -133,7 +133,8 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         ) from None
 
 
-def _json(path: Path) -> dict[str, Any]:
+def json_of(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a checkpoint."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -143,7 +144,8 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -21,8 +21,8 @@ class Desk:
                 writer.write(note)
             except Exception as error:  # whatever a file system, a server or a picture may do
                 failed[name] = error
-        for name, error in failed.items():
-            self._drop(name, error, note)
+        for name, reason in failed.items():
+            self._drop(name, reason, note)
 
     def close(self) -> None:
         for name, writer in list(self._writers.items()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,8 @@ from paragan.engine.sampler import Facts, Sampler
 from paragan.game.state import check_same
 from paragan.hardware import device
 
+_EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
+
 
 class Config(Protocol):
     """What is read of a run's config here."""
@@ -34,9 +35,11 @@ class Config(Protocol):
 
 @dataclass(frozen=True)
 class Reader:
-    """How a config becomes objects, which is known above. config: reads a file. data: the training split."""
+    """How a config becomes objects, which is known above. config: from a file. text: from a config in memory and its
+    name. data: the training split."""
 
     config: Callable[[str], Any]
+    text: Callable[[str, str], Any]
     data: Callable[[Any], Source]
     say: Callable[[str], None]
 
@@ -47,9 +50,11 @@ def opened(path: Path, reader: Reader) -> Sampler:
     Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
     `reader` refuses its config.
     """
+    if (path / _EXPORTED).is_file():
+        path = path / _EXPORTED
     if path.is_file():
         file = exported.read(path)
-        config = _config_of(file.config, path, reader)
+        config = reader.text(file.config, f"{path} (config)")
         return _sampler(config, file.weights, file.facts, str(path))
     if not (path / "config.yaml").is_file():
         found = "a folder without config.yaml" if path.is_dir() else "nothing"
@@ -75,17 +80,6 @@ def _facts(found: part.Part, data: Callable[[], Source]) -> Facts:
 
 def _told(source: Source) -> dict[str, Any]:
     return {"shape": source.shape, "class_names": source.class_names}
-
-
-def _config_of(text: str, path: Path, reader: Reader) -> Any:
-    """The strict reader takes files; its messages name the exported one."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "config.yaml"
-        file.write_text(text, encoding="utf-8")
-        try:
-            return reader.config(str(file))
-        except ConfigError as error:
-            raise ConfigError(str(error).replace(str(file), f"{path} (config)")) from None
 
 
 def _sampler(config: Config, weights: dict[str, Tensor], facts: Facts, where: str) -> Sampler:

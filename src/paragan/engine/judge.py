@@ -85,10 +85,9 @@ class Turned:
 
 
 def train_or_load(train: Source, held_out: Source, folder: Path | None, seed: int = 0) -> Judge:
-    """The judge of this data: the one kept in `folder` if data, settings and seed are the same, else trained and kept.
+    """The judge of this data: the one in `folder` if data, settings and seed are the same, else trained and kept.
 
-    Where there are no two classes it learns which way up images are (`Turned`), and its features are compared all the same.
-    Raises `CheckpointError` if the folder cannot be written.
+    Where there are no two classes it learns which way up images are (`Turned`): its features serve all the same. Raises `CheckpointError` if the folder cannot be written.
     """
     if len(train.class_names) < 2:
         train, held_out = Turned(train), Turned(held_out)

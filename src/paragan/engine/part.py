@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
-from paragan.engine.checkpoint import _MANIFEST, FORMAT, Checkpoints, _json, _sha256
+from paragan.engine.checkpoint import FORMAT, MANIFEST, Checkpoints, json_of, sha256_of
 
 _GENERATOR = "g.safetensors"
 
@@ -39,15 +39,15 @@ def newest(folder: Path, say: Callable[[str], None]) -> Part:
 
 
 def _read(path: Path) -> Part:
-    manifest = _json(path / _MANIFEST)
+    manifest = json_of(path / MANIFEST)
     listed = manifest.get("files")
     if manifest.get("format") != FORMAT or not isinstance(listed, dict):
         found = f"format {manifest.get('format')!r}"
         raise CheckpointError(f"checkpoint {path}: found {found}, expected {FORMAT}; use the paragan that wrote it")
     for name in ("state.json", _GENERATOR):
-        if not (path / name).is_file() or _sha256(path / name) != listed.get(name):
+        if not (path / name).is_file() or sha256_of(path / name) != listed.get(name):
             raise CheckpointError(f"checkpoint {path}: {name} is missing or damaged (its sha256 is not the manifest's)")
-    values = _json(path / "state.json").get("values")
+    values = json_of(path / "state.json").get("values")
     return Part(_weights(path / _GENERATOR), values if isinstance(values, dict) else {}, path)
 
 

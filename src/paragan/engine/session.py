@@ -24,8 +24,8 @@ _KINDS = {Samples: "samples", Scored: "score", Saved: "checkpoint", Observed: "t
 class Session:
     """Runs a trainer to its end or to a stop. Numbers of a step reach the host every `every.log_steps` steps only.
 
-    about: what the first note tells beside the trainer (recipe, what was changed, commands). The record in `folder` tells
-    what was seen before a stop.
+    about: what the first note tells beside the trainer (recipe, what was changed, commands). The record in `folder`
+    tells what was seen before a stop.
     """
 
     trainer: Trainer

@@ -39,8 +39,8 @@ class ScheduleOptions:
     def __post_init__(self) -> None:
         if self.name != "constant" and self.end <= self.start:
             raise ValueError(
-                f"found a decay from update {self.start} to {self.end}, expected an end after its start: set end to the "
-                "number of updates of the run"
+                f"found a decay from update {self.start} to {self.end}, expected an end after its start: "
+                "set end to the number of updates of the run"
             )
 
 

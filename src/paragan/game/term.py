@@ -15,8 +15,8 @@ from paragan.core.types import Can, Feed, Outputs
 class Term:
     """A penalty from a function of what the networks of a turn returned and were fed.
 
-    function: (outputs, feed) to a value per sample; trailing axes (pixels, patches) count as their mean. It never calls a
-    network: what it needs beside images, the generator returns in `Made.extra`. weight: of the term in the player's loss.
+    function: (outputs, feed) to a value per sample; trailing axes (pixels, patches) count as their mean. It never calls
+    a network: what it needs beside images, the generator returns in `Made.extra`. weight: of the term in the loss.
     """
 
     name: str

@@ -27,8 +27,8 @@ from paragan.models._checks import classes_of, side_of
 class Options:
     """latent: length of z. width: channels at the highest resolution, doubled at each lower one up to 16 times.
 
-    conditional: whether both sides see labels; null: if the data has any. d_norm: batch norm in D is the paper's; it mixes samples, so real and fake go through D apart, and the gradient
-    penalty refuses it.
+    conditional: whether both sides see labels; null: if the data has any. d_norm: batch norm in D is the paper's; it
+    mixes samples, so real and fake go through D apart, and the gradient penalty refuses it.
     """
 
     latent: Count = 128

@@ -1,0 +1,29 @@
+"""Every example is short, says how to run it, and has a page and a test."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.examples.conftest import FOLDER
+
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("__init__", "train_in_one_file"))
+
+
+def test_there_are_examples():
+    assert len(NAMES) >= 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_is_short_and_says_how_to_run_it(name):
+    text = (FOLDER / f"{name}.py").read_text()
+    assert text.count("\n") <= 100
+    assert f"python examples/{name}.py" in (ast.get_docstring(ast.parse(text)) or "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_has_a_page_and_a_test(name):
+    page = FOLDER.parent / f"docs/examples/{name}.md"
+    assert page.exists() and f"examples/{name}.py" in page.read_text()
+    assert (FOLDER.parent / f"tests/examples/test_{name}.py").exists()

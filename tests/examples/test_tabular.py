@@ -1,0 +1,40 @@
+"""The made table has the shares, means and correlations of the real one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="module")
+def tabular(example):
+    return example("tabular")
+
+
+@pytest.fixture(scope="module")
+def summaries(tabular):
+    return tabular.main(steps=800)
+
+
+def test_shares_of_the_categories_are_close(summaries):
+    real, made = summaries
+    assert (real[:, 0] - made[:, 0]).abs().max() < 0.1
+
+
+def test_means_within_each_category_are_close(summaries):
+    real, made = summaries
+    assert (real[:, 1:3] - made[:, 1:3]).abs().max() < 0.3
+
+
+def test_correlations_within_each_category_have_their_sign(summaries):
+    real, made = summaries
+    assert made[0, 3] > 0.4 and made[2, 3] < -0.4
+    assert (real[:, 3] - made[:, 3]).abs().max() < 0.4
+
+
+def test_a_made_row_is_a_row_of_the_table(tabular):
+    rows = tabular.Generator()(torch.randn(64, tabular.LATENT))
+    kind = rows[:, :3]
+    assert rows.shape == (64, 5)
+    assert torch.allclose(kind.round(), kind, atol=1e-6)
+    assert torch.allclose(kind.sum(1), torch.ones(64))
