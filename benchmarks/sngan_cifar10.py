@@ -133,6 +133,10 @@ def naive(data: str, seed: int, share: float) -> Curve:
     average = copy.deepcopy(g).eval()
     adam = {"lr": config.g.optimizer.lr, "betas": (0.0, 0.9), "fused": True}
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(opt, lambda n, s=s: 1 - min(max((n - s.start) / (s.end - s.start), 0), 1))
+        for opt, s in ((opt_g, config.g.schedule), (opt_d, config.d.schedule))
+    ]
     prior, order = Prior(config.seed, LATENT, CLASSES), Order(len(x_BCHW), config.seed)
     path = Path(data).parent / "classifiers/resnet56_cifar10.npz"
     evaluator = Evaluator(ready_made("cifar-resnet56", path), found.train, found.held_out, config.score.num_images)
@@ -158,6 +162,7 @@ def naive(data: str, seed: int, share: float) -> Curve:
             opt_d.zero_grad()
             loss.backward()
             opt_d.step()
+            schedules[1].step()
             number += 1
         z, y = prior.draw("g", Rows(number - 1, 0, batch, batch))
         d.requires_grad_(False)
@@ -165,6 +170,7 @@ def naive(data: str, seed: int, share: float) -> Curve:
         opt_g.zero_grad()
         loss.backward()
         opt_g.step()
+        schedules[0].step()
         d.requires_grad_(True)
         images = number * batch
         with torch.no_grad():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,16 @@ def test_a_recipe_opens_with_what_it_is_and_where_it_comes_from(name):
     assert lines[0].startswith("# ")
     assert "minute" in lines[0] or "hour" in lines[0]
     assert lines[1].startswith("# Source: ")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_a_recipe_says_can_be_changed_can_be(name):
+    """The `key.path=value` words of its comments."""
+    comments = [
+        line for line in shelf.locate("recipes", name).read_text(encoding="utf-8").splitlines() if line[0] == "#"
+    ]
+    words = re.findall(r"[a-z_]+(?:\.[a-z_]+)+=[^\s,;]+", "\n".join(comments))
+    assert config.load(name, words) != config.load(name) or not words
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -73,3 +84,14 @@ def test_vanilla_mnist_is_the_game_of_the_study():
     for player in (recipe.g, recipe.d):
         assert (player.optimizer.name, player.optimizer.lr, player.precision) == ("Adam", 2e-4, "fp32")
         assert player.optimizer.arguments == {"betas": [0.5, 0.999]}
+
+
+def test_sngan_cifar10_is_the_paper_but_for_width_length_and_rate():
+    """Miyato et al. 2018, section 4: hinge, Adam with betas (0, 0.9), five updates of D, a rate that falls to 0."""
+    recipe = config.load("sngan-cifar10")
+    assert (recipe.model.name, recipe.loss.name, recipe.scheme.name) == ("sngan", "hinge", "synchronous")
+    assert (recipe.penalties, recipe.d.updates_per_step, recipe.g.updates_per_step) == ((), 5, 1)
+    steps = recipe.train.kimg * 1000 / recipe.train.batch / recipe.d.updates_per_step
+    for player, updates in ((recipe.g, steps), (recipe.d, 5 * steps)):
+        assert (player.optimizer.name, player.optimizer.arguments) == ("Adam", {"betas": [0.0, 0.9]})
+        assert (player.schedule.name, player.schedule.end, player.schedule.final) == ("linear", updates, 0.0)

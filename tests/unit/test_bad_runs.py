@@ -53,7 +53,7 @@ def trained(tmp_path, monkeypatch, capfd):
 
 
 def test_missing_data(refused):
-    assert "give data.path=" in refused("train", "vanilla-mnist")
+    assert "data.path=FOLDER" in refused("train", "vanilla-mnist")
     assert "found no folder 'nowhere'" in refused("train", "vanilla-mnist", "data.path=nowhere")
 
 
@@ -172,8 +172,11 @@ def test_a_penalty_that_the_network_cannot_bear(refused):
 
 def test_a_run_that_is_done_says_so_truly(trained, capfd):
     capfd.readouterr()
-    assert main(["train", "digits", *TINY, "train.kimg=0.016", "--out", "run"]) == 0
+    assert main(["train", "digits", *TINY, "--out", "run"]) == 0
     said = capfd.readouterr().out
-    assert "train.kimg=0.128" in said  # twice what it has, not twice what was asked
-    assert "score.json" not in said
-    assert "eval" not in said
+    assert "train.kimg=0.128" in said
+    assert "score.extractor=none" in said
+    before = (trained / "config.yaml").read_text()
+    assert main(["train", "digits", *TINY, "train.kimg=0.016", "--out", "run"]) == 2
+    assert "found 0.064 kimg done, expected at most train.kimg=0.016" in capfd.readouterr().err
+    assert (trained / "config.yaml").read_text() == before

@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_former_checkpoint_and_no_debris(store, monkeypat
 
 def test_a_half_written_checkpoint_is_never_seen(store, monkeypatch):
     store.save(example(1))
-    monkeypatch.setattr(module, "_sha256", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(module, "sha256_of", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         store.save(example(2))
     monkeypatch.undo()

@@ -117,6 +117,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
         "bad.yaml:5: seed",
         "bad.yaml:6: seed",
         "command line: d.parts",
+        "`paragan config digits` prints a whole recipe",
     ]
     assert error.count("did you mean") == 2
 
@@ -129,7 +130,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
         (["train", "digits", "vanilla-mnist"], "found the recipes digits and vanilla-mnist, expected one"),
         (
             ["train", "digits", "train.batch"],
-            "found the recipes digits and train.batch, expected one, then key.path=value",
+            "found 'train.batch' without a value, expected train.batch=VALUE",
         ),
         (["train", "digit"], "did you mean 'digits'?"),
         (["train", "bomb.yaml"], "bomb.yaml:1: a: found an anchor or alias"),

@@ -1,7 +1,7 @@
 """Typical mistakes, each as a newcomer makes it: exit code 2, one line a problem, no traceback, nothing left behind.
 
-`tests/mistakes.yaml` holds what is typed and what is answered, word for word: found what, where, what was expected, what
-to do next. After a change of words: PARAGAN_SNAPSHOTS=write ./run test -k mistakes -n 0, and read the difference.
+`tests/mistakes.yaml` holds what is typed and what is answered, word for word: found what, where, expected what, what to
+do next. After a change of words: PARAGAN_SNAPSHOTS=write ./run test -k mistakes -n 0, and read the difference.
 """
 
 from __future__ import annotations

@@ -271,7 +271,7 @@ def wait_until(condition, limit_s: float = 60) -> None:
     ("arguments", "markers"),
     [
         ((), "not gpu and not slow"),
-        (("fast",), "not gpu and not slow and not distributed and not chaos and not training"),
+        (("fast",), "not gpu and not slow and not distributed and not chaos and not training and not browser"),
         (("all",), ""),
     ],
 )

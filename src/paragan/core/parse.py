@@ -40,6 +40,8 @@ def file(path: Path, problems: list[Problem], shown: str | None = None) -> Node:
 
 def top(text: str, start: Place, problems: list[Problem]) -> Node:
     """The map in a text whose first line is `start`; an empty one where there is nothing."""
+    if len(text) > _MOST_BYTES:
+        raise Unreadable(start, f"found more than {_MOST_BYTES >> 20} MiB, expected a small YAML file")
     tree = document(text, start, problems)
     if tree.value is None:
         return Node(tree.place, {})
