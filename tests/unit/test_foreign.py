@@ -106,7 +106,7 @@ def test_a_foreign_or_damaged_file_is_one_line(run, tmp_path):
         ({"class_names": json.dumps(["a"] * 100_001)}, "lacks or garbles"),
         ({"score": "3"}, "lacks or garbles"),
         ({"config": "{model: {name: dcgan}, data: digits, loss: hinge, moddel: 1}"}, "(config):1: moddel: found"),
-        ({"config": "x" * (1 << 21)}, "(config): found more than 1 MiB"),
+        ({"config": "x" * (1 << 21)}, "(config):1: found more than 1 MiB"),
         ({"shape": "[3, 128, 128]"}, "checkpoint of another model"),
         ({"config": "{model: {name: dcgan, width: 999999}, data: digits, loss: hinge}"}, "checkpoint of another model"),
         (
