@@ -107,7 +107,7 @@ def library(data: str, folder: Path, seed: int) -> Curve:
     words = ["train", "sngan-cifar10", f"data.path={data}", f"seed={seed}", "--out", str(folder)]
     subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=7200)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [(round(line["kimg"] * 1000), line[FD]) for line in lines if line["kind"] == "score"]
+    return sorted({round(line["kimg"] * 1000): line[FD] for line in lines if line["kind"] == "score"}.items())
 
 
 def with_weights_of(net: nn.Module, config: RunConfig, side: Side, found: build.Data) -> nn.Module:
@@ -133,10 +133,6 @@ def naive(data: str, seed: int, share: float) -> Curve:
     average = copy.deepcopy(g).eval()
     adam = {"lr": config.g.optimizer.lr, "betas": (0.0, 0.9), "fused": True}
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(opt, lambda n, s=s: 1 - min(max((n - s.start) / (s.end - s.start), 0), 1))
-        for opt, s in ((opt_g, config.g.schedule), (opt_d, config.d.schedule))
-    ]
     prior, order = Prior(config.seed, LATENT, CLASSES), Order(len(x_BCHW), config.seed)
     path = Path(data).parent / "classifiers/resnet56_cifar10.npz"
     evaluator = Evaluator(ready_made("cifar-resnet56", path), found.train, found.held_out, config.score.num_images)
@@ -162,7 +158,6 @@ def naive(data: str, seed: int, share: float) -> Curve:
             opt_d.zero_grad()
             loss.backward()
             opt_d.step()
-            schedules[1].step()
             number += 1
         z, y = prior.draw("g", Rows(number - 1, 0, batch, batch))
         d.requires_grad_(False)
@@ -170,7 +165,6 @@ def naive(data: str, seed: int, share: float) -> Curve:
         opt_g.zero_grad()
         loss.backward()
         opt_g.step()
-        schedules[0].step()
         d.requires_grad_(True)
         images = number * batch
         with torch.no_grad():

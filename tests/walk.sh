@@ -1,6 +1,6 @@
 #!/bin/sh
 # What a newcomer does, by machine: a fresh clone, a folder of 500 images of one's own, trained, sampled, exported, re-loaded.
-# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=24).
+# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=12).
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -10,7 +10,7 @@ if [ ! -d "$archive" ]; then
     echo "not run: no real images in $archive (set PARAGAN_DATA)"
     exit 0
 fi
-[ "$#" -gt 0 ] || set -- train.kimg=24
+[ "$#" -gt 0 ] || set -- train.kimg=12
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -38,7 +38,7 @@ user paragan/run export runs/own --out mine
 user paragan/run sample mine --num 16 --out again.png
 
 [ "$commands" -le 5 ] || fail "$commands commands"
-before=$(sed -n '/run train/,/ images\/s /p' transcript | sed '1d;$d' | wc -l)
+before=$(awk '/^\$ .*run train/ { on = 1; next } / images\/s / { exit } on' transcript | wc -l)
 [ "$before" -le 12 ] || fail "$before lines before the first step"
 echo "lines before the first step: $before"
 [ -s again.png ] || fail "nothing was sampled from the exported file"

@@ -87,11 +87,9 @@ def test_vanilla_mnist_is_the_game_of_the_study():
 
 
 def test_sngan_cifar10_is_the_paper_but_for_width_length_and_rate():
-    """Miyato et al. 2018, section 4: hinge, Adam with betas (0, 0.9), five updates of D, a rate that falls to 0."""
+    """Miyato et al. 2018, section 4: hinge, Adam with betas (0, 0.9), five updates of D for one of G."""
     recipe = config.load("sngan-cifar10")
     assert (recipe.model.name, recipe.loss.name, recipe.scheme.name) == ("sngan", "hinge", "synchronous")
     assert (recipe.penalties, recipe.d.updates_per_step, recipe.g.updates_per_step) == ((), 5, 1)
-    steps = recipe.train.kimg * 1000 / recipe.train.batch / recipe.d.updates_per_step
-    for player, updates in ((recipe.g, steps), (recipe.d, 5 * steps)):
+    for player in (recipe.g, recipe.d):
         assert (player.optimizer.name, player.optimizer.arguments) == ("Adam", {"betas": [0.0, 0.9]})
-        assert (player.schedule.name, player.schedule.end, player.schedule.final) == ("linear", updates, 0.0)
