@@ -250,4 +250,4 @@ def test_few_images_are_enough(images, held_out):
 def test_images_are_spread_over_a_sorted_data_set():
     sorted_by_class = Memory(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
     _, labels = look(train=sorted_by_class)._train
-    assert labels.bincount().tolist() == [11, 11, 10]
+    assert labels.bincount(minlength=3).min() >= 6  # at random: not the first class alone

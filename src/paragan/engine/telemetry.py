@@ -19,6 +19,7 @@ from paragan.core.types import Made, Rows, Verdict
 from paragan.game.gan import GAN
 from paragan.layers.precision import widened
 from paragan.loading.loader import normalised
+from paragan.loading.order import Order
 
 _MOST_BYTES = 1 << 27  # of real images, kept for either split
 _USEFUL = 0.01  # of the gradient that an undecided D gets
@@ -94,11 +95,11 @@ class Telemetry:
 
     @cached_property
     def _train(self) -> Labelled:
-        return _spread(self.train, self.num_images)
+        return _some(self.train, self.num_images)
 
     @cached_property
     def _held_out(self) -> Labelled:
-        return _spread(self.held_out, self.num_images)
+        return _some(self.held_out, self.num_images)
 
 
 def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
@@ -164,10 +165,10 @@ def untouched(*modules: nn.Module) -> Iterator[None]:
             buffer.copy_(value)
 
 
-def _spread(source: Source, most: int) -> Labelled:
-    """Up to `most` rows, evenly spread over the data set: files are often sorted by class. At least two."""
+def _some(source: Source, most: int) -> Labelled:
+    """Up to `most` rows at random, always the same ones: files are often sorted by class. At least two."""
     count = max(2, min(most, len(source), _MOST_BYTES // prod(source.shape)))
-    return source.fetch(np.arange(count, dtype=np.int64) * len(source) // count)
+    return source.fetch(Order(len(source), 0).at(np.arange(count) % len(source)))
 
 
 def _placed(reals: Labelled, gan: GAN) -> Labelled:
