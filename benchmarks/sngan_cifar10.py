@@ -111,7 +111,7 @@ def library(data: str, folder: Path, seed: int) -> Curve:
 
 
 def with_weights_of(net: nn.Module, config: RunConfig, side: Side, found: build.Data) -> nn.Module:
-    """The library's initial weights, which stand in the same order; torch's own start of the power iteration stays."""
+    """The library's initial weights, which stand in the same order."""
     theirs = build.maker(config, side, found, torch.device("cpu"))()
     for mine, value in zip(net.parameters(), theirs.parameters(), strict=True):
         assert mine.shape == value.shape
@@ -130,6 +130,9 @@ def naive(data: str, seed: int, share: float) -> Curve:
     width, batch = config.model.options.width, config.train.batch
     g = with_weights_of(Generator(2 * width), config, Side.G, found)
     d = with_weights_of(Discriminator(width), config, Side.D, found)
+    with torch.no_grad():
+        for _ in range(15):  # torch's power iteration has started on other weights than these
+            d(x_BCHW[:2], y_B[:2])
     average = copy.deepcopy(g).eval()
     adam = {"lr": config.g.optimizer.lr, "betas": (0.0, 0.9), "fused": True}
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
