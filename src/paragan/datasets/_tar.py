@@ -38,7 +38,7 @@ def members(path: Path, wanted: Callable[[str], bool], most: int, most_each: int
         raise DataError(f"{path}: found a damaged xz stream ({error}), expected an intact one; get it again") from None
     except (gzip.BadGzipFile, zlib.error, EOFError):
         raise DataError(f"{path}: found a damaged gzip stream, expected an intact one; get it again") from None
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, RecursionError) as error:
         raise DataError(
             f"{path}: found a damaged tar archive ({error}), expected an intact one; get it again"
         ) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import lzma
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -11,6 +13,11 @@ from pathlib import Path
 
 from paragan.core.errors import DataError
 
+# What the readers of zip and npy raise on damaged or hostile files.
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, tokenize.TokenError),
+    *(ValueError, TypeError, IndexError, struct.error),
+)
 _MOST_RATIO = 200
 _ALWAYS_FINE = 64 << 20  # bytes; black images pack well, and this many of them do no harm
 
@@ -24,7 +31,7 @@ def damage_told(name: str) -> Iterator[None]:
         raise DataError(f"{name}: found no such file, expected a zip or npz file; check data.path") from None
     except OSError as error:
         raise DataError(f"{name}: found a file that cannot be read ({error.strerror or error}); check it") from None
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGE as error:
         told = str(error).splitlines()[0] if str(error) else "it ends too early"
         raise DataError(f"{name}: found a damaged zip file ({told}), expected an intact one; get it again") from None
 

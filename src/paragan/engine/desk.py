@@ -19,7 +19,7 @@ class Desk:
         for name, writer in self._writers.items():
             try:
                 writer.write(note)
-            except Exception as error:  # whatever a file system, a server or a picture may do
+            except (Exception, SystemExit) as error:  # rich leaves so where the reader of a pipe is gone
                 failed[name] = error
         for name, reason in failed.items():
             self._drop(name, reason, note)

@@ -61,7 +61,7 @@ def read(path: Path) -> Exported:
             if told.get("format") != FORMAT:
                 raise _refused(path, f"format {str(told.get('format'))[:40]!r}", repr(FORMAT))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError, ValueError, RuntimeError) as error:
         raise _refused(path, f"a file that is not whole safetensors ({str(error).splitlines()[0][:100]})") from None
     if fingerprint(weights) != told.get("sha256"):
         raise _refused(path, "weights whose sha256 is not the one in the file", "the weights that were exported")

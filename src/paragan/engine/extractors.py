@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
+from paragan.datasets import _npz
 
 _MOST_BYTES = 1 << 20
 # What np.load raises for text, a lone array, a cut or altered archive, an array that is too large.
@@ -133,14 +134,10 @@ def read(name: str, path: Path) -> nn.Module:
 
 def _arrays(path: Path, wanted: dict[str, tuple[int, ...]], expected: str) -> dict[str, NDArray[Any]]:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if max(member.file_size for member in arrays.zip.infolist()) > _MOST_BYTES:
-                raise DataError(f"{path}: found an array of more than 1 MiB, {expected}")
-            found = {name: arrays[name] for name in arrays.files[: len(wanted) + 1]}
-    except FileNotFoundError:
-        raise DataError(f"{path}: found no such file, {expected}") from None
-    except _NOT_AN_NPZ:
-        raise DataError(f"{path}: found a file that is not a whole npz of plain numbers, {expected}") from None
+        there = _npz.names(path)
+        found = {name: _npz.read(path, name, _MOST_BYTES) for name in there[: len(wanted) + 1]}
+    except DataError as error:
+        raise DataError(f"{error}; {expected}") from None
     if {name: (array.shape, array.dtype.kind) for name, array in found.items()} != {
         name: (shape, "f") for name, shape in wanted.items()
     }:

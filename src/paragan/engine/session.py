@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Session:
     desk: Writer
     about: Mapping[str, Any] = field(default_factory=dict)
     last_score: Mapping[str, float] = field(default_factory=dict)
+    _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.trainer.images, self.trainer.every)
@@ -62,8 +63,9 @@ class Session:
     def _take(self, event: Event) -> None:
         match event:
             case Report():
+                self._scalars |= event.scalars
                 if event.step % self.trainer.every.log_steps == 0:
-                    self._step(event)
+                    self._step(replace(event, scalars=self._scalars))
             case Samples():
                 values = {"path": f"samples/step-{event.step:07d}.png", "columns": event.columns, "rows": event.rows}
                 shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW)}

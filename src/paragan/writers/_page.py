@@ -117,7 +117,7 @@ def _cell(value: float | None) -> str:
 
 
 def _key_number(name: str, scores: list[Moment]) -> dict[str, str]:
-    told = [moment for moment in scores if name in moment.values]
+    told = [moment for moment in scores if name in moment.numbers()]
     last, best = told[-1], panels.best(name, told)
     shown = best or last
     return {

@@ -9,6 +9,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ class Moment:
 
     def numbers(self) -> dict[str, float]:
         """The values that are numbers, by name."""
+        return self._numbers
+
+    @cached_property
+    def _numbers(self) -> dict[str, float]:
         found = ((plain(name), number(value)) for name, value in self.values.items() if name not in _PLACE)
         return {name: value for name, value in found if value is not None}
 
@@ -54,7 +59,7 @@ class History:
     def take(self, kind: object, moment: Moment) -> None:
         """The next line."""
         self.step, self.kimg = moment.step, moment.kimg
-        self._count_seconds(number(moment.values.get("seconds")) or 0.0)
+        self._count_seconds(seconds if (seconds := number(moment.values.get("seconds"))) is not None and math.isfinite(seconds) else self._session)
         self.end = moment.values if kind == "end" else None
         match kind:
             case "step" | "telemetry":

@@ -12,6 +12,7 @@ from typing import Any
 from paragan.core import parse
 from paragan.core.errors import PREEMPTED, ParaganError
 from paragan.writers._record import History, number, plain
+from paragan.writers._scale import figure
 
 _SILENT_S = 600.0
 _MOST = 1 << 20  # bytes of a small file that are read
@@ -72,6 +73,8 @@ def small_json(path: Path) -> dict[str, Any]:
 
 def duration(seconds: float) -> str:
     """Two units at most: 42 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
+    if not math.isfinite(seconds):
+        return figure(seconds)
     whole = int(seconds)
     for size, unit, below, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
