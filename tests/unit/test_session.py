@@ -65,30 +65,76 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
         assert grid.getextrema() != (0, 0)
 
 
+def test_a_penalty_that_is_seldom_due_reaches_the_record(tmp_path):
+    """Every 8th update from the first on; the numbers are read at other steps."""
+    run = session(tmp_path, "every.log_steps=5")
+    run.run()
+    run.end(0, "finished")
+    steps = [x for x in record(tmp_path) if x["kind"] == "step"]
+    assert [x["step"] for x in steps] == [5, 10]
+    assert all(x["d/loss/r1"] >= 0 for x in steps)
+
+
+def test_advice_is_given_once_however_often_a_run_is_stopped(tmp_path):
+    """Of few images at the start; the same after a resume, also where nothing else was told."""
+    for kimg in ("0.08", "0.16"):
+        more = [f"train.kimg={kimg}", "every.sample_kimg=0", "data.size=8"]
+        config = load("digits", [*SETTINGS, *more])
+        trainer = build.trainer(config, tmp_path, print, lambda: False)
+        trainer.batches.source = Few(trainer.batches.source)
+        trainer.resume()
+        run = Session(trainer, tmp_path, build.desk(config, tmp_path, trainer.clock.step))
+        run.run()
+        run.end(0, "finished")
+    assert [x["name"] for x in record(tmp_path) if x["kind"] == "advice"] == ["few_images"]
+
+
+class Few:
+    """Says that it has 100 images."""
+
+    def __init__(self, source):
+        self._source = source
+
+    def __getattr__(self, name):
+        return getattr(self._source, name)
+
+    def __len__(self):
+        return 100
+
+
 class Odd:
     """Fails at its third note."""
 
-    def __init__(self):
-        self.kinds, self.closed = [], False
+    def __init__(self, error):
+        self.kinds, self.closed, self.error = [], False, error
 
     def write(self, note):
         self.kinds.append(note.kind)
         if len(self.kinds) == 3:
-            raise OSError(28, "No space left\non device")
+            raise self.error
 
     def close(self):
         self.closed = True
 
 
-def test_a_writer_that_fails_is_told_of_and_left_out(tmp_path):
-    run, odd = session(tmp_path), Odd()
+FAILURES = {
+    "[Errno 28] No space left on device": OSError(28, "No space left\non device"),
+    "1": SystemExit(1),  # as rich leaves where the reader of a pipe is gone
+    "KeyError": KeyError(),
+}
+
+
+@pytest.mark.parametrize("reason", FAILURES)
+def test_a_writer_that_fails_is_told_of_and_left_out(tmp_path, reason):
+    run, odd = session(tmp_path), Odd(FAILURES[reason])
     run.desk = Desk([("odd", odd), ("jsonl", run.desk._writers["jsonl"])])
     run.run()
     run.end(0, "finished")
     assert run.trainer.finished
     assert len(odd.kinds) == 3
     events = [x["text"] for x in record(tmp_path) if x["kind"] == "event"]
-    assert events == ["writer odd failed ([Errno 28] No space left on device) and is switched off; training goes on"]
+    assert events == [f"writer odd failed ({reason}) and is switched off; training goes on"]
+    assert odd.closed
     assert record(tmp_path)[-1]["kind"] == "end"
 
 

@@ -163,7 +163,7 @@ def _newest(history: History, count: int, *names: str) -> list[tuple[float, ...]
 
 def _rows(history: History, *names: str) -> list[tuple[float, ...]]:
     rows = [tuple(moment[name] for name in names) for moment in history if all(name in moment for name in names)]
-    return [row for row in rows if all(isfinite(value) for value in row)]
+    return [row for row in rows if all(isinstance(value, (int, float)) and isfinite(value) for value in row)]
 
 
 RULES = (

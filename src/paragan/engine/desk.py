@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from paragan.core.notes import Note, Writer
@@ -15,7 +17,7 @@ class Desk:
         self._writers = dict(writers)
 
     def write(self, note: Note) -> None:
-        failed = {}
+        failed: dict[str, BaseException] = {}
         for name, writer in self._writers.items():
             try:
                 writer.write(note)
@@ -28,17 +30,18 @@ class Desk:
         for name, writer in list(self._writers.items()):
             try:
                 writer.close()
-            except Exception as error:
-                print(_told(name, error))
+            except (Exception, SystemExit) as error:
+                print(_told(name, error), file=sys.stderr)
 
-    def _drop(self, name: str, error: Exception, note: Note) -> None:
-        del self._writers[name]
+    def _drop(self, name: str, error: BaseException, note: Note) -> None:
+        with suppress(Exception, SystemExit):
+            self._writers.pop(name).close()
         event = replace(note, kind="event", values={"text": _told(name, error)}, x_BCHW=None)
         if name == "console":
-            print(event.values["text"])
+            print(event.values["text"], file=sys.stderr)
         self.write(event)
 
 
-def _told(name: str, error: Exception) -> str:
+def _told(name: str, error: BaseException) -> str:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return f"writer {name} failed ({reason}) and is switched off; training goes on"

@@ -42,8 +42,9 @@ class Session:
         """Train. Call after `resume`."""
         self._wait0 = self.trainer.batches.wait_s
         self._skipped = self._skips()
-        self._history = _seen_before(self.folder / "metrics.jsonl", self.trainer.clock.step)
-        self._given = {advice.name for advice in self._advice()} if self._history else set()
+        before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step)
+        self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
+        self._given = {line.get("name") for line in before if line["kind"] == "advice"}
         self._note("start", self._start() | dict(self.about))
         self._advise()
         for event in self.trainer.run():
@@ -144,16 +145,16 @@ def told(player: Player) -> dict[str, Any]:
     }
 
 
-def _seen_before(record: Path, step: int) -> list[Mapping[str, Any]]:
-    """Telemetry and scores up to `step`, oldest first: what advice rests on."""
+def _lines(record: Path, step: int) -> list[Mapping[str, Any]]:
+    """Telemetry, scores and advice of the record up to `step`, oldest first."""
     if not record.exists():
         return []
     found = []
     for line in record.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             entry = json.loads(line)
-            if entry["kind"] in ("telemetry", "score") and entry["step"] <= step:
+            if entry["kind"] in ("telemetry", "score", "advice") and entry["step"] <= step:
                 found.append(entry)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # cut short by a kill
     return found

@@ -80,15 +80,16 @@ class Telemetry:
         z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
         fake = _in_pieces(lambda *latents: Made.of(g(*latents)).images, (z, y), self.batch), y
 
-        def judged(x: Tensor, y: Tensor | None) -> Tensor:
+        def judged(images: Labelled, kind: str) -> Tensor:
+            x, y = images
             if gan.augment is not None:
-                x = gan.augment(x, gan.prior.seed, "telemetry/augment", Rows(0, 0, len(x), len(x)))
-            return Verdict.of(d(x, y)).logits_B.float()
+                x = gan.augment(x, gan.prior.seed, f"augment/telemetry/{kind}", Rows(0, 0, len(x), len(x)))
+            return _in_pieces(lambda *inputs: Verdict.of(d(*inputs)).logits_B.float(), (x, y), self.batch)
 
-        on_train, on_fake = (_in_pieces(judged, images, self.batch) for images in (train, fake))
+        on_train, on_fake = judged(train, "train"), judged(fake, "fake")
         values = judgement(_per_sample(on_train), _per_sample(on_fake))
         if len(self.held_out):
-            on_held_out = _in_pieces(judged, _placed(self._held_out, gan), self.batch)
+            on_held_out = judged(_placed(self._held_out, gan), "held_out")
             values |= overfitting(*map(_per_sample, (on_train, on_held_out, on_fake)))
         diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
         return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), "diversity": diversity}
@@ -153,16 +154,18 @@ def singular_values(net: nn.Module) -> dict[str, Tensor]:
 @contextmanager
 def untouched(*modules: nn.Module) -> Iterator[None]:
     """Buffers and the generators of the devices they run on are put back at the end."""
-    buffers = [buffer for module in modules for buffer in module.buffers()]
-    kept = [buffer.clone() for buffer in buffers]
+    layers = [layer for module in modules for layer in module.modules()]
+    kept = [(layer, {n: (b, b.clone()) for n, b in layer._buffers.items() if b is not None}) for layer in layers]
     devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}
     kind = next(iter(devices)).type if devices else "cpu"
     try:
         with torch.random.fork_rng(list(devices), device_type=kind):
             yield
     finally:
-        for buffer, value in zip(buffers, kept, strict=True):
-            buffer.copy_(value)
+        for layer, buffers in kept:
+            for name, (buffer, value) in buffers.items():
+                buffer.copy_(value)
+                layer._buffers[name] = buffer  # a forward may have put another in its place
 
 
 def _some(source: Source, most: int) -> Labelled:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from paragan.core.clock import Clock
+from paragan.core.errors import ConfigError
 from paragan.core.seams import Augment, Penalty, Seat, Turn
 from paragan.core.types import Batch, Feed, Outputs, Report, Side, Terms, Update
 from paragan.game.prior import Prior
@@ -34,6 +35,12 @@ class GAN:
     d_penalties: tuple[Penalty, ...] = ()
     augment: Augment | None = None
     clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        for side, penalties in ((Side.G, self.g_penalties), (Side.D, self.d_penalties)):
+            names = ["adversarial", *(penalty.name for penalty in penalties)]
+            if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
+                raise ConfigError(f"{side.value}: found two losses called {twice!r}, expected a name of its own for each")
 
     def d_turn(self, real: Batch) -> Turn:
         """D against fakes of the opponent: no graph into it."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.notes import Note
+
+
+_MOST_WAITING = 1 << 24  # bytes
 
 
 @dataclass(frozen=True)
@@ -16,21 +20,34 @@ class Options:
 
 
 class Writer:
-    """Lines after `step` belong to a future that was lost; a resumed run drops them before it appends."""
+    """Lines after `step` belong to a future that was lost; a resumed run drops them before it appends.
+
+    A full disk does not end the record: what could not be written follows as soon as there is room.
+    """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._score = folder / "score.json"
         path = folder / "metrics.jsonl"
         if path.exists():
             _keep_until(path, step)
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 held for the run
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 held for the run
+        self._waiting = b""
 
     def write(self, note: Note) -> None:
-        self._file.write(json.dumps(note.line) + "\n")
-        self._file.flush()
+        self._waiting += (json.dumps(note.line) + "\n").encode()
+        self._put()
         if note.kind == "score":
             score = {"step": note.step, "images": note.images, **note.values}
-            _replace(self._score, json.dumps(score, indent=1) + "\n")
+            with suppress(OSError):  # the record has it
+                _replace(self._score, json.dumps(score, indent=1) + "\n")
+
+    def _put(self) -> None:
+        try:
+            while self._waiting:
+                self._waiting = self._waiting[self._file.write(self._waiting) :]
+        except OSError:
+            if len(self._waiting) > _MOST_WAITING:
+                raise
 
     def close(self) -> None:
         self._file.close()

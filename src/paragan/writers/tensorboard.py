@@ -28,7 +28,7 @@ class Writer:
                 "writers: found tensorboard, which is not installed; pip install 'paragan[tensorboard]' or leave it out"
             ) from None
         self._options = options
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step)
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else 0)
 
     def write(self, note: Note) -> None:
         if note.kind in ("step", "score", "telemetry"):
