@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paragan import build, config
 from paragan.core.fill import ANY
+from paragan.core.printable import printable
 from paragan.engine.generator import Reader, opened
 from paragan.engine.sampler import Sampler
 
@@ -20,4 +21,8 @@ def load(path: str | Path, trust: bool = False) -> Sampler:
     """
     outside = ANY if trust else ()
     read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
-    return opened(Path(path), Reader(read, text, lambda read: build.data(read).train, warnings.warn))
+    return opened(Path(path), Reader(read, text, lambda read: build.data(read).train, _warn))
+
+
+def _warn(line: str) -> None:
+    warnings.warn(printable(line), stacklevel=2)

@@ -38,6 +38,11 @@ from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
 
+_AT_CHANCE = (
+    "score: the judge tells which way up images are for {:.0%} of unseen ones, {:.0%} by chance: its numbers may say "
+    "little here; look at the pictures, or sort the images into classes"
+)
+
 
 @dataclass(frozen=True)
 class Data:
@@ -164,8 +169,10 @@ def _refuse_odd_counts(side: Side, options: PlayerOptions, batch: int) -> None:
         )
 
 
-def scorer(config: RunConfig, found: Data, folder: Path) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; None: scoring is off.
+def scorer(
+    config: RunConfig, found: Data, folder: Path, say: Callable[[str], None], must_keep: bool = True
+) -> Callable[[Player, Prior], Score] | None:
+    """Scores a generator player; None: scoring is off. must_keep: a judge that cannot be written is an error.
 
     A judge of the run's own is trained, or read from `folder`, when the first score is due; one from a file is read
     now, so that a missing file is told before anything is written.
@@ -180,12 +187,21 @@ def scorer(config: RunConfig, found: Data, folder: Path) -> Callable[[Player, Pr
             return None
         case name if name in EXTRACTORS:
             return scored_by(ready_made(name, Path(options.weights or _beside_the_data(config)), found.train.shape[-1]))
-    evaluator = cache(lambda: scored_by(train_or_load(found.train, found.held_out, folder)))
+
+    @cache
+    def evaluator() -> Evaluator:
+        judge = train_or_load(found.train, found.held_out, folder, must_keep=must_keep)
+        if found.num_classes < 2 and judge.accuracy is not None and judge.accuracy < 1.5 / judge.num_classes:
+            say(_AT_CHANCE.format(judge.accuracy, 1 / judge.num_classes))
+        return scored_by(judge)
+
     return lambda player, prior: evaluator()(player, prior)
 
 
-def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]) -> Trainer:
-    """Everything for `config`, at step 0. Writes nothing."""
+def trainer(
+    config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
+) -> Trainer:
+    """Everything for `config`, at step 0. Writes nothing. reading: nor needs to, later."""
     device = devices.pick(config.train.threads)
     found = data(config)
     game = gan(config, found, device)
@@ -199,7 +215,7 @@ def trainer(config: RunConfig, folder: Path, say: Callable[[str], None], stop: C
         round(config.train.kimg * 1000),
         config.every,
         Checkpoints(folder / "checkpoints", config.every.keep, say),
-        scorer(config, found, folder / "judge"),
+        scorer(config, found, folder / "judge", say, must_keep=not reading),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
     )

@@ -50,11 +50,13 @@ class RunConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if "jsonl" not in [writer.name for writer in self.writers]:
-            names = ", ".join(writer.name for writer in self.writers)
-            raise ConfigError(
-                f"writers: found {names or 'none'}, expected jsonl among them: it is the record of the run"
-            )
+        names = [writer.name for writer in self.writers]
+        if "jsonl" not in names:
+            found = ", ".join(names) or "none"
+            raise ConfigError(f"writers: found {found}, expected jsonl among them: it is the record of the run")
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"writers: found {twice} twice, expected each once")
 
 
 def choose(folder: str, name: str) -> Chosen:

@@ -13,8 +13,12 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.main import main
+from paragan.core.errors import DataError
 from paragan.engine import checkpoint
 from paragan.engine.folder import RunFolder
+from paragan.engine.session import Session
+from paragan.writers import jsonl
+from tests.tiny_run import train
 
 TINY = [
     "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.kimg=0.064", "score.extractor=none",
@@ -168,6 +172,54 @@ def test_a_penalty_that_the_network_cannot_bear(refused):
     line = refused("train", "digits", *TINY, "model.d_norm=batch", "penalties=[gradient_penalty]")
     assert "gradient_penalty needs a network that keeps samples apart" in line
     assert "g.updates_per_step: found 2" in refused("train", "digits", *TINY, "g.updates_per_step=2")
+
+
+def test_two_writers_of_one_name(refused):
+    line = refused("train", "digits", *TINY, "writers=[jsonl, report, report]")
+    assert "writers: found report twice, expected each once" in line
+
+
+def test_eval_scores_where_nothing_may_be_written(tmp_path, capfd):
+    train(tmp_path / "run", "score.extractor=judge", "score.num_images=100")
+    shutil.rmtree(tmp_path / "run" / "judge")
+    (tmp_path / "run" / "judge").touch()  # no folder can be made here, whoever asks
+    before = tree(tmp_path)
+    capfd.readouterr()
+    assert main(["eval", str(tmp_path / "run")]) == 0
+    assert "fd[judge]" in capfd.readouterr().out
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, f'{{"step": 1{"0" * 400}}}', "[1]", '{"step": null}'])
+def test_an_odd_line_of_the_record_is_dropped(tmp_path, line):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n' + line + "\n")
+    jsonl.Writer(jsonl.Options(), tmp_path, step=2).close()
+    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "reason"),
+    [
+        (OSError(errno.ENOSPC, "No space left", "x"), 2, "x: No space left"),
+        (RuntimeError("out of memory"), 2, "out of memory: out of memory; lower train.batch or the model's width"),
+        (KeyboardInterrupt(), 130, "KeyboardInterrupt"),
+        (SystemExit(3), 3, "3"),
+        (DataError("a\x1b[2J"), 2, "a?[2J"),
+        (ZeroDivisionError("ours"), 1, "ours"),
+    ],
+)
+def test_exit_json_tells_the_code_of_the_process(trained, monkeypatch, raised, code, reason):
+    def fails(self):
+        raise raised
+
+    monkeypatch.setattr(Session, "run", fails)
+    words = ["train", "digits", *TINY, "--out", "run"]
+    if isinstance(raised, (SystemExit, ZeroDivisionError)):  # Python ends the process by itself
+        with pytest.raises(type(raised)):
+            main(words)
+    else:
+        assert main(words) == code
+    assert json.loads((trained / "exit.json").read_text()) == {"code": code, "step": 4, "reason": reason}
 
 
 def test_a_run_that_is_done_says_so_truly(trained, capfd):

@@ -124,6 +124,46 @@ def test_an_npz_with_a_long_header(tmp_path):
     assert "npy header" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
 
 
+DESCRIBED = "{'descr': '%s', 'fortran_order': False, 'shape': %s}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DESCRIBED % ("<U0", "(5,)"),
+        DESCRIBED % ("|u1", "(-2, -2)"),
+        DESCRIBED % ("|u1", "(0, -2)"),
+        DESCRIBED % ("|u1", "(-4,)"),
+        DESCRIBED % ("|u1", "(True,)"),
+        DESCRIBED % ("|u1", "(" + "9" * 4000 + ",)"),
+        "{'descr': (",
+        "{[]: 1}",
+        "(" * 2000,
+        "(" * 1000 + ")" * 1000,
+        "-" * 3000 + "1",
+        "",
+    ],
+    ids=["U0", "negative", "zero", "minus", "True", "huge", "open", "unhashable", "deep", "nest", "signs", "empty"],
+)
+def test_an_npz_header_that_numpy_stumbles_over(tmp_path, text):
+    path = tmp_path / "odd.npz"
+    header = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text) + 1) + text.encode() + b"\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("images.npy", header + bytes(4 if "2, -2" in text else 1 if "True" in text else 0))
+    assert str(path) in refused(lambda: npz.source(npz.Options(str(path)), "train"))
+
+
+def test_a_zip_member_whose_name_is_not_the_utf8_it_claims(tmp_path):
+    with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
+        archive.writestr("éa.png", b"x")
+        archive.writestr("b.png", b"y")
+    content = (tmp_path / "odd.zip").read_bytes().replace("éa.png".encode(), b"\xff\xfea.png")
+    for name in ("odd.zip", "odd.npz"):
+        (tmp_path / name).write_bytes(content)
+    assert "damaged zip file" in refused(lambda: folder.source(folder.Options(str(tmp_path / "odd.zip")), "train"))
+    assert "damaged zip file" in refused(lambda: npz.source(npz.Options(str(tmp_path / "odd.npz")), "train"))
+
+
 @pytest.mark.parametrize("size", [10, 2**32 - 2])
 def test_a_zip_entry_that_lies_about_its_size(tmp_path, size):
     """What comes is never more than what is declared, and the checksum tells."""

@@ -16,7 +16,8 @@ import pytest
 import paragan
 from paragan.cli.main import main
 from paragan.core import shelf
-from paragan.core.errors import DataError, ParaganError
+from paragan.core.errors import DataError, ParaganError, outcome
+from paragan.core.printable import printable
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
@@ -222,12 +223,51 @@ def test_eval_passes_its_words_on(verb):
         (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "run/x: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied", "run"), 2, "run: Permission denied\n"),
         (KeyboardInterrupt(), 130, ""),
+        (MemoryError(), 2, "out of memory: MemoryError; lower train.batch or the model's width\n"),
+        (DataError("a\x1b]0;b\x07\r.png: no\nbad:1: \u202egpj"), 2, "a?]0;b??.png: no\nbad:1: ?gpj\n"),
+        (OSError(errno.EACCES, "no", "a\x1b[2J"), 2, "a?[2J: no\n"),
     ],
 )
 def test_what_the_user_can_mend_is_a_line_and_a_code(verb, capsys, raised, code, said):
     verb("evaluate", result=raised)
     assert main(["eval", "run"]) == code
     assert capsys.readouterr() == ("", said)
+
+
+def test_words_cannot_move_the_cursor(capsys):
+    assert main(["train", "--\x1b[2J\x07"]) == 2
+    assert "--?[2J?" in capsys.readouterr().err
+
+
+def test_what_is_printable():
+    assert printable("caf\u00e9 \u732b, a line\nand another") == "caf\u00e9 \u732b, a line\nand another"
+    controls = "\x00\x07\r\t\x1b\x7f\x9b\udcff" + "".join(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
+    assert printable(controls) == "?" * len(controls)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (SystemExit(3), 3),
+        (SystemExit(), 0),
+        (SystemExit(-1), 255),
+        (SystemExit("why"), 1),
+        (KeyboardInterrupt(), 130),
+        (EOFError(), 130),
+        (BrokenPipeError(errno.EPIPE, "gone"), 1),
+        (MemoryError(), 2),
+        (OSError(errno.ENOSPC, "full"), 2),
+        (Later("stopped"), 85),
+    ],
+)
+def test_an_error_has_the_exit_code_that_its_process_has(verb, raised, code):
+    assert outcome(raised)[0] == code
+    verb("evaluate", result=raised)
+    if isinstance(raised, SystemExit) or code == 1:
+        with pytest.raises((type(raised), SystemExit)):
+            main(["eval", "run"])
+    else:
+        assert main(["eval", "run"]) == code
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("ours"), FileNotFoundError(errno.ENOENT, "ours")])

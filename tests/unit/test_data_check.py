@@ -50,7 +50,7 @@ def test_a_good_folder_ends_with_the_command_to_train(folder, capsys):
     assert "32 pictures" in out
     assert "20 to 20 px, median 20; 0 not square" in out
     assert "2: cats 30, dogs 2" in out
-    assert f"To train: paragan train own data.path={folder} data.size=16 augment.name=diffaugment" in out
+    assert f"To train: paragan train own data.path={folder} data.size=16" in out
 
 
 def test_damaged_files_are_named_and_end_with_2(folder, capsys):

@@ -204,3 +204,11 @@ def test_distances_on_mnist(data_root):
     assert real.metrics["fd[mnist-cnn]"] == pytest.approx(0.25, abs=0.05)
     assert real.protocol["extractor_accuracy"] == pytest.approx(0.9927)
     assert evaluator.score(uniform).metrics["fd[mnist-cnn]"] == pytest.approx(344, rel=0.01)
+
+
+def test_few_held_out_images_tell_no_coverage(small, judge):
+    few = Memory(small[1].images_NCHW[:4], small[1].labels_N[:4], small[1].class_names)
+    score = Evaluator(judge, small[0], few, 100).score(noise)
+    assert "coverage" not in score.metrics
+    assert score.metrics["fd[judge]"] > 10
+    assert score.protocol["coverage"]["num_images"] == 0

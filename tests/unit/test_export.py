@@ -107,13 +107,16 @@ def test_an_export_can_be_exported_again(run, exporting, tmp_path):
     assert "fd\\[judge\\] | 12.5" in (tmp_path / "again" / "README.md").read_text()
 
 
-def test_a_score_of_another_step_is_not_told(run, exporting, tmp_path):
+def test_a_score_of_another_step_is_told_as_such_and_a_damaged_one_not_at_all(run, exporting, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     score = json.loads((run / "score.json").read_text())
-    for text in (json.dumps({**score, "step": 2}), "[1]", "{cut", "[" * 100_000):
+    later = "at step 2. These weights are of step"
+    no_score = "This run was not scored."
+    texts = {json.dumps({**score, "step": 2}): later, "[1]": no_score, "{cut": no_score, "[" * 100_000: no_score}
+    for text, told in texts.items():
         (tmp_path / "run" / "score.json").write_text(text)
         exporting(tmp_path / "run")
-        assert "This run was not scored." in (tmp_path / "run" / "export" / "README.md").read_text()
+        assert told in (tmp_path / "run" / "export" / "README.md").read_text()
 
 
 def test_folders_of_this_machine_stay_at_home(exporting, tmp_path):
@@ -211,7 +214,7 @@ def test_a_network_that_cannot_be_traced_is_one_line(tmp_path):
 
 def test_onnx_without_its_extra_is_one_line(run, exporting, monkeypatch, tmp_path):
     monkeypatch.setattr(export, "_ONNX", ("onnx", "no_such_package"))
-    with pytest.raises(ConfigError, match=r"no_such_package, expected the extra: pip install 'paragan\[onnx\]'"):
+    with pytest.raises(ConfigError, match=r"no_such_package, expected the extra onnx: \S+ -m pip install"):
         exporting(run, "--format", "onnx", "--out", tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

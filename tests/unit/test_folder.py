@@ -104,6 +104,38 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
     assert found == ["a/1.png", "b/2.png"]
 
 
+def test_a_folder_may_be_linked_to_from_several_classes(tmp_path):
+    root = tmp_path / "root"
+    put(tmp_path, "shared/1.png")
+    for name in ("a", "b", "c"):
+        (root / name).mkdir(parents=True)
+        (root / name / "more").symlink_to(tmp_path / "shared")
+    found = sorted(listing(read(root)) + listing(read(root, "held_out")))
+    assert found == ["a/more/1.png", "b/more/1.png", "c/more/1.png"]
+
+
+def test_links_that_multiply_are_refused(tmp_path):
+    folders = [tmp_path / f"{n}" for n in range(30)]  # 2³⁰ ways from the first to the last
+    for one in folders:
+        one.mkdir()
+    for one, other in zip(folders, folders[1:], strict=False):
+        (one / "a").symlink_to(other)
+        (one / "b").symlink_to(other)
+    assert "found a folder that links lead to by more than 64 ways, expected a tree" in refused(tmp_path)
+
+
+def test_a_member_of_a_zip_without_a_name_is_left_out(tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("x", "a.png", "b.png"):
+            archive.writestr(name, b"")
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    place = content.index(b"PK\x01\x02")
+    content[place + 28 : place + 32] = b"\0\0\1\0"  # no name, and what was the name is an extra field
+    (tmp_path / "a.zip").write_bytes(content)
+    source = read(tmp_path / "a.zip")
+    assert sorted(listing(source) + listing(read(tmp_path / "a.zip", "held_out"))) == ["a.png", "b.png"]
+
+
 def test_a_name_that_is_no_text_is_read(tmp_path):
     put(tmp_path, "a/1.png")
     (tmp_path / os.fsdecode(b"b\xff")).mkdir()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import shutil
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,10 @@ from safetensors.torch import load_file, save_file
 import paragan as pg
 from paragan.cli import evaluate
 from paragan.cli.export import export
+from paragan.cli.opened import open_run
 from paragan.cli.sample import sample
 from paragan.core import shelf
-from paragan.engine import exported
+from paragan.engine import checkpoint, exported, part, trainer
 from tests.tiny_run import newest, rewrite_state, train
 
 
@@ -66,11 +69,66 @@ def test_a_damaged_checkpoint_is_passed_over(run):
         (lambda values: values["model"].update(class_names=[1]), "state.json: found an odd value"),
         (lambda values: values["clock"].update(step=None), "state.json: found an odd value"),
         (lambda values: values["model"].update(shape=[1, 16, 16]), "checkpoint of another model"),
+        (lambda values: values.update(clock=5), "state.json: found an odd value"),
     ],
 )
 def test_a_checkpoint_that_says_odd_things_is_one_line(run, change, said):
     rewrite_state(run, change)
     assert said in refused(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda values: values.update(clock=5), "found an odd value ('int' object is not subscriptable)"),
+        (lambda values: values["clock"].update(step="4"), "found an odd value ({'step': '4', 'images': 64})"),
+        (lambda values: values["clock"].update(images=-1), "found an odd value ({'step': 4, 'images': -1})"),
+        (lambda values: values.update(position=1.5), "found an odd value ({'position': 1.5})"),
+        (lambda values: values.update(players={"g": 5, "d": 5}), "found an odd value ('int' object"),
+        (lambda values: values["players"]["d"].update(version=None), "found an odd value ({'version': None"),
+        (lambda values: values["players"].pop("d"), "'d' is missing"),
+    ],
+)
+def test_a_run_that_cannot_go_on_from_odd_things_says_so(run, change, said):
+    rewrite_state(run, change)
+    with pytest.raises(pg.CheckpointError) as told:
+        open_run(run)
+    assert str(told.value).startswith(f"checkpoint {newest(run)}: {said}")
+    assert "\n" not in str(told.value)
+
+
+def test_too_little_memory_is_not_the_checkpoints_fault(run, monkeypatch):
+    def full(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(trainer, "restore", full)
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        open_run(run)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state.json"])
+def test_json_nested_too_deeply_is_passed_over(run, name):
+    path = newest(run) / name
+    path.write_text("[" * 100_000)
+    manifest = newest(run) / "manifest.json"
+    if name == "state.json":
+        listed = json.loads(manifest.read_text())
+        listed["files"][name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        manifest.write_text(json.dumps(listed))
+    with pytest.warns(UserWarning, match=f"{name} is missing or not JSON"):
+        assert "no checkpoint with an undamaged generator is left" in refused(run)
+    with pytest.raises(pg.CheckpointError, match="no undamaged checkpoint is left"):
+        open_run(run)
+
+
+def test_a_warning_cannot_move_the_cursor(run, capsys):
+    there = run.rename(run.with_name("a\x1b[2Jb"))
+    (newest(there) / "g.safetensors").write_bytes(b"no")
+    with pytest.warns(UserWarning, match=r"a\?\[2Jb.*trying the one before"), pytest.raises(pg.CheckpointError):
+        pg.load(there)
+    with pytest.raises(pg.CheckpointError):
+        open_run(there)
+    assert "a?[2Jb" in capsys.readouterr().err
 
 
 def spoil(path: Path, tensors=None, header=None, **metadata) -> Path:
@@ -80,6 +138,34 @@ def spoil(path: Path, tensors=None, header=None, **metadata) -> Path:
     if header is not None:
         path.write_bytes(struct.pack("<Q", header) + path.read_bytes()[8:])
     return path
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.complex64])
+def test_weights_that_are_no_real_numbers_are_refused(run, dtype):
+    file = run / "g.safetensors"
+    found = exported.read(file)
+    exported.write(file, replace(found, weights={name: value.to(dtype) for name, value in found.weights.items()}))
+    assert f"found {dtype}, expected torch.float32; export it again" in refused(file)
+
+
+def test_weights_that_cannot_be_copied_are_refused(run, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("no copy\nfrom this")
+
+    monkeypatch.setattr(torch.nn.Module, "load_state_dict", fails)
+    assert "found weights that cannot be read (no copy from this)" in refused(run / "g.safetensors")
+
+
+@pytest.mark.parametrize("shape", [[1 << 63, 0], [1 << 62, 4, 0]])
+def test_a_shape_beyond_any_number_is_one_line(run, shape):
+    entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
+    header = json.dumps({"__metadata__": {"format": exported.FORMAT}, "net/a": entry}).encode()
+    path = run / "g.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "safetensors" in refused(path)
+    for read in (part._weights, checkpoint._tensors):
+        with pytest.raises(pg.CheckpointError, match="safetensors"):
+            read(path)
 
 
 def test_a_foreign_or_damaged_file_is_one_line(run, tmp_path):

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from paragan import build
+from paragan.config import load
 from paragan.core.errors import CheckpointError, DataError
 from paragan.datasets import digits
 from paragan.datasets._memory import Memory
@@ -168,6 +170,35 @@ def test_without_two_classes_it_learns_which_way_up_images_are(small, names):
     judge = train_or_load(*parts, None)
     assert judge.num_classes == 4
     assert judge.accuracy > 0.8  # digits have an up
+
+
+def test_a_judge_that_need_not_be_kept_scores_where_nothing_may_be_written(small, tmp_path, fits):
+    (tmp_path / "file").touch()
+    judge = train_or_load(*small, tmp_path / "file" / "judge", must_keep=False)
+    assert (fits, judge.accuracy is None) == ([0], False)
+
+
+@pytest.mark.parametrize(
+    ("symmetric", "names", "lines"), [(True, (), 1), (False, (), 0), (True, tuple("abcdefghij"), 0)]
+)
+def test_a_judge_that_learnt_nothing_of_turns_says_so_once(small, tmp_path, symmetric, names, lines):
+    """Images without an up: all turns look the same."""
+    said, parts = [], []
+    for source in small:
+        x = source.images_NCHW[:64]
+        x = x * 0 + torch.arange(64, dtype=torch.uint8).view(-1, 1, 1, 1) if symmetric else x
+        parts.append(Memory(x, torch.arange(64) % 10 if names else None, names, "plain"))
+    config = load("digits", ["data.size=8", "score.num_images=64", "model.width=4"])
+    score = build.scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
+    trainer = build.trainer(config, tmp_path, said.append, lambda: False)
+    assert said == []
+    for _ in range(2):
+        score(trainer.players["g"], trainer.prior)
+    assert len(said) == lines
+    if lines:
+        assert said[0].startswith(
+            "score: the judge tells which way up images are for 25% of unseen ones, 25% by chance"
+        )
 
 
 @pytest.mark.parametrize(("shape", "turns"), [((1, 6, 6), 4), ((1, 4, 6), 2)])

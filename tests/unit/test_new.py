@@ -37,6 +37,8 @@ def test_what_it_writes_trains_and_passes_its_own_test_at_once(here):
     tested = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "mine")
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout
+    plain = python("-m", "mine.test_nets")
+    assert (plain.returncode, plain.stdout.splitlines()[-1:]) == (0, ["passed"])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_its_own_test_can_fail(name, stands, instead, said, here, monkeypatch):
     monkeypatch.syspath_prepend(here)
     (own,) = [thing for word, thing in vars(import_module(f"{name}.test_nets")).items() if word.startswith("test_")]
     with pytest.raises(AssertionError, match=said):
-        own(here)
+        own()
 
 
 def test_the_name_stands_in_every_file_and_the_template_in_none(here):
@@ -70,7 +72,7 @@ def test_the_next_commands_are_printed(here, capsys):
     new("mine")
     new("other", Path("there"))
     first, second = capsys.readouterr().out.split("wrote ")[1:]
-    assert "train mine/recipe.yaml" in first and "-m pytest mine" in first and "cd " not in first
+    assert "train mine/recipe.yaml" in first and "-m mine.test_nets" in first and "cd " not in first
     assert "cd there" in second
 
 

@@ -6,10 +6,12 @@ import json
 import math
 import os
 import time
+import tracemalloc
 
 import pytest
 
-from paragan.writers._panels import best, labels
+from paragan.writers import _record
+from paragan.writers._panels import best, labels, metric_charts
 from paragan.writers._record import History, Moment, Record, plain
 from paragan.writers._scale import figure, fit
 from paragan.writers._series import CAPACITY, Series
@@ -92,6 +94,56 @@ def test_seconds_of_all_sessions_add_up():
     for kind, seconds in (("start", 0.0), ("step", 10.0), ("start", 0.5), ("step", 4.0)):
         history.take(kind, Moment(1, 1.0, {"seconds": seconds}))
     assert history.seconds == 14.0
+
+
+@pytest.mark.parametrize("odd", [math.inf, math.nan, None, "x", 10**400])
+def test_seconds_that_are_no_number_do_not_count(odd):
+    history = History()
+    for seconds in (10.0, odd, 12.0):
+        history.take("step", Moment(1, 1.0, {"seconds": seconds}))
+    assert history.seconds == 12.0
+
+
+def test_the_numbers_of_a_line_are_looked_for_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(_record, "number", lambda value: looked.append(value) or float(value))
+    moment = Moment(1, 1.0, {"fd": 1, "coverage": 2})
+    assert moment.numbers() == moment.numbers() == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
+
+
+def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
+    history = History()
+    for step, value in enumerate((3.0, None)):
+        history.take("score", Moment(step, float(step), {"fd": value}))
+    (chart,) = metric_charts(history.scores, 1.0)
+    assert (len(chart.lines[0].dots), len(chart.lines[0].bad)) == (1, 1)
+    assert best("fd", history.scores).step == 0
+
+
+def test_what_is_kept_of_a_foreign_record_is_bounded(tmp_path):
+    values = json.dumps({"text": "x" * 100_000, "list": [[0]] * 40_000, **{f"n{n}": n for n in range(500)}})[1:]
+    with open(tmp_path / "metrics.jsonl", "w") as file:
+        for n in range(60):
+            for kind in ("advice", "samples", "score", "event"):
+                file.write(f'{{"kind": "{kind}", "step": {n}, "kimg": {n}, "name": "n{n}", ' + values + "\n")
+    reader = Record(tmp_path / "metrics.jsonl")
+    tracemalloc.start()
+    reader.read()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 8 << 20  # of 70 MB
+    assert list(reader.history.advice) == [f"n{n}" for n in range(10, 60)]
+
+
+def test_the_first_the_last_and_the_extremes_of_many_evaluations_are_kept():
+    history = History()
+    for n in range(5001):
+        history.take("score", Moment(n, float(n), {"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)}))
+        history.take("samples", Moment(n, float(n), {"path": f"samples/{n}.png"}))
+    for kept in (history.scores, history.samples):
+        steps = [moment.step for moment in kept]
+        assert len(steps) <= 1000 and steps == sorted(steps) and (steps[0], steps[-1]) == (0, 5000)
+    assert {321, 2223} <= {moment.step for moment in history.scores} and history.num_scores == 5001
 
 
 @pytest.mark.parametrize(("metric", "step"), [("fd[judge]", 2), ("label_accuracy", 1), ("class_variance_min", None)])

@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,12 +57,14 @@ def test_it_shows_the_page_with_a_policy_and_keeps_it_out_of_frames(server):
     assert "Python" not in headers["Server"]
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:9999", "127.0.0.1:8765"])
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:9999", "LocalHost:8765"])
 def test_it_answers_to_its_own_names_behind_any_tunnel(server, host):
     assert ask(server, "/state", host)[0] == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "", "localhost.evil.example", "192.168.0.7"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8765", "", "localhost.evil.example", "192.168.0.7", "localhost:1@evil"]
+)
 def test_another_name_for_this_address_is_turned_away(server, host):
     for path in ("/", "/state"):
         status, _, text = ask(server, path, host)
@@ -76,7 +80,47 @@ def test_there_is_nothing_else(server, path):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 def test_it_takes_nothing(server, method):
-    assert ask(server, "/", method=method)[0] == 501
+    status, headers, _ = ask(server, "/", method=method)
+    assert status == 501
+    assert_guarded(headers)
+
+
+def assert_guarded(headers: dict[str, str]) -> None:
+    assert headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert headers["X-Frame-Options"] == "DENY" and headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET / HTTP/1.0\r\nA: " + b"b" * 70_000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.0\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+        (b"GET <script> / HTTP/1.0\r\n\r\n", 400),
+        (b"HEAD / HTTP/1.0\r\n\r\n", 501),
+    ],
+)
+def test_what_is_refused_carries_the_same_headers_and_no_echo(server, request_bytes, status):
+    with socket.create_connection(server.server_address, 10) as connection:
+        connection.sendall(request_bytes)
+        with suppress(ConnectionResetError):  # it need not have read it all
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            assert answer.status == status and b"script" not in answer.read()
+            assert_guarded(dict(answer.getheaders()))
+
+
+def test_a_page_that_cannot_be_made_is_told_once_and_the_next_is_made(server, monkeypatch, capsys):
+    def fails(live: bool) -> str:
+        raise ValueError("odd\x1b[2J\nrecord")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(server.page, "render", fails)
+        for _ in range(2):
+            status, headers, text = ask(server, "/")
+            assert status == 500 and text.count("\n") == 1 and "odd" not in text
+            assert_guarded(headers)
+    assert capsys.readouterr().err == "the page cannot be made: ValueError: odd[2J record\n"
+    assert ask(server, "/")[0] == 200
 
 
 def test_the_state_changes_when_the_record_grows_and_not_otherwise(server):
@@ -107,6 +151,15 @@ def test_a_client_that_says_nothing_is_let_go(server, monkeypatch):
     monkeypatch.setattr(serving._Handler, "timeout", 0.1)
     with socket.create_connection(server.server_address, 10) as silent:
         assert silent.recv(1) == b""
+
+
+def test_a_client_that_trickles_is_let_go(server, monkeypatch):
+    monkeypatch.setattr(serving, "_REQUEST_S", 0.3)
+    with socket.create_connection(server.server_address, 10) as slow, pytest.raises(ConnectionError):
+        slow.sendall(b"GET / HTTP/1.1\r\nA: ")
+        for _ in range(200):  # far less than the longest silence between two bytes
+            slow.sendall(b"x")
+            time.sleep(0.02)
 
 
 def test_a_port_in_use_is_told_in_one_line(server, tmp_path):

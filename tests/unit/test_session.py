@@ -11,7 +11,7 @@ from PIL import Image
 from paragan import build
 from paragan.config import load
 from paragan.core.clock import Clock
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.notes import Note
 from paragan.core.types import Report
 from paragan.engine.desk import Desk
@@ -63,6 +63,16 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
     with Image.open(tmp_path / samples["path"]) as grid:
         assert grid.size == (10 * 34, 10 * 34)  # ten classes, ten columns, 8 px shown at 32 with a gap
         assert grid.getextrema() != (0, 0)
+
+
+@pytest.mark.parametrize("kimg", ["0.08", "3.2"])
+def test_a_player_that_takes_no_update_ends_the_run(tmp_path, kimg):
+    run = session(tmp_path, f"train.kimg={kimg}", "every.save_kimg=0", "every.sample_kimg=0")
+    weight = next(run.trainer.gan.g.net.parameters())
+    weight.register_hook(lambda gradient: gradient * float("nan"))
+    with pytest.raises(DivergedError, match="g: none of the last (5|100) updates was taken"):
+        run.run()
+    run.desk.close()
 
 
 def test_a_penalty_that_is_seldom_due_reaches_the_record(tmp_path):

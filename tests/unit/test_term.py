@@ -78,3 +78,33 @@ def test_r1_as_a_function_is_the_penalty():
     assert torch.allclose(values, torch.stack([jacobian[i, i].square().sum() / 2 for i in range(5)]))
     values.sum().backward()
     assert d[0].weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (lambda outputs, feed: outputs.images.mean(), "a mean over the batch"),
+        (lambda outputs, feed: 0.5, "a float"),
+        (lambda outputs, feed: None, "a NoneType"),
+    ],
+)
+def test_a_term_that_is_no_value_per_sample_is_refused(function, found):
+    part = pg.Part(None, None, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
+    with pytest.raises(pg.ConfigError, match=f"term mine: found {found}, expected one value per sample"):
+        pg.Term("mine", function)(part)
+
+
+def test_two_losses_of_one_name_are_refused():
+    term = pg.Term("cycle", lambda outputs, feed: outputs.images)
+    with pytest.raises(pg.ConfigError, match="g: found two losses called 'cycle'"):
+        game(term, term)
+    with pytest.raises(pg.ConfigError, match="called 'adversarial'"):
+        game(pg.Term("adversarial", term.function))
+
+
+def test_a_forgotten_comma_is_told():
+    plain = game()
+    with pytest.raises(pg.ConfigError, match=r"expected a tuple of penalties: \(a,\)"):
+        pg.GAN(
+            plain.g, plain.d, plain.loss, plain.prior, g_penalties=pg.Term("a", lambda outputs, feed: outputs.images)
+        )

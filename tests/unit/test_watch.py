@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 
 import pytest
 from rich.console import Console
@@ -115,6 +116,39 @@ def test_a_terminal_is_followed_to_the_end_and_ctrl_c_is_no_error(run, monkeypat
 def test_no_run_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="found nothing, expected a run folder"):
         watch(tmp_path / "none", once=True)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"images_per_s": 1e-320}, {"seconds": float("inf")}, {"seconds": float("nan")}, {"images_per_s": 0}]
+)
+def test_a_run_with_odd_numbers_is_shown(tmp_path, odd):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    start = {"kind": "start", "step": 0, "kimg": 0, "total_kimg": 100}
+    step = {"kind": "step", "step": 1, "kimg": 40.0, "d/real": 1.0, **odd}
+    (folder / "metrics.jsonl").write_text(json.dumps(start) + "\n" + json.dumps(step) + "\n")
+    assert "40 of 100 kimg" in shown(folder)
+    record = Record(folder / "metrics.jsonl")
+    record.read()
+    assert plain_line(folder, record.history).startswith("running  step 1  40/100 kimg")
+
+
+def test_a_record_or_config_that_is_a_pipe_is_not_waited_for(run):
+    (run / "config.yaml").unlink()
+    os.mkfifo(run / "config.yaml")
+    made_run.append(run, made_run.start(100) | {"total_kimg": None})
+    assert "kimg" in shown(run)
+    (run / "metrics.jsonl").unlink()
+    os.mkfifo(run / "metrics.jsonl")
+    with pytest.raises(CheckpointError, match="found a record that cannot be read"):
+        watch(run, once=True)
+
+
+def test_a_line_with_thousands_of_metrics_stays_a_line(run):
+    made_run.append(run, made_run.line("score", 2000, **{f"m{n}": 1.0 for n in range(2000)}))
+    record = Record(run / "metrics.jsonl")
+    record.read()
+    assert len(plain_line(run, record.history)) < 500
 
 
 def test_a_log_line_tells_what_a_log_needs(run):

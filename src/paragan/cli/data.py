@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paragan.cli.arguments import AsJson
+from paragan.core.printable import printable
 
 if TYPE_CHECKING:
     from paragan.datasets._check import Findings
@@ -35,8 +36,10 @@ def check(path: Pictures, size: Size = None, as_json: AsJson = False) -> None:
     from paragan.datasets import _check
 
     found = _check.check(path, size, _progress())
-    print(json.dumps(asdict(found)) if as_json else "\n".join(map(_printable, lines(found))))
-    if found.num_damaged:
+    print(
+        json.dumps(asdict(found)) if as_json else "\n".join(printable(line.replace("\n", "?")) for line in lines(found))
+    )
+    if found.num_damaged or not found.command:
         raise typer.Exit(2)
 
 
@@ -57,7 +60,7 @@ def lines(found: Findings) -> list[str]:
     if found.num_damaged > len(found.damaged):
         head.append(f"    and {found.num_damaged - len(found.damaged):,} more")
     advice = ["", "To think about:", *(f"  - {line}" for line in found.advice)] if found.advice else []
-    return [*head, *advice, "", f"To train: {found.command}" if found.command else "Nothing to train on."]
+    return [*head, *advice, "", f"To train: {found.command}" if found.command else "Nothing to train on as it is."]
 
 
 def _classes(classes: dict[str, int]) -> str:
@@ -65,11 +68,6 @@ def _classes(classes: dict[str, int]) -> str:
         return "none (no sub-folders, or one)"
     shown = ", ".join(f"{name} {count:,}" for name, count in list(classes.items())[:10])
     return f"{len(classes)}: {shown}{', …' if len(classes) > 10 else ''}"
-
-
-def _printable(line: str) -> str:
-    """File names may hold what moves a terminal's cursor."""
-    return "".join(character if character.isprintable() else "?" for character in line)
 
 
 def _progress():

@@ -45,7 +45,7 @@ def export(path: Trained, *, out: Out = None, formats: Formats = None, trust: Tr
     sampler = open_generator(path, trust)
     if {Format.torch, Format.onnx} & set(wanted):
         print("tracing the network and comparing images, up to a minute", file=sys.stderr, flush=True)
-    score = score_of(path, sampler.facts.step)
+    score = score_of(path)
     bundle = Bundle(sampler, to_tree(sampler.config), score, bool(outside_names(sampler.config)))
     if out is not None and alone is not None:
         print(bundle.write_file(out, alone.value))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.core import shelf
+from paragan.core.command import me
 from paragan.core.errors import ConfigError
 from paragan.core.options import TORCH_OPTIMISERS
 
@@ -38,11 +39,11 @@ def loaded(recipe: str, overrides: list[str]) -> RunConfig:
         return load(recipe, overrides)
     except ConfigError as error:
         if recipe in shelf.names("recipes"):
-            where = f"`paragan config {recipe}` prints every setting"
+            where = f"`{me()} config {recipe}` prints every setting"
         elif Path(recipe).is_file():
-            where = "`paragan config digits` prints a whole recipe"
+            where = f"`{me()} config digits` prints a whole recipe"
         else:
-            where = "`paragan list recipes` tells what each is"
+            where = f"`{me()} list recipes` tells what each is"
         joint = "\n" if "\n" in str(error) else "; "
         raise ConfigError(f"{error}{joint}{where}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -22,14 +21,11 @@ from paragan.cli.report import report
 from paragan.cli.sample import sample
 from paragan.cli.watch import watch
 from paragan.core import override
-from paragan.core.errors import ConfigError, ParaganError
+from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.interrupt import install
+from paragan.core.printable import printable
 
 _DEFAULT_RECIPE = "digits"
-_FOR_THE_USER = {  # of the machine, not of this program
-    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
-}
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 
@@ -45,33 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. What the user can mend is said in a line, without a traceback."""
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
-    except ParaganError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
     except BrokenPipeError:  # a reader that left, such as `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        if error.errno not in _FOR_THE_USER:
+    except (Exception, KeyboardInterrupt) as error:
+        code, line = outcome(error)
+        if code == 1:
             raise
-        print(f"{error.filename or 'output'}: {error.strerror}", file=sys.stderr)
-        return ParaganError.exit_code
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        print(
-            f"out of memory: {str(error).splitlines()[0][:200]}; lower train.batch or the model's width",
-            file=sys.stderr,
-        )
-        return ParaganError.exit_code
-    except KeyboardInterrupt:
-        return 130
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """numpy raises `MemoryError`, torch a `RuntimeError` (its accelerators' own class is one, too)."""
-    words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
-    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
+        if line:
+            print(printable(line), file=sys.stderr)
+        return code
 
 
 def _run(argv: list[str]) -> int:
@@ -89,7 +68,7 @@ def _run(argv: list[str]) -> int:
 def _misused(error: TyperException) -> int:
     """What is wrong with the words of a command, in one line; the whole help where none were given."""
     if error.format_message().startswith("Usage:"):
-        print(error.format_message(), file=sys.stderr)
+        print(printable(error.format_message()), file=sys.stderr)
         return ParaganError.exit_code
     context = getattr(error, "ctx", None)
     verb = "paragan" if context is None else context.command_path

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import keyword
+import os
 import re
+import shlex
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from paragan.core.command import me
 from paragan.core.errors import ConfigError
 
 FILES = ("nets.py", "loss.py", "recipe.yaml", "test_nets.py")
@@ -51,10 +55,12 @@ def _is_a_module(name: str) -> bool:
 def next_steps(name: str, where: Path) -> str:
     """What to type now."""
     lines = [] if where.resolve() == Path.cwd() else [f"cd {where}"]
+    python = sys.executable if os.access(sys.executable, os.X_OK) else "python"
+    train = f"{me()} train {name}/recipe.yaml"
     commands = (
-        (f"paragan train {name}/recipe.yaml", f"digits, a minute; pictures in runs/{name}/samples/"),
-        (f"python -m pytest {name}", f"after every change of {name}/nets.py"),
-        (f"paragan train {name}/recipe.yaml data.name=folder data.path=DIR data.size=32 --out runs/images", "your own"),
+        (train, f"digits, a minute; pictures in runs/{name}/samples/"),
+        (f"{shlex.quote(python)} -m {name}.test_nets", f"after every change of {name}/nets.py; pytest runs it, too"),
+        (f"{train} data.name=folder data.path=DIR data.size=32 --out runs/images", "your own"),
     )
     width = max(len(command) for command, _ in commands)
     lines += [f"{command:<{width}}  # {why}" for command, why in commands]

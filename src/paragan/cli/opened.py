@@ -11,6 +11,7 @@ from paragan import build
 from paragan.config import RunConfig, load, loads
 from paragan.core.errors import CheckpointError
 from paragan.core.fill import ANY
+from paragan.core.printable import printable
 from paragan.engine.generator import Reader, opened
 from paragan.engine.sampler import Sampler
 from paragan.engine.trainer import Trainer
@@ -30,7 +31,8 @@ class Opened:
 def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> Opened:
     """`num_images` is scored instead of the run's own number. trust: outside code that the config names is imported.
 
-    Raises `CheckpointError` where `path` is no run folder or has no checkpoint yet. Nothing is written.
+    Raises `CheckpointError` where `path` is no run folder or has no checkpoint yet. Nothing is written here; a
+    score keeps the judge that it had to train, where the folder takes it.
     """
     config_file = path / "config.yaml"
     if not config_file.is_file():
@@ -40,7 +42,7 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> 
         )
     words = [] if num_images is None else [f"score.num_images={num_images}"]
     config = load(str(config_file), words, ANY if trust else ())
-    trainer = build.trainer(config, path, _say, lambda: False)
+    trainer = build.trainer(config, path, _say, lambda: False, reading=True)
     if not trainer.resume():
         raise CheckpointError(f"{path}: found no checkpoint yet; train first, or lower every.save_kimg")
     return Opened(config, trainer)
@@ -54,4 +56,4 @@ def open_generator(path: Path, trust: bool = False) -> Sampler:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(printable(line), file=sys.stderr)

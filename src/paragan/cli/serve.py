@@ -6,6 +6,9 @@ import errno
 import getpass
 import json
 import platform
+import re
+import socket
+import sys
 import threading
 from contextlib import suppress
 from http import HTTPStatus
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     from paragan.writers.report import Page
 
 _ADDRESS = "127.0.0.1"
-_AT_ONCE, _REQUEST_S = 16, 10.0
+_AT_ONCE = 16
+_PAUSE_S, _REQUEST_S = 10.0, 30.0  # the longest silence; all of a request, so that a trickle of bytes ends, too
+_HOSTS = r"(127\.0\.0\.1|localhost)(:\d+)?"
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -63,6 +68,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, page: Page, port: int) -> None:
         self.page, self.rendering = page, threading.Lock()
+        self._said = ""
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         super().__init__((_ADDRESS, port), _Handler)
 
@@ -73,32 +79,62 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        end = threading.Timer(_REQUEST_S, _cut, (request,))
+        end.daemon = True
+        end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            end.cancel()
             self._slots.release()
+
+    def render(self) -> str | None:
+        """The page; None where it cannot be made, which the terminal says once."""
+        from paragan.writers._record import plain
+
+        try:
+            with self.rendering:
+                return self.page.render(live=True)
+        except Exception as error:  # whatever it is, the next request finds a longer record
+            told = plain(f"the page cannot be made: {type(error).__name__}: {error}")
+            if told != self._said:
+                print(told, file=sys.stderr, flush=True)
+            self._said = told
+            return None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away is no news."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _REQUEST_S
+    timeout = _PAUSE_S
     server: Server
     server_version, sys_version = "paragan", ""
 
     def do_GET(self) -> None:
-        host = self.headers.get("Host", "").partition(":")[0]  # behind `ssh -L` the port may be another
-        if host not in (_ADDRESS, "localhost"):  # another name for this address: a page from elsewhere asks
+        host = self.headers.get("Host", "")  # behind `ssh -L` the port may be another
+        if not re.fullmatch(
+            _HOSTS, host, re.IGNORECASE | re.ASCII
+        ):  # another name for this address: a page from elsewhere asks
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "open this page as 127.0.0.1 or localhost\n")
         elif self.path == "/":
-            with self.server.rendering:
-                page = self.server.page.render(live=True)
-            self._answer(HTTPStatus.OK, "text/html", page, self.server.page.policy(live=True))
+            self._page()
         elif self.path == "/state":
             self._answer(HTTPStatus.OK, "application/json", json.dumps({"token": self.server.page.token()}))
         else:
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is / and /state\n")
+
+    def _page(self) -> None:
+        page = self.server.render()
+        if page is None:
+            why = "the page cannot be made; the terminal of `paragan report --serve` says why\n"
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", why)
+        else:
+            self._answer(HTTPStatus.OK, "text/html", page, self.server.page.policy(live=True))
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the base class refuses by itself, with our headers and without an echo of the request."""
+        self._answer(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}\n")
 
     def _answer(self, status: HTTPStatus, kind: str, text: str, policy: str = "default-src 'none'") -> None:
         body = text.encode()
@@ -109,10 +145,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """The terminal stays quiet."""
+
+
+def _cut(request: socket.socket) -> None:
+    with suppress(OSError):  # answered meanwhile
+        request.shutdown(socket.SHUT_RDWR)
 
 
 def _me() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +9,10 @@ from typing import Any
 
 from paragan import build
 from paragan.config import RunConfig, changes, differences, dump, load, outside_names
-from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError, ParaganError
+from paragan.core.command import me
+from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError, outcome
 from paragan.core.interrupt import Interrupt
+from paragan.core.printable import printable
 from paragan.engine.folder import RunFolder, environment, write_json, write_text
 from paragan.engine.session import Session, told
 from paragan.engine.trainer import Trainer
@@ -45,7 +46,8 @@ def _run(session: Session) -> int:
     try:
         session.run()
     except BaseException as error:
-        code, reason = error.exit_code if isinstance(error, ParaganError) else 1, str(error) or type(error).__name__
+        code, line = outcome(error)
+        reason = printable(line or str(error) or type(error).__name__)
         session.end(code, reason)
         with suppress(OSError):  # a full disk must not hide what went wrong
             write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
@@ -110,12 +112,11 @@ def _player(values: dict[str, Any]) -> str:
 def _about(recipe: str, config: RunConfig, folder: RunFolder) -> dict[str, Any]:
     """What the record's first line tells of how the run was asked for, and of what can be done with it."""
     path, trust = shlex.quote(str(folder.path)), " --trust" if outside_names(config) else ""
-    me = os.environ.get("PARAGAN_COMMAND", "paragan")  # `./run` says so
     commands = {
-        "go on": f"{me} train {path}/config.yaml --out {path}",
-        "sample": f"{me} sample {path} --num 64{trust}",
-        "export": f"{me} export {path}{trust}",
-        "score": f"{me} eval {path} --json{trust}",
+        "go on": f"{me()} train {path}/config.yaml --out {path}",
+        "sample": f"{me()} sample {path} --num 64{trust}",
+        "export": f"{me()} export {path}{trust}",
+        "score": f"{me()} eval {path} --json{trust}",
     }
     return {"recipe": recipe, "data_name": config.data.name, "changed": changes(recipe, config), "commands": commands}
 
@@ -134,4 +135,4 @@ def _ending(session: Session) -> str:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    print(printable(text), flush=True)

@@ -1,5 +1,14 @@
 """What goes wrong, by who can mend it. A message says: found, where, expected, what to do."""
 
+from __future__ import annotations
+
+import errno
+
+_OF_THE_MACHINE = {  # not of this program
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+}
+
 
 class ParaganError(Exception):
     """The user must change something; the command line prints the message alone and exits with `exit_code`."""
@@ -24,3 +33,28 @@ class DivergedError(ParaganError):
 
 
 PREEMPTED = 85  # exit code of a run that was asked to stop: everything is saved, the same command goes on
+
+
+def outcome(error: BaseException) -> tuple[int, str]:
+    """The exit code of a process that this ends, and the line for the user; 1 and no line for a fault of ours."""
+    match error:
+        case ParaganError():
+            return error.exit_code, str(error)
+        case KeyboardInterrupt() | EOFError():
+            return 130, ""
+        case SystemExit(code=None | int()):
+            return (error.code or 0) & 0xFF, ""  # type: ignore[operator]
+        case OSError() if error.errno in _OF_THE_MACHINE:
+            return ParaganError.exit_code, f"{error.filename or 'output'}: {error.strerror}"
+        case _ if is_out_of_memory(error):
+            first = str(error).partition("\n")[0][:200] or type(error).__name__
+            return ParaganError.exit_code, f"out of memory: {first}; lower train.batch or the model's width"
+        case _:
+            return 1, ""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """numpy raises `MemoryError`, torch a `RuntimeError` (its accelerators' own class is one, too)."""
+    words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
+    told = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return told or isinstance(error, MemoryError)

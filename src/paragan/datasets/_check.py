@@ -14,12 +14,14 @@ from typing import Literal, get_args, get_type_hints
 import numpy as np
 from PIL import Image
 
+from paragan.core.command import me
 from paragan.core.errors import DataError
 from paragan.datasets import _decode, _paths, folder, npz
 
 FEW = 1000
 _UNEVEN = 10
 _SHOWN = 10
+_MODEL_SIDES = (8, 16, 32, 64, 128)
 _USUAL_SIDE = 64  # the default suggestion never asks for more; larger nets are slow without an accelerator
 
 Split = Literal["train", "held_out"]
@@ -86,7 +88,6 @@ def _arrays(path: str) -> Findings:
     found = Findings(path, sum(map(len, parts)))
     channels, *sides = parts[0].shape
     found.sides = (min(sides),) * 3
-    found.not_square = 0 if sides[0] == sides[1] else found.images
     found.kinds = {"grey" if channels == 1 else "colour": found.images}
     found.size = min(sides)
     seen: dict[bytes, str] = {}
@@ -98,6 +99,11 @@ def _arrays(path: str) -> Findings:
             counts.update([] if y_1 is None else y_1.tolist())
     found.classes = {name: counts[label] for label, name in enumerate(parts[0].class_names)}
     found.advice = _advice(found)
+    if sides[0] != sides[1] or sides[0] not in _MODEL_SIDES:
+        size = "x".join(map(str, sides))
+        expected = ", ".join(map(str, _MODEL_SIDES))
+        found.advice.insert(0, f"images of {size} fit no model of ours: bring them to squares of {expected} px")
+        return found
     found.command = _command(found, "data.name=npz")
     return found
 
@@ -146,7 +152,7 @@ def _advice(found: Findings) -> list[str]:
     if found.images < FEW:
         lines.append(
             f"only {found.images:,} pictures: D learns them by heart; switch on augmentation "
-            "(augment.name=diffaugment) and keep the penalty r1"
+            "(augment.name=diffaugment; the recipe own has it on) and keep the penalty r1"
         )
     if found.num_duplicates:
         lines.append(f"{_files(found.num_duplicates)} there more than once: held-out scores may look too good")
@@ -168,5 +174,4 @@ def _files(count: int) -> str:
 
 
 def _command(found: Findings, *words: str) -> str:
-    few = ["augment.name=diffaugment"] if found.images < FEW else []
-    return shlex.join(["paragan", "train", "own", f"data.path={found.path}", *words, *few])
+    return shlex.join([me(), "train", "own", f"data.path={found.path}", *words])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -18,6 +19,7 @@ from paragan.datasets._decode import ENDINGS
 
 _HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that is there
 _AFTER_SLASH = bytes([ord("/") + 1])
+_MOST_WAYS = 64
 _ENDINGS = tuple(ending.encode() for ending in ENDINGS)
 
 
@@ -51,9 +53,11 @@ def under(root: Path) -> list[bytes]:
     """Relative paths of all pictures in a folder, by their ending, sorted; hidden files and folders are left out.
 
     Links are followed, but none back to a folder that it lies in. No picture is opened.
+    Raises `DataError` where a folder cannot be listed, or links lead to it by more than 64 ways: among n folders that
+    link to one another there are 2ⁿ ways and more.
     """
     try:
-        return sorted(_walk(os.fsencode(root), b"", frozenset()))
+        return sorted(_walk(os.fsencode(root), b"", frozenset(), Counter()))
     except OSError as error:
         name = os.fsdecode(error.filename)
         raise DataError(f"{name}: found a folder that cannot be listed ({error.strerror}), check it") from None
@@ -61,7 +65,7 @@ def under(root: Path) -> list[bytes]:
 
 def inside(archive: zipfile.ZipFile) -> list[bytes]:
     """The same of a zip file."""
-    names = (os.fsencode(info.filename) for info in archive.infolist() if not info.is_dir())
+    names = (os.fsencode(info.filename) for info in archive.infolist() if info.filename and not info.is_dir())
     return sorted(name for name in names if _is_picture(name) and not _is_hidden(name))
 
 
@@ -95,18 +99,24 @@ def part(paths: list[bytes], split: str, held_out: float, name: str) -> Part:
     return Part(Paths(mine), labels, tuple(folder.decode("utf-8", "replace") for folder in classes))
 
 
-def _walk(root: bytes, inner: bytes, above: frozenset[tuple[int, int]]) -> Iterator[bytes]:
+def _walk(
+    root: bytes, inner: bytes, above: frozenset[tuple[int, int]], ways: Counter[tuple[int, int]]
+) -> Iterator[bytes]:
     folder = os.path.join(root, inner)
     status = os.stat(folder)
     me = (status.st_dev, status.st_ino)
     if me in above:
         return
+    ways[me] += 1
+    if ways[me] > _MOST_WAYS:
+        found = f"a folder that links lead to by more than {_MOST_WAYS} ways"
+        raise DataError(f"{os.fsdecode(folder)}: found {found}, expected a tree of folders; remove links")
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(b".") or (entry.is_symlink() and not os.path.exists(entry)):
                 continue  # hidden, or a link that leads nowhere or to itself
             if entry.is_dir():
-                yield from _walk(root, inner + entry.name + b"/", above | {me})
+                yield from _walk(root, inner + entry.name + b"/", above | {me}, ways)
             elif _is_picture(entry.name) and entry.is_file():
                 yield inner + entry.name
 

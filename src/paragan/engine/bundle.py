@@ -64,8 +64,8 @@ class Bundle:
         gallery.still(s, tiles, None, None, lambda done: None).save(path, tiles.columns)
 
 
-def score_of(path: Path, step: int) -> Mapping[str, Any]:
-    """The score a run or an exported file has of this step; empty where there is none."""
+def score_of(path: Path) -> Mapping[str, Any]:
+    """The newest score of a run or an exported file, with its step; empty where there is none."""
     if path.is_file():
         return exported.read(path).score
     try:
@@ -73,7 +73,7 @@ def score_of(path: Path, step: int) -> Mapping[str, Any]:
             found = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and found.get("step") == step else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _without_folders(tree: Any) -> Any:

@@ -21,7 +21,7 @@ def card(sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], fi
             f"# {_plain(model['name'])} trained on {_plain(data['name'])}\n",
             "![samples](samples.png)\n",
             *_what(sampler, tree),
-            *_scores(score),
+            *_scores(score, sampler.facts.step),
             *_how(sampler, files, trust),
             *_LIMITS,
         ]
@@ -47,15 +47,16 @@ def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
     return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items()), ""]
 
 
-def _scores(score: Mapping[str, Any]) -> list[str]:
+def _scores(score: Mapping[str, Any], step: int) -> list[str]:
     values = {key: value for key, value in score.items() if isinstance(value, float) and key not in ("kimg", "seconds")}
     if not values:
         return ["## Scores\n", "This run was not scored.\n"]
+    other = "" if score.get("step") == step else f" These weights are of step {step}, which was not scored."
     protocol = score.get("protocol")
     told = protocol if isinstance(protocol, Mapping) else {}
     return [
         "## Scores\n",
-        f"Of {_plain(score.get('num_images'))} images at step {_plain(score.get('step'))}.\n",
+        f"Of {_plain(score.get('num_images'))} images at step {_plain(score.get('step'))}.{other}\n",
         "| metric | value |\n|---|---|",
         *(f"| {_plain(key)} | {value:.4g} |" for key, value in values.items()),
         "\nProtocol, which has to be equal where two scores are compared:\n",

@@ -127,7 +127,7 @@ def _write(folder: Path, checkpoint: Checkpoint) -> None:
 def _tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
-    except (SafetensorError, OSError, ValueError):
+    except (SafetensorError, OSError, TypeError, ValueError, RuntimeError):
         raise CheckpointError(
             f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
         ) from None
@@ -137,7 +137,7 @@ def json_of(path: Path) -> dict[str, Any]:
     """The object in a JSON file of a checkpoint."""
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise CheckpointError(f"checkpoint {path.parent}: {path.name} is missing or not JSON")

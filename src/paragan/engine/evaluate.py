@@ -60,12 +60,8 @@ class Evaluator:
             raise ConfigError(
                 f"score.extractor: found {found}, but {self.judge.name} expects {expected}; give score.extractor=judge"
             )
-        if self.num_covered <= coverage.K:
-            found = f"{self.num_images} images and {len(self.held_out)} held-out ones"
-            raise ConfigError(
-                f"score.num_images: found {found}, expected at least {coverage.K + 1} of each: use more images or give "
-                "score.extractor=none"
-            )
+        if self.num_images <= coverage.K:
+            raise ConfigError(f"score.num_images: found {self.num_images} images, expected at least {coverage.K + 1}")
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """The score of a player's sampling generator on latents of their own stream."""
@@ -100,8 +96,9 @@ class Evaluator:
 
     @property
     def num_covered(self) -> int:
-        """Held-out images to be covered, and generated images to cover them."""
-        return min(self.num_images, len(self.held_out), _MOST_FOR_COVERAGE)
+        """Held-out images to be covered, and generated images to cover them; 0: too few to tell coverage by."""
+        count = min(self.num_images, len(self.held_out), _MOST_FOR_COVERAGE)
+        return count if count > coverage.K else 0
 
     @cached_property
     def protocol(self) -> dict[str, Any]:
@@ -121,7 +118,8 @@ class Evaluator:
         if fakes.asked_B is not None:
             for metric in (label_accuracy.Metric, class_variance_min.Metric, class_variance_mean.Metric):
                 values[metric.name] = metric.against(self._reference).update(fakes).compute()
-        values[coverage.Metric.name] = self._coverage.update(fakes.rows(0, self.num_covered)).compute()
+        if self._coverage is not None:
+            values[coverage.Metric.name] = self._coverage.update(fakes.rows(0, self.num_covered)).compute()
         return values
 
     @cached_property
@@ -133,7 +131,9 @@ class Evaluator:
         return frechet.Metric.against(self._reference)
 
     @cached_property
-    def _coverage(self) -> coverage.Metric:
+    def _coverage(self) -> coverage.Metric | None:
+        if not self.num_covered:
+            return None
         return coverage.Metric.against(self.judge.judge_rows(self.held_out, self.num_covered))
 
 

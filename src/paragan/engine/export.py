@@ -9,6 +9,7 @@ import io
 import logging
 import math
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,7 +83,8 @@ def refuse_without_onnx() -> None:
     missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"--format onnx: found no {', '.join(missing)}, expected the extra: pip install 'paragan[onnx]'"
+            f"--format onnx: found no {', '.join(missing)}, expected the extra onnx: "
+            f"{sys.executable} -m pip install {' '.join(_ONNX)}"
         )
 
 

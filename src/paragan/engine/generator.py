@@ -94,10 +94,24 @@ def _sampler(config: Config, weights: dict[str, Tensor], facts: Facts, where: st
         _refuse_other_sizes(make, weights, where)
     net = make()
     check_same(weights, net.state_dict(), where)
-    net.load_state_dict(weights)
+    _fill(net, weights, where)
     if not isinstance(getattr(net, "latent", None), int):
         raise ConfigError(f"model: {type(net).__name__} has no `latent`, expected the length of z as an int")
     return Sampler(net.to(device.pick()).eval().requires_grad_(False), facts, config.seed, config)
+
+
+def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+    """Copying would turn complex numbers or integers into weights without a word."""
+    for name, mine in net.state_dict().items():
+        if weights[name].is_floating_point() != mine.is_floating_point():
+            raise CheckpointError(
+                f"{where}: {name}: found {weights[name].dtype}, expected {mine.dtype}; export it again"
+            )
+    try:
+        net.load_state_dict(weights)
+    except RuntimeError as error:
+        told = " ".join(str(error).split())[:100]
+        raise CheckpointError(f"{where}: found weights that cannot be read ({told}); export it again") from None
 
 
 def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:

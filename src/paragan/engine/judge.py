@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,11 @@ class Turned:
         return torch.stack(turned), torch.from_numpy(turns)
 
 
-def train_or_load(train: Source, held_out: Source, folder: Path | None, seed: int = 0) -> Judge:
+def train_or_load(train: Source, held_out: Source, folder: Path | None, seed: int = 0, must_keep: bool = True) -> Judge:
     """The judge of this data: the one in `folder` if data, settings and seed are the same, else trained and kept.
 
     Where there are no two classes it learns which way up images are (`Turned`): its features serve all the same.
-    Raises `CheckpointError` if the folder cannot be written.
+    Raises `CheckpointError` if the folder cannot be written, unless it need not be kept.
     """
     if len(train.class_names) < 2:
         train, held_out = Turned(train), Turned(held_out)
@@ -103,7 +104,8 @@ def train_or_load(train: Source, held_out: Source, folder: Path | None, seed: in
     judge = Judge("judge", net, train.shape, len(train.class_names), hashlib.sha256(weights).hexdigest())
     judge = measured(judge, held_out)
     if folder is not None:
-        _keep(judge, folder, weights, fingerprint)
+        with nullcontext() if must_keep else suppress(CheckpointError):
+            _keep(judge, folder, weights, fingerprint)
     return judge
 
 
@@ -142,7 +144,7 @@ def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | N
         return Judge(
             "judge", net, train.shape, len(train.class_names), sha256, None if accuracy is None else float(accuracy)
         )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SafetensorError):
         return None
 
 

@@ -57,5 +57,5 @@ def _weights(path: Path) -> dict[str, Tensor]:
             names = list(file.keys())
             prefix = "ema/" if any(name.startswith("ema/") for name in names) else "net/"
             return {name.removeprefix(prefix): file.get_tensor(name) for name in names if name.startswith(prefix)}
-    except (SafetensorError, OSError, ValueError):
+    except (SafetensorError, OSError, TypeError, ValueError, RuntimeError):
         raise CheckpointError(f"checkpoint {path}: found another file, expected safetensors") from None

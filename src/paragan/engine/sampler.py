@@ -154,11 +154,16 @@ class Sampler:
             raise ConfigError(f"{what}: found a class, but this generator is unconditional; leave it out")
         if isinstance(label, str) and label in self.class_names:
             return self.class_names.index(label)
-        number = int(label) if isinstance(label, str) and label.isdecimal() else label
-        if isinstance(number, str) or not 0 <= operator.index(number) < self.num_classes:
+        try:
+            named = isinstance(label, str) and label.isdecimal()
+            number = int(label) if named else operator.index(label)  # type: ignore[arg-type, call-overload]
+        except (TypeError, ValueError):
+            number = -1
+        if isinstance(label, bool) or not 0 <= number < self.num_classes:
             names = ", ".join(self.class_names[:20]) + (", …" if len(self.class_names) > 20 else "")
-            raise ConfigError(f"{what}: found {label!r}, expected one of {names} or a number below {self.num_classes}")
-        return operator.index(number)
+            found = " ".join(repr(label).split())[:60]
+            raise ConfigError(f"{what}: found {found}, expected one of {names} or a number below {self.num_classes}")
+        return number
 
 
 def _bytes(x_CHW: Tensor) -> Tensor:

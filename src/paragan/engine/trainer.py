@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from paragan.core.clock import Clock, Every
-from paragan.core.errors import CheckpointError, DivergedError
+from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
 from paragan.core.seams import Source
 from paragan.core.types import Batch, Report
 from paragan.engine.checkpoint import Checkpoint, Checkpoints
@@ -169,12 +169,21 @@ class Trainer:
         if found is None:
             return False
         try:
+            position, clock = _counts(found.values, "position"), _counts(found.values["clock"], "step", "images")
             for name, player in self.players.items():
-                restore(player, found.groups[name], found.values["players"][name])
-            self.clock.step, self.clock.images = found.values["clock"]["step"], found.values["clock"]["images"]
-            self.batches.position = found.values["position"]
+                counts = _counts(found.values["players"][name], "version", "images")
+                restore(player, found.groups[name], counts)
         except KeyError as error:
             raise CheckpointError(f"checkpoint {found.path}: {error} is missing; start anew with --fresh") from None
+        except (TypeError, ValueError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            told = " ".join(str(error).split())[:100]
+            raise CheckpointError(
+                f"checkpoint {found.path}: found an odd value ({told}); start anew with --fresh"
+            ) from None
+        self.batches.position = position["position"]
+        self.clock.step, self.clock.images = clock["step"], clock["images"]
         self.saved_at = self.clock.step
         return True
 
@@ -210,3 +219,11 @@ class Trainer:
     def _score(self) -> Iterator[Scored]:
         if self.score is not None:
             yield Scored(self.clock.step, self.clock.images, self.score(self.players["g"], self.prior))
+
+
+def _counts(values: Any, *names: str) -> dict[str, int]:
+    """These of a checkpoint's numbers; `ValueError` for what no run counts to."""
+    counts = {name: values[name] for name in names}
+    if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):
+        raise ValueError(f"{counts}")
+    return counts

@@ -38,9 +38,15 @@ class GAN:
 
     def __post_init__(self) -> None:
         for side, penalties in ((Side.G, self.g_penalties), (Side.D, self.d_penalties)):
+            if not isinstance(penalties, tuple):
+                raise ConfigError(
+                    f"{side.value}: found {type(penalties).__name__}, expected a tuple of penalties: (a,)"
+                )
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
-                raise ConfigError(f"{side.value}: found two losses called {twice!r}, expected a name of its own for each")
+                raise ConfigError(
+                    f"{side.value}: found two losses called {twice!r}, expected a name of its own for each"
+                )
 
     def d_turn(self, real: Batch) -> Turn:
         """D against fakes of the opponent: no graph into it."""

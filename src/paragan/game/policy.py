@@ -42,7 +42,13 @@ class Policy:
                 except RuntimeError:  # this device or dtype has no fused kernel
                     pass
             return self.kind(held, lr=self.lr, **self.arguments)
-        except (TypeError, ValueError) as error:  # an argument it does not have, a value or a weight it does not take
+        except (
+            TypeError,
+            ValueError,
+            IndexError,
+            KeyError,
+            AttributeError,
+        ) as error:  # an argument it does not have, a value or a weight it does not take
             known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
             raise ConfigError(f"optimizer: {error}; its arguments are: {known}") from None
 

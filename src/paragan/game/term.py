@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from paragan.core.errors import ConfigError
 from paragan.core.seams import Part
 from paragan.core.types import Can, Feed, Outputs
 
@@ -28,4 +29,7 @@ class Term:
 
     def __call__(self, part: Part) -> Tensor:
         values = self.function(part.outputs, part.feed)
+        if not isinstance(values, Tensor) or values.dim() == 0:
+            found = "a mean over the batch" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+            raise ConfigError(f"term {self.name}: found {found}, expected one value per sample: leave the batch axis")
         return self.weight * self.interval * (values.flatten(1).mean(1) if values.dim() > 1 else values)

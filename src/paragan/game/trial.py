@@ -18,18 +18,26 @@ _ROWS = 4
 
 
 def refuse_unfit(g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int]) -> None:
-    """Call both once in training mode, with networks made for it. shape: of one image, (C, H, W)."""
+    """Call both once in training mode, forth and back, with networks made for it. shape: of one image, (C, H, W)."""
     with torch.random.fork_rng(devices=[]):
         z, y = prior.draw("trial", Rows(0, 0, _ROWS, _ROWS))
         with told("model: Generator.forward(z, y)"):
             images = Made.of(g(z, y)).images
         _expect(images, (_ROWS, *shape), "model: Generator", "images of the data's shape")
+        _refuse_odd_numbers(images, "Generator", "images")
         logits_B = [_logits(d, x, y) for x in (torch.zeros_like(images), images)]
         with told("loss: d_loss(real, fake)"):
-            _expect(loss.d(*logits_B), (_ROWS,), "loss: d_loss", "one value per image, not a mean")
+            of_d = loss.d(*logits_B)
+        _expect(of_d, (_ROWS,), "loss: d_loss", "one value per image, not a mean")
         with told("loss: g_loss(fake, real)"):
             of_real = logits_B[0] if loss.g_needs_real else None
-            _expect(loss.g(logits_B[1], of_real), (_ROWS,), "loss: g_loss", "one value per image, not a mean")
+            of_g = loss.g(logits_B[1], of_real)
+        _expect(of_g, (_ROWS,), "loss: g_loss", "one value per image, not a mean")
+        for name, values in (("d_loss", of_d), ("g_loss", of_g)):
+            if not values.requires_grad:
+                raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
+            with told(f"model: the way back from {name}"):
+                values.sum().backward(retain_graph=True)
 
 
 def _logits(d: Network, x: Tensor, y: Tensor | None) -> Tensor:
@@ -38,9 +46,15 @@ def _logits(d: Network, x: Tensor, y: Tensor | None) -> Tensor:
     logits = Verdict.of(output).logits_B
     if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
         raise ConfigError(f"model: Discriminator returned {_brief(logits)} for {len(x)} images, expected a logit each")
+    _refuse_odd_numbers(logits, "Discriminator", "logits")
     if not logits.requires_grad:
         raise ConfigError("model: Discriminator returned logits without a gradient: is there a detach or a no_grad?")
     return logits.flatten(1).mean(1) if logits.dim() > 1 else logits
+
+
+def _refuse_odd_numbers(values: Tensor, who: str, what: str) -> None:
+    if not values.isfinite().all():
+        raise ConfigError(f"model: {who} returned {what} that are not finite, expected numbers")
 
 
 def _expect(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:

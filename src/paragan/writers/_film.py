@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 from PIL import Image
 
 from paragan.core.errors import DataError
+from paragan.writers._files import plain_file
 from paragan.writers._record import Moment, plain
+from paragan.writers._walk import save_film
 
 _FRAMES, _BUDGET, _SIDE = 60, 900_000, 960  # at most so many, so many bytes, so many pixels a side
 _FILM_FRAMES, _FILM_SIDE, _FRAME_MS, _REST_MS = 120, 720, 120, 1500
-_MOST_PIXELS = 64_000_000
+_MOST_PIXELS, _MOST_BYTES = 64_000_000, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,7 @@ def film(folder: Path, path: Path) -> int:
         )
     pictures = [picture for picture in pictures if picture.size == pictures[-1].size]
     durations = [_FRAME_MS] * (len(pictures) - 1) + [_REST_MS]
-    temporary = path.with_name(f".{path.name}.tmp")
-    pictures[0].save(
-        temporary, "WEBP", save_all=True, append_images=pictures[1:], duration=durations, loop=0, quality=80, method=2
-    )
-    temporary.replace(path)
+    save_film(pictures, path, durations, quality=80)
     return len(pictures)
 
 
@@ -101,8 +100,8 @@ def _encode(path: Path, moment: Moment) -> Frame | None:
 def _read(path: Path, side: int) -> Image.Image | None:
     """In RGB, no side longer than `side`; None for what is missing, broken or absurdly large."""
     try:
-        with Image.open(path, formats=["PNG"]) as picture:
-            if picture.width * picture.height > _MOST_PIXELS:
+        with plain_file(path) as file, Image.open(file, formats=["PNG"]) as picture:
+            if picture.width * picture.height > _MOST_PIXELS or os.fstat(file.fileno()).st_size > _MOST_BYTES:
                 return None
             whole = picture.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):

@@ -5,23 +5,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import shlex
 import time
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from paragan.core.command import me
 from paragan.writers import _panels as panels
 from paragan.writers._curves import Chart
 from paragan.writers._film import Frame, Frames
-from paragan.writers._record import History, Moment, number, open_record, plain
+from paragan.writers._record import History, Moment, metric_names, number, open_record, plain
 from paragan.writers._scale import figure
 from paragan.writers._state import duration, small_json, small_text, state, total_kimg
 
 _HERE = Path(__file__).parent
 _ROWS = 40  # of the table of a chart
+_MOST, _CONFIG = 200, 200_000  # what a foreign record gets on the page: entries of a list, characters of its settings
+_OUTSIDE = re.compile(r"""\b(name|strategy)["']?:\s*["']?\w+\.""")  # a dotted path where a name of ours might stand
 _SECTIONS = {
     "game": "The game",
     "telemetry": "Telemetry",
@@ -69,10 +74,9 @@ class Page:
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
     now, total = state(folder, history), total_kimg(folder, history)
-    kimg = max(history.kimg, 1e-9)
+    kimg, config, names = max(history.kimg, 1e-9), small_text(folder / "config.yaml"), metric_names(history.scores)
     sections = [(id, title, panels.panels(id, history.series, kimg)) for id, title in _SECTIONS.items()]
     metrics = panels.metric_charts(history.scores, kimg)
-    protocol = history.scores[-1].values.get("protocol") if history.scores else None
     return {
         "name": plain(history.start.get("recipe")) or folder.resolve().name,
         "state": now,
@@ -83,10 +87,11 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "spent": duration(history.seconds),
         "players": _players(history.start.get("players")),
         "data": _data(history.start.get("data")),
-        "numbers": [_key_number(name, history.scores) for name in panels.metric_names(history.scores)],
+        "numbers": [_key_number(name, history.scores) for name in names],
+        "left_out": max(0, history.most_metrics - len(names)),
         "frames": frames,
         "film": [{"step": f.step, "kimg": f.kimg, "src": f.uri} for f in frames],
-        "rows": _rows(history.samples),
+        "rows": _rows(history.rows),
         "metrics": metrics,
         "sections": [section for section in sections if section[2]],
         "readouts": {c.id: c.readout for c in [*metrics, *(c for _, _, charts in sections for c in charts)]},
@@ -94,17 +99,17 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "advice": [_advice(moment) for moment in reversed(history.advice.values())],
         "events": list(reversed(history.events)),
         "changed": _changed(history.start.get("changed")),
-        "config": small_text(folder / "config.yaml"),
-        "commands": _commands(folder, history.start.get("commands")),
-        "protocol": _flat(protocol or small_json(folder / "score.json").get("protocol")),
+        "config": config[:_CONFIG],
+        "commands": _commands(folder, config),
+        "protocol": _flat(history.protocol or small_json(folder / "score.json").get("protocol"))[:_MOST],
     }
 
 
 def table(chart: Chart) -> list[list[str]]:
-    """Some rows of a chart as text, the first and the last among them; all rows of a metric."""
+    """Some rows of a chart as text, the first and the last among them; more of a metric, mostly all."""
     readout: Any = chart.readout
     count = len(readout["x"])
-    stride = 1 if chart.id.startswith("metric") else -(-count // _ROWS) or 1
+    stride = -(-count // (_MOST if chart.id.startswith("metric") else _ROWS)) or 1
     chosen = sorted({*range(0, count, stride), count - 1}) if count else []
     return [
         [f"{readout['step'][i]:,}", figure(readout["x"][i]), *(_cell(line[i]) for line in readout["lines"])]
@@ -132,7 +137,8 @@ def _key_number(name: str, scores: list[Moment]) -> dict[str, str]:
 def _players(told: object) -> list[str]:
     if not isinstance(told, Mapping):
         return []
-    return [_player(plain(name).upper(), player) for name, player in told.items() if isinstance(player, Mapping)]
+    some = islice(told.items(), _MOST)
+    return [_player(plain(name).upper(), player) for name, player in some if isinstance(player, Mapping)]
 
 
 def _player(name: str, told: Mapping[str, Any]) -> str:
@@ -145,15 +151,14 @@ def _data(told: object) -> str:
     if not isinstance(told, Mapping):
         return ""
     shape, images = told.get("shape"), number(told.get("images"))
-    size = " × ".join(plain(n) for n in shape) if isinstance(shape, list) else ""
+    size = " × ".join(plain(n) for n in shape[:3]) if isinstance(shape, list) else ""
     return ", ".join(
         part for part in (plain(told.get("name")), f"{images:,.0f} images" if images is not None else "", size) if part
     )
 
 
-def _rows(samples: list[Moment]) -> list[str]:
-    rows = samples[-1].values.get("rows") if samples else None
-    return [plain(row, 60) for row in rows] if isinstance(rows, list) else []
+def _rows(rows: object) -> list[str]:
+    return [plain(row, 60) for row in rows[:_MOST]] if isinstance(rows, list) else []
 
 
 def _advice(moment: Moment) -> dict[str, str]:
@@ -168,7 +173,7 @@ def _advice(moment: Moment) -> dict[str, str]:
 
 
 def _changed(told: object) -> list[tuple[str, str, str]]:
-    pairs = told.items() if isinstance(told, Mapping) else ()
+    pairs = islice(told.items(), _MOST) if isinstance(told, Mapping) else ()
     return [(plain(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
 
 
@@ -177,16 +182,14 @@ def _setting(value: object) -> str:
     return plain(value if isinstance(value, str) else json.dumps(value))
 
 
-def _commands(folder: Path, told: object) -> list[tuple[str, str]]:
-    """As the run told them; guessed from the folder for a record that does not."""
-    if isinstance(told, Mapping) and told:
-        return [(plain(name), plain(line)) for name, line in told.items()]
-    run, config = shlex.quote(str(folder)), shlex.quote(str(folder / "config.yaml"))
+def _commands(folder: Path, config: str) -> list[tuple[str, str]]:
+    """From the folder alone: they are offered to be copied, and a record from elsewhere could say anything."""
+    run, trust = shlex.quote(str(folder)), " --trust" if _OUTSIDE.search(config) else ""
     return [
-        ("go on", f"paragan train {config} --out {run}"),
-        ("sample", f"paragan sample {run}"),
-        ("export", f"paragan export {run}"),
-        ("score", f"paragan eval {run}"),
+        ("go on", f"{me()} train {shlex.quote(str(folder / 'config.yaml'))} --out {run}"),
+        ("sample", f"{me()} sample {run} --num 64{trust}"),
+        ("export", f"{me()} export {run}{trust}"),
+        ("score", f"{me()} eval {run} --json{trust}"),
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paragan.writers._curves import Caption, Chart, Plot, curve, evaluations
-from paragan.writers._record import Moment
+from paragan.writers._record import Moment, metric_names
 from paragan.writers._series import Series
 
 _LOWER = ("fd", "fid", "kid", "fad", "swd")
@@ -138,11 +138,6 @@ def metric_charts(scores: Sequence[Moment], kimg: float) -> list[Chart]:
         caption = Caption(f"metric-{number}", name, note, None if sense < 0 else 0.0)
         charts.append(evaluations(caption, plot, name, told, best(name, told)))
     return charts
-
-
-def metric_names(scores: Iterable[Moment]) -> list[str]:
-    """In the order of the record; the number of images is no metric."""
-    return list(dict.fromkeys(name for m in scores for name in m.numbers() if name != "num_images"))
 
 
 def direction(metric: str) -> int:

@@ -6,18 +6,23 @@ import json
 import math
 import os
 import unicodedata
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import CheckpointError
+from paragan.writers._files import plain_file
 from paragan.writers._series import Series
 
-_LINE, _SERIES, _EVENTS = 1 << 20, 200, 200  # bounds on what a foreign record can cost
+# Bounds on what a foreign record can cost: bytes of a line, so many of each kind, and values that are kept of a line.
+_LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES = 1 << 20, 200, 200, 50, 1000, 64
+_METRICS = 24
 _PLACE = ("kind", "step", "kimg", "seconds")
+_COUNT = "num_images"  # a number of an evaluation that is no metric
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,19 @@ class Moment:
         found = ((plain(name), number(value)) for name, value in self.values.items() if name not in _PLACE)
         return {name: value for name, value in found if value is not None}
 
+    def brief(self) -> Moment:
+        """With its first numbers, nulls and texts, cut short: what can be kept of many lines."""
+        told = ((plain(name), value) for name, value in self.values.items() if not isinstance(value, list | dict))
+        kept = {name: plain(value) if isinstance(value, str) else value for name, value in islice(told, _VALUES)}
+        return Moment(self.step, self.kimg, kept)
+
 
 @dataclass
 class History:
-    """What the lines said. A reader keeps all evaluations and pictures, and bounded series of everything else."""
+    """What the lines said, in bounded memory. Of a long record not every evaluation and picture is kept.
+
+    most_metrics: how many numbers one evaluation told. protocol, rows: of the newest evaluation and pictures.
+    """
 
     step: int = 0
     kimg: float = 0.0
@@ -50,6 +64,10 @@ class History:
     series: dict[str, Series] = field(default_factory=dict)
     scores: list[Moment] = field(default_factory=list)
     samples: list[Moment] = field(default_factory=list)
+    num_scores: int = 0
+    most_metrics: int = 0
+    protocol: object = None
+    rows: object = None
     advice: dict[str, Moment] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     checkpoints: int = 0
@@ -59,17 +77,20 @@ class History:
     def take(self, kind: object, moment: Moment) -> None:
         """The next line."""
         self.step, self.kimg = moment.step, moment.kimg
-        self._count_seconds(seconds if (seconds := number(moment.values.get("seconds"))) is not None and math.isfinite(seconds) else self._session)
+        self._count_seconds(number(moment.values.get("seconds")))
         self.end = moment.values if kind == "end" else None
         match kind:
             case "step" | "telemetry":
                 self._grow(moment)
             case "score":
-                self.scores.append(moment)
+                self._score(moment)
             case "samples":
-                self.samples.append(moment)
+                self.rows = moment.values.get("rows")
+                self.samples = thinned(self.samples, moment.brief())
             case "advice":
-                self.advice[plain(moment.values.get("name"))] = moment
+                self.advice[plain(moment.values.get("name"))] = moment.brief()
+                if len(self.advice) > _ADVICE:
+                    del self.advice[next(iter(self.advice))]
             case "checkpoint":
                 self.checkpoints, self.checkpoint = self.checkpoints + 1, plain(moment.values.get("path"))
             case "event":
@@ -77,6 +98,11 @@ class History:
             case "start":
                 self.start = moment.values
                 self.events.append((moment.step, "resumed" if moment.values.get("resumed") else "started"))
+
+    def _score(self, moment: Moment) -> None:
+        self.num_scores, self.protocol = self.num_scores + 1, moment.values.get("protocol")
+        self.most_metrics = max(self.most_metrics, len(moment.numbers().keys() - {_COUNT}))
+        self.scores = thinned(self.scores, moment.brief())
 
     def _grow(self, moment: Moment) -> None:
         for name, value in moment.numbers().items():
@@ -89,8 +115,10 @@ class History:
                 self.events.append((moment.step, f"{name} is no longer a number"))
             line.add(moment.step, moment.kimg, value)
 
-    def _count_seconds(self, session: float) -> None:
+    def _count_seconds(self, session: float | None) -> None:
         """Each session counts from its own beginning."""
+        if session is None or not math.isfinite(session):
+            return
         self.seconds += session - self._session if session >= self._session else session
         self._session = session
 
@@ -103,15 +131,21 @@ class Record:
         self._offset, self._file = 0, (0, 0)
 
     def read(self) -> bool:
-        """Whether there was anything new. A record that was cut back (a resumed run) is read again from the start."""
+        """Whether there was anything new. A record that was cut back (a resumed run) is read again from the start.
+
+        Raises `CheckpointError` where it cannot be read.
+        """
         try:
-            with open(self.path, "rb") as file:
+            with plain_file(self.path) as file:
                 status = os.fstat(file.fileno())
                 if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
                     self._file, self._offset, self.history = (status.st_dev, status.st_ino), 0, History()
                 return self._take_lines(file)
         except FileNotFoundError:
             return False
+        except OSError as error:
+            found = f"a record that cannot be read ({error.strerror})"
+            raise CheckpointError(f"{self.path}: found {found}, expected a plain file; check it") from None
 
     def _take_lines(self, file: Any) -> bool:
         before = self._offset
@@ -125,10 +159,29 @@ class Record:
 
 def open_record(folder: Path) -> Record:
     """The record of a run folder, not read yet. Raises `CheckpointError` where `folder` is none."""
-    if not any((folder / name).is_file() for name in ("metrics.jsonl", "config.yaml")):
+    if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
         found = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "nothing"
         raise CheckpointError(f"{folder}: found {found}, expected a run folder as `paragan train` makes it; name one")
     return Record(folder / "metrics.jsonl")
+
+
+def metric_names(scores: Iterable[Moment]) -> list[str]:
+    """The metrics that most evaluations tell, at most 24, in the order of the record."""
+    told = Counter(name for moment in scores for name in moment.numbers() if name != _COUNT)
+    most = {name for name, _ in told.most_common(_METRICS)}
+    return [name for name in told if name in most]
+
+
+def thinned(moments: list[Moment], new: Moment) -> list[Moment]:
+    """With one more. Where these are too many, half of them: first, last, and the extremes of every metric stay."""
+    moments.append(new)
+    if len(moments) <= _MOMENTS:
+        return moments
+    kept = {id(moment) for moment in [*moments[::2], moments[-1]]}
+    for name in metric_names(moments):
+        finite = [(v, i) for i, m in enumerate(moments) if math.isfinite(v := m.numbers().get(name, math.nan))]
+        kept |= {id(moments[i]) for _, i in (min(finite), max(finite))} if finite else set()
+    return [moment for moment in moments if id(moment) in kept]
 
 
 def number(value: object) -> float | None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from paragan.core import parse
 from paragan.core.errors import PREEMPTED, ParaganError
+from paragan.core.node import Place
+from paragan.writers._files import plain_file
 from paragan.writers._record import History, number, plain
 from paragan.writers._scale import figure
 
@@ -44,10 +46,10 @@ def state(folder: Path, history: History) -> State:
 
 def total_kimg(folder: Path, history: History) -> float | None:
     """How long the run is to be; None where nothing tells."""
-    told = number(history.start.get("total_kimg"))
+    told, path = number(history.start.get("total_kimg")), folder / "config.yaml"
     if told is None:
         try:
-            told = number(parse.file(folder / "config.yaml", []).plain()["train"]["kimg"])
+            told = number(parse.top(_beginning(path), Place(str(path), 1), []).plain()["train"]["kimg"])
         except (ParaganError, LookupError, TypeError, RecursionError):
             return None
     return told if told is not None and told > 0 and math.isfinite(told) else None
@@ -55,11 +57,7 @@ def total_kimg(folder: Path, history: History) -> float | None:
 
 def small_text(path: Path) -> str:
     """The beginning of a text file, line by line fit to be shown; empty where there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return "\n".join(_shown(line) for line in file.read(_MOST).split("\n"))
-    except OSError:
-        return ""
+    return "\n".join(_shown(line) for line in _beginning(path).split("\n"))
 
 
 def small_json(path: Path) -> dict[str, Any]:
@@ -81,6 +79,14 @@ def duration(seconds: float) -> str:
             rest = whole % size // below
             return f"{whole // size} {unit}" + (f" {rest} {small}" if rest else "")
     return f"{whole} s"
+
+
+def _beginning(path: Path) -> str:
+    try:
+        with plain_file(path) as file:
+            return file.read(_MOST).decode("utf-8", "replace").replace("\r\n", "\n")
+    except OSError:
+        return ""
 
 
 def _shown(line: str) -> str:

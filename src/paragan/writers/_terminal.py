@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.writers import _panels as panels
-from paragan.writers._record import History, plain
+from paragan.writers._record import History, metric_names, plain
 from paragan.writers._scale import figure
 from paragan.writers._series import Series
 from paragan.writers._state import duration, state, total_kimg
@@ -88,7 +88,7 @@ def _numbers(history: History) -> Table | None:
 
 
 def _scores(history: History) -> Table | None:
-    names = panels.metric_names(history.scores)[:6]
+    names = metric_names(history.scores)[:6]
     if not names:
         return None
     best = {name: panels.best(name, history.scores) for name in names}
@@ -114,7 +114,7 @@ def _with_the_best(scores: Sequence[panels.Moment], best: Iterable[panels.Moment
 
 def _last_score(history: History) -> dict[str, float]:
     told = history.scores[-1].numbers() if history.scores else {}
-    return {name: value for name, value in told.items() if name != "num_images"}
+    return {name: told[name] for name in metric_names(history.scores) if name in told}
 
 
 def _table(*columns: str) -> Table:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PIL import Image
+
+from paragan.writers._files import whole
 
 _SIDE, _FRAME_MS = 720, 50
 
@@ -14,21 +16,14 @@ def save_walk(frames: Iterable[Image.Image], path: Path) -> None:
     """An endless film at 20 frames a second, no side longer than 720 px. Whole or not at all."""
     pictures = [_small(frame) for frame in frames]
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        pictures[0].save(
-            temporary,
-            "WEBP",
-            save_all=True,
-            append_images=pictures[1:],
-            duration=_FRAME_MS,
-            loop=0,
-            quality=85,
-            method=2,
-        )
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    save_film(pictures, path, _FRAME_MS, quality=85)
+
+
+def save_film(pictures: Sequence[Image.Image], path: Path, duration_ms: int | list[int], quality: int) -> None:
+    """These frames, all of one size, without end. duration_ms: of all, or of each. Whole or not at all."""
+    more = {"save_all": True, "append_images": pictures[1:], "duration": duration_ms, "loop": 0}
+    with whole(path) as temporary:
+        pictures[0].save(temporary, "WEBP", quality=quality, method=2, **more)
 
 
 def _small(frame: Image.Image) -> Image.Image:

@@ -9,6 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.core.notes import Note
+from paragan.writers._files import whole
 from paragan.writers._sheet import sheet
 
 
@@ -32,9 +33,10 @@ class Writer:
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """The sheet of these images (`_sheet.sheet`) as a PNG."""
+    """The sheet of these images (`_sheet.sheet`) as a PNG. Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture(sheet(x_BCHW, columns, least_pixels)).save(path)
+    with whole(path) as temporary:
+        picture(sheet(x_BCHW, columns, least_pixels)).save(temporary, "PNG")
 
 
 def picture(sheet_CHW: Tensor) -> Image.Image:

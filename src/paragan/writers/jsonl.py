@@ -10,7 +10,6 @@ from pathlib import Path
 
 from paragan.core.notes import Note
 
-
 _MOST_WAITING = 1 << 24  # bytes
 
 
@@ -28,8 +27,10 @@ class Writer:
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._score = folder / "score.json"
         path = folder / "metrics.jsonl"
-        if path.exists():
+        if path.exists() and step:
             _keep_until(path, step)
+        else:
+            path.unlink(missing_ok=True)  # of an attempt that came to nothing
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 held for the run
         self._waiting = b""
 
@@ -71,5 +72,5 @@ def _replace(path: Path, text: str) -> None:
 def _step(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return float("inf")  # a line cut short by a kill

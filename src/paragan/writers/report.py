@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from paragan.writers._files import whole
 from paragan.writers._film import film
 from paragan.writers._page import Page
 
@@ -46,6 +46,5 @@ def render(folder: Path, live: bool = False) -> str:
 
 def save(page: str, path: Path) -> None:
     """Whole or not at all; a reader never sees half a page."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(page, encoding="utf-8")
-    os.replace(temporary, path)
+    with whole(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")

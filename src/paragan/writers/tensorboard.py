@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,8 @@ class Writer:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ConfigError(
-                "writers: found tensorboard, which is not installed; pip install 'paragan[tensorboard]' or leave it out"
+                f"writers: found tensorboard, which is not installed; {sys.executable} -m pip install tensorboard, or "
+                "leave it out"
             ) from None
         self._options = options
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else 0)

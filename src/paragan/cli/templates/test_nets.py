@@ -1,17 +1,23 @@
-"""Run with `python -m pytest mygan` after each change of the networks."""
+"""Run with `python -m mygan.test_nets`, or with pytest, after each change of the networks."""
 
 from pathlib import Path
+from tempfile import mkdtemp
 
 from paragan import build
 from paragan.config import load
 from paragan.engine.trainer import Samples
 
 
-def test_every_weight_moves_and_latents_give_different_pictures(tmp_path):
+def test_every_weight_moves_and_latents_give_different_pictures():
     config = load(str(Path(__file__).with_name("recipe.yaml")), ["train.kimg=1.28", "every.sample_kimg=1.28"])
-    trainer = build.trainer(config, tmp_path, print, stop=lambda: False)
+    trainer = build.trainer(config, Path(mkdtemp()), print, stop=lambda: False)
     weights = [weight for player in trainer.players.values() for weight in player.net.parameters()]
     before = [weight.detach().clone() for weight in weights]
     pictures = [event.x_BCHW for event in trainer.run() if isinstance(event, Samples)]
     assert all((now != then).any() for now, then in zip(weights, before, strict=True)), "some weights never move"
     assert pictures[-1].std(dim=0).mean() > 0.02, "every latent gives the same picture"
+
+
+if __name__ == "__main__":
+    test_every_weight_moves_and_latents_give_different_pictures()
+    print("passed")

@@ -1,0 +1,8 @@
+"""Text of others on a terminal: file names, configs and tensors may hold what moves its cursor."""
+
+from __future__ import annotations
+
+
+def printable(text: object) -> str:
+    """The same lines with a question mark for all else that is not printed: escapes, bells, turns of direction."""
+    return "".join(character if character.isprintable() or character == "\n" else "?" for character in str(text))
