@@ -222,6 +222,11 @@ def test_eval_passes_its_words_on(verb):
         (Later("stopped; saved"), 85, "stopped; saved\n"),
         (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "run/x: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied", "run"), 2, "run: Permission denied\n"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"),
+            2,
+            "/proc/x: No such file or directory\n",
+        ),
         (KeyboardInterrupt(), 130, ""),
         (MemoryError(), 2, "out of memory: MemoryError; lower train.batch or the model's width\n"),
         (DataError("a\x1b]0;b\x07\r.png: no\nbad:1: \u202egpj"), 2, "a?]0;b??.png: no\nbad:1: ?gpj\n"),
@@ -232,11 +237,6 @@ def test_what_the_user_can_mend_is_a_line_and_a_code(verb, capsys, raised, code,
     verb("evaluate", result=raised)
     assert main(["eval", "run"]) == code
     assert capsys.readouterr() == ("", said)
-
-
-def test_words_cannot_move_the_cursor(capsys):
-    assert main(["train", "--\x1b[2J\x07"]) == 2
-    assert "--?[2J?" in capsys.readouterr().err
 
 
 def test_what_is_printable():

@@ -12,7 +12,7 @@ import pytest
 import torch
 import typer
 from PIL import Image
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 import paragan as pg
@@ -256,3 +256,13 @@ def test_the_newest_checkpoint_is_exported(run, exporting, tmp_path):
         "9",
         144,
     )
+
+
+def test_a_full_disk_is_one_line(run, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("paragan.engine.exported.save_file", full)
+    with pytest.raises(CheckpointError, match=r"out: cannot be written \(no space left on the device\); give another"):
+        verb.export(run, out=tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tracemalloc
 import zipfile
@@ -118,7 +119,7 @@ def test_links_that_multiply_are_refused(tmp_path):
     folders = [tmp_path / f"{n}" for n in range(30)]  # 2³⁰ ways from the first to the last
     for one in folders:
         one.mkdir()
-    for one, other in zip(folders, folders[1:], strict=False):
+    for one, other in itertools.pairwise(folders):
         (one / "a").symlink_to(other)
         (one / "b").symlink_to(other)
     assert "found a folder that links lead to by more than 64 ways, expected a tree" in refused(tmp_path)

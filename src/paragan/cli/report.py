@@ -21,6 +21,10 @@ def report(
     run: Run, serve: Serve = False, port: Port = 8765, out: Out = None, film: Film = None, as_json: AsJson = False
 ) -> None:
     """Write a run's report.html, one page that needs nothing else."""
+    if serve and (out or film or as_json):
+        raise ConfigError("--serve: found beside --out, --film or --json, which write a file; give one of them")
+    if film and out:
+        raise ConfigError("--film: found beside --out, expected one of them: --film names its own file")
     if serve:
         from paragan.cli.serve import serve as serving
 

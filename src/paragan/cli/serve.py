@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ADDRESS = "127.0.0.1"
 _AT_ONCE = 16
 _PAUSE_S, _REQUEST_S = 10.0, 30.0  # the longest silence; all of a request, so that a trickle of bytes ends, too
-_HOSTS = r"(127\.0\.0\.1|localhost)(:\d+)?"
+_HOSTS = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?", re.IGNORECASE | re.ASCII)
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -113,9 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         host = self.headers.get("Host", "")  # behind `ssh -L` the port may be another
-        if not re.fullmatch(
-            _HOSTS, host, re.IGNORECASE | re.ASCII
-        ):  # another name for this address: a page from elsewhere asks
+        if not _HOSTS.fullmatch(host):  # another name for this address: a page from elsewhere asks
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "open this page as 127.0.0.1 or localhost\n")
         elif self.path == "/":
             self._page()

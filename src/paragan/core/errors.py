@@ -6,7 +6,8 @@ import errno
 
 _OF_THE_MACHINE = {  # not of this program
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
-    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP),
+    *(errno.EIO, errno.EMFILE, errno.ENFILE),
 }
 
 
@@ -44,7 +45,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
             return 130, ""
         case SystemExit(code=None | int()):
             return (error.code or 0) & 0xFF, ""  # type: ignore[operator]
-        case OSError() if error.errno in _OF_THE_MACHINE:
+        case OSError() if error.errno in _OF_THE_MACHINE or (error.errno == errno.ENOENT and error.filename):
             return ParaganError.exit_code, f"{error.filename or 'output'}: {error.strerror}"
         case _ if is_out_of_memory(error):
             first = str(error).partition("\n")[0][:200] or type(error).__name__

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from paragan.core.notes import Note, Writer
+from paragan.core.printable import printable
 
 
 class Desk:
@@ -44,4 +45,4 @@ class Desk:
 
 def _told(name: str, error: BaseException) -> str:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return f"writer {name} failed ({reason}) and is switched off; training goes on"
+    return printable(f"writer {name} failed ({reason}) and is switched off; training goes on")

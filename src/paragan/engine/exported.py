@@ -47,9 +47,12 @@ def write(path: Path, exported: Exported) -> None:
         "score": json.dumps(exported.score),
         "paragan": __version__,
     }
-    save_file(
-        {name: value.detach().cpu().contiguous().clone() for name, value in exported.weights.items()}, path, metadata
-    )
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in exported.weights.items()}
+    try:
+        save_file(weights, path, metadata)
+    except (SafetensorError, OSError) as error:
+        reason = "no space left on the device" if "space left" in str(error) else str(error)
+        raise CheckpointError(f"{path.parent}: cannot be written ({reason}); give another --out") from None
 
 
 def read(path: Path) -> Exported:

@@ -156,7 +156,7 @@ class Sampler:
             return self.class_names.index(label)
         try:
             named = isinstance(label, str) and label.isdecimal()
-            number = int(label) if named else operator.index(label)  # type: ignore[arg-type, call-overload]
+            number = int(label) if named else operator.index(label)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             number = -1
         if isinstance(label, bool) or not 0 <= number < self.num_classes:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from paragan.core.notes import Note
+from paragan.core.printable import printable
 
 PLAIN_PERIOD_S = 10.0
 
@@ -56,7 +57,7 @@ class Writer:
             self._bar = None
 
     def _say(self, text: str) -> None:
-        self._rich.print(text, markup=False)
+        self._rich.print(printable(text), markup=False)
 
     def _progress(self, note: Note) -> None:
         kimg, told = note.images / 1000, _told(note.values)
