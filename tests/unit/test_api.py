@@ -103,7 +103,7 @@ def test_labels_are_taken_in_turn_by_name_or_number(trained):
         ({"truncation": 0.0}, "truncation: found 0.0, expected a number above 0 and at most 1"),
         ({"truncation": 1.5}, "truncation: found 1.5"),
         ({"truncation": float("nan")}, "truncation: found nan"),
-        ({"n": 0}, "n: found 0, expected at least one image"),
+        ({"n": 0}, "n: found 0, expected a number of images"),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line(trained, wrong, said):
@@ -192,3 +192,15 @@ def test_facts_are_checked():
     assert Facts.read([1, 2, 3], ["a"], 0, 0) == Facts((1, 2, 3), ("a",), 0, 0)
     with pytest.raises(ValueError, match="shape"):
         Facts.read([1, 2, 3.0], ["a"], 0, 0)
+
+
+def test_a_generator_and_its_images_say_what_they_are_in_a_line(run):
+    generator = pg.load(run)
+    assert repr(generator) == "<generator dcgan, 1x8x8, 10 classes, step 4>"
+    assert repr(generator.sample(3)) == "<3 images of 1x8x8>"
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.0, "a", True, 10**9])
+def test_a_number_of_images_that_is_none_is_refused(run, n):
+    with pytest.raises(pg.ConfigError, match="expected a number of images, 1 to 1,048,576 at once"):
+        pg.load(run).sample(n)

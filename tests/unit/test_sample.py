@@ -195,3 +195,16 @@ def test_a_sheet_is_made_a_few_at_a_time(run):
     generator = pg.load(run)
     gallery.still(generator, gallery.plain(generator, 130, 10, (), None), None, None, done.append)
     assert done == [64, 128, 130]
+
+
+def test_pictures_asked_for_otherwise_do_not_overwrite_one_another(sample):
+    plain = sample()
+    others = [sample("--grid", "2x3"), sample("--classes"), sample("--class", "3", "--class", "0"),
+              sample("--truncation", "0.5"), sample("--seed", "1")]  # fmt: skip
+    assert len({plain, *others}) == 6
+    assert others[0].endswith("sample-step-4-seed-0-grid-2x3.png")
+
+
+def test_a_sheet_has_bounds(sample):
+    with pytest.raises(ConfigError, match="--grid: found 1,000,000 images, expected at most 10,000"):
+        sample("--grid", "1000x1000")

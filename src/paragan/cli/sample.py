@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Trained = Annotated[
     Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a file that `paragan export` wrote.")
 ]
-Num = Annotated[int | None, typer.Option(min=1, help="How many images; 64, or 1 in a film, unless given.")]
+Num = Annotated[int | None, typer.Option(min=1, max=10_000, help="How many images; 64, or 1 in a film, unless given.")]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Of this class; repeatable.")]
 Truncation = Annotated[
     float | None, typer.Option(metavar="T", help="In (0, 1]: no component of z beyond T; more typical, less varied.")
@@ -37,6 +37,7 @@ Walk = Annotated[
 ]
 Frames = Annotated[int | None, typer.Option(min=2, max=1000, help="Of the film; 16 per point unless given.")]
 
+_MOST_TILES = 10_000
 _QUIET_S, _PLAIN_PERIOD_S = 2.0, 10.0
 
 
@@ -66,7 +67,9 @@ def sample(
 
     sampler = open_generator(path, trust)
     tiles = _tiles(sampler, shape or (num or (1 if walk else 64)), classes or [], seed, by_class)
-    target = out or _target(path, sampler, seed, ending)
+    told = {"grid": grid, "class": "-".join(classes or []), "truncation": truncation}
+    words = [f"{name}-{value}" for name, value in told.items() if value] + ["classes"] * by_class
+    target = out or _target(path, sampler, seed, ending, words)
     if walk is None:
         told = progress(len(tiles.which_B), "images")
         gallery.still(sampler, tiles, seed, truncation, told).save(target, tiles.columns)
@@ -85,6 +88,8 @@ def _shape(num: int | None, grid: str | None, by_class: bool) -> tuple[int, int]
     if not re.fullmatch(r"[1-9]\d{0,4}x[1-9]\d{0,4}", grid, re.ASCII):
         raise ConfigError(f"--grid: found {grid!r}, expected ROWSxCOLUMNS such as 4x10")
     rows, columns = map(int, grid.split("x"))
+    if rows * columns > _MOST_TILES:
+        raise ConfigError(f"--grid: found {rows * columns:,} images, expected at most {_MOST_TILES:,} on a sheet")
     return rows, columns
 
 
@@ -98,10 +103,17 @@ def _tiles(sampler: Sampler, shape: tuple[int, int] | int, asked: list[str], see
     return gallery.plain(sampler, num, columns, asked, seed)
 
 
-def _target(path: Path, sampler: Sampler, seed: int | None, ending: str) -> Path:
+def _target(path: Path, sampler: Sampler, seed: int | None, ending: str, words: list[str]) -> Path:
+    """Beside the others, under a name that says how it was asked for."""
     kind = "sample" if ending == ".png" else "walk"
-    name = f"{kind}-step-{sampler.facts.step}-seed-{sampler.seed if seed is None else seed}{ending}"
+    seed = sampler.seed if seed is None else seed
+    name = "-".join([kind, f"step-{sampler.facts.step}", f"seed-{seed}", *map(_plain, words)])[:150] + ending
     return path / "samples" / name if path.is_dir() else path.parent / name
+
+
+def _plain(word: str) -> str:
+    """Of a class name only what any file system takes."""
+    return re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)
 
 
 def progress(total: int, what: str) -> Callable[[int], None]:

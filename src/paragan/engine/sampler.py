@@ -20,6 +20,7 @@ from paragan.game.sample import sample
 from paragan.writers.images import picture, save_grid
 
 Label = str | SupportsIndex
+_MOST_IMAGES = 1 << 20  # they are all held in memory
 _MOST_CLASSES = 100_000
 
 
@@ -53,6 +54,9 @@ class Sampled(Sequence[Image.Image]):
     def __len__(self) -> int:
         return len(self.tensor)
 
+    def __repr__(self) -> str:
+        return f"<{len(self)} images of {_size(self.tensor.shape[1:])}>"
+
     @overload
     def __getitem__(self, index: int) -> Image.Image: ...
 
@@ -84,6 +88,10 @@ class Sampler:
     facts: Facts
     seed: int
     config: Any
+
+    def __repr__(self) -> str:
+        classes = f", {self.num_classes} classes" if self.num_classes else ""
+        return f"<generator {self.config.model.name}, {_size(self.facts.shape)}{classes}, step {self.facts.step}>"
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -144,8 +152,8 @@ class Sampler:
             yield first, sample(called, z_BZ[part].to(device), y).cpu()
 
     def _prior(self, n: int, seed: int | None) -> Prior:
-        if n < 1:
-            raise ConfigError(f"n: found {n}, expected at least one image")
+        if type(n) is not int or not 0 < n <= _MOST_IMAGES:
+            raise ConfigError(f"n: found {n!r}, expected a number of images, 1 to {_MOST_IMAGES:,} at once")
         return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
 
     def _number(self, label: Label, what: str) -> int:
@@ -164,6 +172,10 @@ class Sampler:
             found = " ".join(repr(label).split())[:60]
             raise ConfigError(f"{what}: found {found}, expected one of {names} or a number below {self.num_classes}")
         return number
+
+
+def _size(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
 
 
 def _bytes(x_CHW: Tensor) -> Tensor:

