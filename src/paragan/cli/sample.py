@@ -67,8 +67,8 @@ def sample(
 
     sampler = open_generator(path, trust)
     tiles = _tiles(sampler, shape or (num or (1 if walk else 64)), classes or [], seed, by_class)
-    told = {"grid": grid, "class": "-".join(classes or []), "truncation": truncation}
-    words = [f"{name}-{value}" for name, value in told.items() if value] + ["classes"] * by_class
+    asked = {"grid": grid, "class": "-".join(classes or []), "truncation": truncation}
+    words = [f"{name}-{value}" for name, value in asked.items() if value] + ["classes"] * by_class
     target = out or _target(path, sampler, seed, ending, words)
     if walk is None:
         told = progress(len(tiles.which_B), "images")
