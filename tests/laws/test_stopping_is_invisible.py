@@ -30,7 +30,9 @@ def tensors(run) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("more", [(), ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16")])
+@pytest.mark.parametrize(
+    "more", [(), ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16"), ("augment=diffaugment", "g.parts=1")]
+)
 def test_stop_and_go_on(tmp_path, more):
     straight, first = trainer(tmp_path / "a", 0.256, *more), trainer(tmp_path / "b", 0.128, *more)
     events = list(straight.run())

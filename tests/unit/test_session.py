@@ -171,6 +171,13 @@ def test_a_resumed_record_forgets_the_lost_future(tmp_path):
     assert [x["step"] for x in record(tmp_path)] == [4, 5, 6]
 
 
+def test_an_attempt_that_came_to_nothing_leaves_no_lines(tmp_path):
+    """It was refused, or killed before its first checkpoint: the next begins its own record."""
+    (tmp_path / "metrics.jsonl").write_text('{"kind": "start", "step": 0}\n{"kind": "score", "step": 0}\n')
+    Writer(Options(), tmp_path, step=0).close()
+    assert record(tmp_path) == []
+
+
 def test_the_record_is_not_left_out():
     with pytest.raises(ConfigError, match="writers: found console, expected jsonl among them"):
         load("digits", ["writers=[console]"])

@@ -33,7 +33,7 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="RECIPE key.path=value", help="A name of `paragan list recipes` or a .yaml file; settings."),
 ]
-NumImages = Annotated[int | None, typer.Option(min=1, help="Samples to score; the run's own number unless given.")]
+NumImages = Annotated[int | None, typer.Option(min=6, help="Samples to score; the run's own number unless given.")]
 Shelf = Annotated[str | None, typer.Argument(metavar="SHELF", help="models, losses, recipes, ...; all unless given.")]
 
 
@@ -72,7 +72,7 @@ def _misused(error: TyperException) -> int:
         return ParaganError.exit_code
     context = getattr(error, "ctx", None)
     verb = "paragan" if context is None else context.command_path
-    text = " ".join(error.format_message().split()).rstrip(".")
+    text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     raise ConfigError(f"{verb}: {text}; `{verb} --help` tells what there is")
 
 
