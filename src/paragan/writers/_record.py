@@ -21,7 +21,7 @@ from paragan.writers._series import Series
 # Bounds on what a foreign record can cost: bytes of a line, so many of each kind, and values that are kept of a line.
 _LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES = 1 << 20, 200, 200, 50, 1000, 64
 _METRICS = 24
-_PLACE = ("kind", "step", "kimg", "seconds")
+_PLACE = ("kind", "step", "kimg", "seconds", "eta_s")
 _COUNT = "num_images"  # a number of an evaluation that is no metric
 
 
