@@ -153,3 +153,11 @@ def test_what_to_try_are_settings_there_are(rule):
 def field(part, name):
     assert is_dataclass(part) and name in [f.name for f in fields(part)], name
     return getattr(part, name)
+
+
+def test_augmentation_is_not_advised_to_who_has_it():
+    history = [{"kimg": k, "d/overfitting": 0.9, "d/accuracy_train": 0.95, "d/accuracy_held_out": 0.2} for k in (4, 8)]
+    without, having = (advise(history, 5000, augmented)[0] for augmented in (False, True))
+    assert without.name == having.name == "d_overfits"
+    assert "diffaugment" in without.try_
+    assert "diffaugment" not in having.try_ and "more images" in having.try_

@@ -31,7 +31,7 @@ SETTINGS = [
 def session(folder, *more):
     config = load("digits", [*SETTINGS, *more])
     trainer = build.trainer(config, folder, print, lambda: False)
-    return Session(trainer, folder, build.desk(config, folder, 0), {"recipe": "digits"})
+    return Session(trainer, folder, build.desk(config, folder, 0), {"recipe": "digits", "data": "digits"})
 
 
 def record(folder):
@@ -53,7 +53,7 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
     ]  # fmt: skip
     start, step = lines[0], next(x for x in lines if x["kind"] == "step")
     assert (start["recipe"], start["resumed"], start["total_kimg"]) == ("digits", False, 0.16)
-    assert start["data"]["class_names"] == list("0123456789")
+    assert (start["data"]["name"], start["data"]["class_names"]) == ("digits", list("0123456789"))
     assert start["players"]["g"]["weights"] == sum(p.numel() for p in run.trainer.gan.g.net.parameters())
     names = {f"{side}/{name}" for side in "gd" for name in ("loss/adversarial", "gradient_norm", "lr")}
     assert names | {"d/real", "d/fake", "images_per_s", "data_wait", "eta_s"} <= step.keys()

@@ -118,7 +118,7 @@ def _about(recipe: str, config: RunConfig, folder: RunFolder) -> dict[str, Any]:
         "export": f"{me()} export {path}{trust}",
         "score": f"{me()} eval {path} --json{trust}",
     }
-    return {"recipe": recipe, "data_name": config.data.name, "changed": changes(recipe, config), "commands": commands}
+    return {"recipe": recipe, "data": config.data.name, "changed": changes(recipe, config), "commands": commands}
 
 
 def _ending(session: Session) -> str:

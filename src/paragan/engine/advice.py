@@ -7,7 +7,7 @@ moments in a row, for one look at a game is noise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -64,7 +64,12 @@ def advise(history: History, num_images: int, augmented: bool = False) -> tuple[
     """
     seen = [(rule, rule.sees(history)) for rule in RULES]
     given = [Advice(rule.name, value, rule.means, rule.try_) for rule, value in seen if value is not None]
+    if augmented:
+        given = [replace(advice, try_=advice.try_.replace(f"{_AUGMENT}, ", "")) for advice in given]
     return (*([] if augmented or num_images >= MANY_IMAGES else [_few(num_images)]), *given)
+
+
+_AUGMENT = "augment.name=diffaugment"
 
 
 def _few(num_images: int) -> Advice:

@@ -49,7 +49,7 @@ class Session:
         before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step)
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
-        self._note("start", self._start() | dict(self.about))
+        self._note("start", {**self.about, **self._start()})
         self._advise()
         for event in self.trainer.run():
             self._take(event)
@@ -139,11 +139,12 @@ class Session:
 
     def _start(self) -> dict[str, Any]:
         source = self.trainer.batches.source
+        data = {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)}
         return {
             "resumed": self.trainer.clock.step > 0,
             "total_kimg": self.trainer.images / 1000,
             "players": {name: told(player) for name, player in self.trainer.players.items()},
-            "data": {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)},
+            "data": data | ({"name": self.about["data"]} if "data" in self.about else {}),
         }
 
     def _note(self, kind: str, values: Mapping[str, Any]) -> None:
