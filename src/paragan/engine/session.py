@@ -10,15 +10,14 @@ from typing import Any
 
 import torch
 
-from paragan.core.errors import DivergedError
 from paragan.core.notes import Note, Writer
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
 from paragan.engine.pace import Pace
+from paragan.engine.skips import Skips
 from paragan.engine.trainer import Event, Observed, Samples, Saved, Scored, Trainer
 from paragan.game.player import Player
 
-_MOST_IDLE = 100  # updates in a row; fp16 finds its loss scale in some 20
 _KINDS = {Samples: "samples", Scored: "score", Saved: "checkpoint", Observed: "telemetry"}
 
 
@@ -43,9 +42,7 @@ class Session:
     def run(self) -> None:
         """Train. Call after `resume`."""
         self._wait0 = self.trainer.batches.wait_s
-        self._skipped = self._skips()
-        self._first = {name: (player.version, int(player.updates)) for name, player in self.trainer.players.items()}
-        self._taken = dict(self._first)
+        self._skips = Skips(self.trainer.players)
         before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step)
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
@@ -55,8 +52,7 @@ class Session:
             self._take(event)
             again_s = event.score.seconds if isinstance(event, Scored) else None
             self.pace.tell(_KINDS.get(type(event), "step"), again_s)
-        self._tell_skips()
-        self._refuse_idle(at_the_end=True)
+        self._tell_skips(at_the_end=True)
 
     def end(self, code: int, reason: str) -> None:
         """The last note, however the run ended; the writers are closed."""
@@ -99,31 +95,10 @@ class Session:
         self._note("step", {**values, **rates, **speed})
         self._tell_skips()
 
-    def _tell_skips(self) -> None:
-        """Updates whose gradients were not finite."""
-        skipped = self._skips()
-        for name, count in skipped.items():
-            if count > self._skipped[name]:
-                new = count - self._skipped[name]
-                self._note("event", {"text": f"{name}: {new} updates skipped, their gradients were not finite"})
-        self._skipped = skipped
-        self._refuse_idle()
-
-    def _refuse_idle(self, at_the_end: bool = False) -> None:
-        """A player that takes no update learns nothing: many in a row, or not one in a whole session."""
-        for name, player in self.trainer.players.items():
-            taken = int(player.updates)
-            if taken > self._taken[name][1]:
-                self._taken[name] = (player.version, taken)
-            idle = player.version - self._taken[name][0]
-            if idle >= _MOST_IDLE or (at_the_end and idle and self._taken[name] == self._first[name]):
-                raise DivergedError(
-                    f"step {self.trainer.clock.step}: {name}: none of the last {idle} updates was taken, their "
-                    "gradients were not finite: lower the learning rate, or look for a division or logarithm of 0"
-                )
-
-    def _skips(self) -> dict[str, int]:
-        return {name: player.version - int(player.updates) for name, player in self.trainer.players.items()}
+    def _tell_skips(self, at_the_end: bool = False) -> None:
+        for text in self._skips.new():
+            self._note("event", {"text": text})
+        self._skips.refuse_idle(self.trainer.clock.step, at_the_end)
 
     def _advise(self, values: Mapping[str, Any] | None = None) -> None:
         """Once for each thing that may be wrong."""
