@@ -56,6 +56,18 @@ def test_classes_are_the_folders_at_the_top(tmp_path):
     assert found == {"cats/b.png": 0, "cats/deep/er/c.png": 0, "dogs/a.png": 1}
 
 
+@pytest.mark.parametrize("alone", ["", "photos/", "photos/inner/"])
+def test_a_folder_that_is_alone_is_looked_through(tmp_path, alone):
+    """As archives like to unpack one; the parts and classes in it count."""
+    for name in ("train/cats/a.png", "train/dogs/b.png", "val/cats/c.png", "val/dogs/d.png"):
+        put(tmp_path, alone + name)
+    train, held_out = read(tmp_path), read(tmp_path, "held_out")
+    assert listing(train) == [f"{alone}train/cats/a.png", f"{alone}train/dogs/b.png"]
+    assert listing(held_out) == [f"{alone}val/cats/c.png", f"{alone}val/dogs/d.png"]
+    assert train.class_names == ("cats", "dogs")
+    assert held_out.fetch([1])[1].tolist() == [1]
+
+
 @pytest.mark.parametrize("names", [("a.png", "b.png"), ("only/a.png", "only/b.png")])
 def test_pictures_in_one_folder_have_no_labels(tmp_path, names):
     for name in names:

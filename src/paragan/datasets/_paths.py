@@ -7,7 +7,7 @@ import zipfile
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -75,8 +75,12 @@ def part(paths: list[bytes], split: str, held_out: float, name: str) -> Part:
     Where there are the folders `train` and one of `held_out val valid validation test`, these are the parts;
     otherwise `held_out` of the pictures are, at least one, by a hash of the path: a picture stays in its part when
     others are added. Classes are the folders at the top of a part, where there are two or more.
+    A folder that is alone, as archives like to unpack one, is looked through.
     Raises `DataError` where pictures lie beside the folders of classes.
     """
+    if alone := _alone(paths):
+        within = part([path[len(alone) :] for path in paths], split, held_out, name)
+        return replace(within, paths=Paths([alone + os.fsencode(path) for path in within.paths]))
     folders = _folders(paths)
     unseen = next((word for word in _HELD_OUT if word in folders), None)
     if b"train" in folders and unseen is not None:
@@ -97,6 +101,12 @@ def part(paths: list[bytes], split: str, held_out: float, name: str) -> Part:
     for number, folder in enumerate(classes):
         labels[_run(mine, top + folder + b"/")] = number
     return Part(Paths(mine), labels, tuple(folder.decode("utf-8", "replace") for folder in classes))
+
+
+def _alone(paths: list[bytes]) -> bytes:
+    """The one folder that all pictures lie in, with its slash; empty where there is no such folder."""
+    top, slash, _ = paths[0].partition(b"/")
+    return top + slash if slash and len(paths[_run(paths, top + slash)]) == len(paths) else b""
 
 
 def _walk(
