@@ -11,9 +11,10 @@ from paragan import build
 from paragan.config import RunConfig, changes, differences, dump, load, outside_names
 from paragan.core.command import me
 from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError, outcome
+from paragan.core.files import write_text
 from paragan.core.interrupt import Interrupt
 from paragan.core.printable import printable
-from paragan.engine.folder import RunFolder, environment, write_json, write_text
+from paragan.engine.folder import RunFolder, environment, write_json
 from paragan.engine.session import Session, told
 from paragan.engine.trainer import Trainer
 from paragan.writers.console import clock_time, score_line

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paragan.core.files import write_text
 from paragan.engine import export, exported, gallery
 from paragan.engine.card import card
-from paragan.engine.folder import write_text
 from paragan.engine.sampler import Sampler
 
 ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from paragan.core.errors import CheckpointError
+from paragan.core.files import write_text
 
 
 class RunFolder:
@@ -82,17 +83,8 @@ class RunFolder:
         return lock
 
 
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all, also when the machine stops in between."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
 def write_json(path: Path, value: Any) -> None:
+    """Whole or not at all."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 

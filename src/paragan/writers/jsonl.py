@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from paragan.core.files import write_text
 from paragan.core.notes import Note
 
 _MOST_WAITING = 1 << 24  # bytes
@@ -40,7 +40,7 @@ class Writer:
         if note.kind == "score":
             score = {"step": note.step, "images": note.images, **note.values}
             with suppress(OSError):  # the record has it
-                _replace(self._score, json.dumps(score, indent=1) + "\n")
+                write_text(self._score, json.dumps(score, indent=1) + "\n")
 
     def _put(self) -> None:
         try:
@@ -56,17 +56,7 @@ class Writer:
 
 def _keep_until(path: Path, step: int) -> None:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    _replace(path, "".join(f"{line}\n" for line in lines if _step(line) <= step))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_text(path, "".join(f"{line}\n" for line in lines if _step(line) <= step))
 
 
 def _step(line: str) -> float:
