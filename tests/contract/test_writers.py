@@ -90,3 +90,13 @@ def test_the_record_catches_up_after_a_full_disk(tmp_path):
     writer.close()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_lines_that_are_lost_for_good_are_told(tmp_path):
+    writer = jsonl.Writer(jsonl.Options(), tmp_path)
+    writer._file.close()
+    writer._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 the writer closes it
+    writer.write(NOTES[0])
+    with pytest.raises(OSError, match="bytes of the record found no room"):
+        writer.close()
+    assert writer._file.closed

@@ -18,6 +18,9 @@ from paragan.core.errors import ConfigError
 from paragan.game import schedule
 from paragan.game.options import ScheduleOptions
 
+# Of an optimiser's constructor: an argument it does not have, a value or a weight it does not take.
+_REFUSALS = (TypeError, ValueError, IndexError, KeyError, AttributeError)
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -42,13 +45,7 @@ class Policy:
                 except RuntimeError:  # this device or dtype has no fused kernel
                     pass
             return self.kind(held, lr=self.lr, **self.arguments)
-        except (
-            TypeError,
-            ValueError,
-            IndexError,
-            KeyError,
-            AttributeError,
-        ) as error:  # an argument it does not have, a value or a weight it does not take
+        except _REFUSALS as error:
             known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
             raise ConfigError(f"optimizer: {error}; its arguments are: {known}") from None
 

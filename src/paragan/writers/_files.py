@@ -1,4 +1,4 @@
-"""Files that are read only where they are plain ones, and written whole or not at all."""
+"""Files that are read only where they are plain ones."""
 
 from __future__ import annotations
 
@@ -18,14 +18,3 @@ def plain_file(path: Path) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "no plain file", str(path))
         yield file
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A name beside `path`, to be written: it becomes `path` unless the block fails, so nobody sees half a file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

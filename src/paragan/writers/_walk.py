@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from paragan.writers._files import whole
+from paragan.core.files import whole
 
 _SIDE, _FRAME_MS = 720, 50
 

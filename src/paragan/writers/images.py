@@ -8,8 +8,8 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
+from paragan.core.files import whole
 from paragan.core.notes import Note
-from paragan.writers._files import whole
 from paragan.writers._sheet import sheet
 
 

@@ -51,7 +51,11 @@ class Writer:
                 raise
 
     def close(self) -> None:
+        """An `OSError` where lines are lost."""
+        self._put()
         self._file.close()
+        if self._waiting:
+            raise OSError(f"{len(self._waiting)} bytes of the record found no room")
 
 
 def _keep_until(path: Path, step: int) -> None:

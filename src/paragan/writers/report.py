@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paragan.writers._files import whole
+from paragan.core.files import whole
 from paragan.writers._film import film
 from paragan.writers._page import Page
 
