@@ -21,6 +21,7 @@ class Pace:
     _last: float = 0.0
     _step_s: float = 0.0
     _weight: float = 0.0
+    _steps: int = 0
     _costs: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -34,8 +35,10 @@ class Pace:
         now = time.monotonic()
         spent, self._last = now - self._last, now
         if kind == "step":
-            self._step_s = _RECENT * self._step_s + (1 - _RECENT) * spent
-            self._weight = _RECENT * self._weight + (1 - _RECENT)
+            self._steps += 1
+            kept = 0.0 if self._steps == 2 else _RECENT  # the first step warms up: once there is another, it is forgotten
+            self._step_s = kept * self._step_s + (1 - _RECENT) * spent
+            self._weight = kept * self._weight + (1 - _RECENT)
         else:
             self._costs[kind] = spent if again_s is None else again_s
 

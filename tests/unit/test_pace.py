@@ -1,0 +1,38 @@
+"""How fast a run goes, told from the times of its events."""
+
+import pytest
+
+from paragan.core.clock import Clock
+from paragan.engine import pace
+from paragan.engine.options import EveryOptions
+
+
+@pytest.fixture
+def elapse(monkeypatch: pytest.MonkeyPatch):
+    """A clock that is set by hand."""
+    now = [0.0]
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+
+    def elapse(seconds: float) -> None:
+        now[0] += seconds
+
+    return elapse
+
+
+def run(elapse, seconds: list[float]) -> pace.Pace:
+    timed = pace.Pace(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+    for spent in seconds:
+        elapse(spent)
+        timed.tell("step")
+    return timed
+
+
+def test_the_first_step_is_a_warm_up(elapse):
+    timed = run(elapse, [5.0] + [0.1] * 9)
+    assert timed.images_per_s(10) == pytest.approx(100)
+    assert timed.eta_s(Clock(step=10, images=100)) == pytest.approx(99)
+
+
+def test_one_step_is_better_than_none(elapse):
+    assert run(elapse, []).images_per_s(10) == 0
+    assert run(elapse, [5.0]).images_per_s(10) == pytest.approx(2)
