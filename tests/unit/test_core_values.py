@@ -12,30 +12,49 @@ from paragan.core.types import Batch, Feed, Report, Rows, Verdict
 from paragan.game.prior import Prior
 
 
+def numbers(rows: Rows) -> list[int]:
+    return list(range(rows.total))[rows.window]
+
+
 @pytest.mark.parametrize(("count", "n"), [(8, 1), (8, 3), (5, 5), (7, 2)])
-def test_parts_cover_the_rows_in_order(count, n):
-    rows = Rows(4, 10, count, 100)
-    parts = rows.parts(n)
-    assert [i for p in parts for i in range(p.first, p.first + p.count)] == list(range(10, 10 + count))
-    assert max(p.count for p in parts) - min(p.count for p in parts) <= 1
-    assert {(p.step, p.total) for p in parts} == {(4, 100)}
+def test_shares_cover_the_rows_in_order(count, n):
+    shares = Rows(4, 10, count, 100).shares(n)
+    assert [i for s in shares for i in numbers(s)] == list(range(10, 10 + count))
+    assert max(s.count for s in shares) - min(s.count for s in shares) <= 1
+    assert {(s.step, s.total) for s in shares} == {(4, 100)}
 
 
-def test_feed_parts_cut_everything_alike():
-    rows, x = Rows(0, 2, 6, 12), torch.arange(6.0)
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize(("total", "n"), [(12, 1), (12, 4), (11, 3), (9, 2)])
+def test_a_micro_batch_is_the_same_rows_over_any_number_of_ranks(world, total, n):
+    whole = Rows(0, 0, total, total)
+    dealt = [share.parts(n) for share in whole.shares(world)]
+    for k in range(n):
+        assert sorted(i for parts in dealt for i in numbers(parts[k])) == list(range(k, total, n))
+        assert all(parts[k].count == len(numbers(parts[k])) for parts in dealt)
+
+
+def test_parts_of_parts():
+    rows = Rows(0, 3, 20, 30)
+    assert sorted(i for p in rows.parts(3) for q in p.parts(2) for i in numbers(q)) == list(range(3, 23))
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_feed_parts_cut_everything_alike(first):
+    rows, x = Rows(0, first, 6, 12), torch.arange(6.0)
     real = Batch(rows, x.view(6, 1, 1, 1), x.long(), x + 100)
-    feed = Feed(rows, 0, x.view(6, 1), x.long(), x, real, (x[:4], x[4:]), version=3)
-    for n in (2, 3):
+    made = Feed(rows, 0, x).parts(2)
+    fakes = tuple(part.z_BZ for part in made)
+    feed = Feed(rows, 0, x.view(6, 1), x.long(), x, real, fakes, version=3)
+    for n in (1, 2, 3):
         parts = feed.parts(n)
         for part in parts:
-            here = torch.arange(part.rows.first - 2, part.rows.first - 2 + part.rows.count).float()
+            here = torch.tensor(numbers(part.rows)).float() - first
             assert torch.equal(part.z_BZ[:, 0], here)
             assert torch.equal(part.real.condition, here + 100)
+            assert torch.equal(part.fakes[0], here)
             assert part.version == 3
-        fakes = torch.cat([part.fakes[0] for part in parts])
-        assert torch.equal(fakes, x)
-    assert [len(part.fakes[0]) for part in feed.parts(2)] == [4, 2]  # as they were made
-    assert [len(part.fakes[0]) for part in feed.parts(3)] == [2, 2, 2]
+        assert torch.equal(torch.cat([part.z_BZ[:, 0] for part in parts]).sort().values, x)
 
 
 def test_draws_do_not_depend_on_how_the_batch_is_shared():

@@ -35,21 +35,41 @@ class Can(enum.Enum):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows `first … first + count` of global batch number `step`, which has `total` rows over all ranks."""
+    """Rows first, first + stride, … (`count` of them) of global batch number `step`; `total` rows over all ranks."""
 
     step: int
     first: int
     count: int
     total: int
+    stride: int = 1
 
-    def parts(self, n: int) -> tuple[Rows, ...]:
-        """Cut into `n` consecutive pieces whose sizes differ by at most one row."""
+    def shares(self, n: int) -> tuple[Rows, ...]:
+        """Cut for `n` ranks: consecutive pieces whose sizes differ by at most one row."""
         cuts = [self.first + self.count * i // n for i in range(n + 1)]
         return tuple(Rows(self.step, a, b - a, self.total) for a, b in pairwise(cuts))
 
+    def parts(self, n: int) -> tuple[Rows, ...]:
+        """Dealt to `n` micro-batches by row number modulo n.
+
+        However many ranks hold the batch, micro-batch k has the same rows over all of them: what mixes samples sees
+        the same company.
+        """
+        return tuple(self._part(k, n) for k in range(n))
+
+    def _part(self, k: int, n: int) -> Rows:
+        skipped = (k - self.first // self.stride) % n
+        count = max(0, -(-(self.count - skipped) // n))
+        return Rows(self.step, self.first + skipped * self.stride, count, self.total, self.stride * n)
+
     @property
     def window(self) -> slice:
-        return slice(self.first, self.first + self.count)
+        """Of a tensor that holds the whole global batch."""
+        return slice(self.first, self.first + self.count * self.stride, self.stride)
+
+    def within(self, whole: Rows) -> slice:
+        """Of a tensor that holds the rows of `whole`."""
+        start, step = (self.first - whole.first) // whole.stride, self.stride // whole.stride
+        return slice(start, start + self.count * step, step)
 
 
 @dataclass(frozen=True)
@@ -144,8 +164,16 @@ class Feed:
             return [None] * n
         if len(self.fakes) == n:
             return [(part,) for part in self.fakes]
-        whole = torch.cat(self.fakes)  # whoever made them counts parts differently
-        return [(part,) for part in whole.split([rows.count for rows in self.rows.parts(n)])]
+        whole = self._in_order(self.fakes)  # whoever made them counts parts differently
+        return [(whole[rows.within(self.rows)],) for rows in self.rows.parts(n)]
+
+    def _in_order(self, fakes: tuple[Tensor, ...]) -> Tensor:
+        """The images of all parts, row by row."""
+        if len(fakes) == 1:
+            return fakes[0]
+        made = self.rows.parts(len(fakes))
+        places = torch.cat([torch.arange(self.rows.count)[rows.within(self.rows)] for rows in made])
+        return torch.cat(fakes)[places.argsort().to(fakes[0].device)]
 
 
 @dataclass(frozen=True)
@@ -203,4 +231,4 @@ def take(batches: Iterator[Batch], n: int) -> Iterator[Batch]:
 
 
 def _take(tensor: Tensor | None, whole: Rows, part: Rows) -> Tensor | None:
-    return None if tensor is None else tensor.narrow(0, part.first - whole.first, part.count)
+    return None if tensor is None else tensor[part.within(whole)]
