@@ -100,11 +100,11 @@ def game(g, d, prior=None) -> GAN:
     return GAN(g, d, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=penalties)
 
 
-def batches(first=0, count=BATCH, seed=3):
-    """Rows `first … first + count` of an endless stream of global batches."""
+def batches(first=0, count=BATCH, seed=3, total=BATCH):
+    """Rows `first … first + count` of an endless stream of global batches of `total`."""
     step = 0
     while True:
-        rows = Rows(step, first, count, BATCH)
+        rows = Rows(step, first, count, total)
         x = rng.uniform(seed, "x", rows, (1, 8, 8)).double() * 2 - 1
         yield Batch(rows, x, rng.integers(seed, "y", rows, CLASSES))
         step += 1

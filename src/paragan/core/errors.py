@@ -33,6 +33,20 @@ class DivergedError(ParaganError):
     """The weights are no longer finite."""
 
 
+class RankError(ParaganError):
+    """Another rank is gone or does not answer; nothing is wrong with the settings."""
+
+    exit_code = 75
+
+
+class FollowedError(ParaganError):
+    """This rank stopped because another failed first; that one tells the user."""
+
+    def __init__(self, message: str, exit_code: int, rank: int) -> None:
+        super().__init__(message)
+        self.exit_code, self.rank = exit_code, rank
+
+
 PREEMPTED = 85  # exit code of a run that was asked to stop: everything is saved, the same command goes on
 
 

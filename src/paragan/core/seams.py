@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from paragan.core.types import Can, Feed, Outputs, Rows, Side, Terms, Update
+from paragan.core.window import Layout
 
 
 class Network(Protocol):
@@ -110,7 +111,13 @@ class Strategy(Protocol):
     can: frozenset[Can]
 
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build, cut, shard: a module with the same forward."""
+        """Build, cut, shard: a module with the same forward and plain names. mesh: the ranks, a `World`."""
+
+    def trained(self, net: nn.Module) -> nn.Module:
+        """What is called in the network's own turn."""
+
+    def average(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
+        """A second network that will follow the first."""
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer: ...
 
@@ -125,8 +132,20 @@ class Strategy(Protocol):
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         """Reduce what is left, unscale, clip; returns the global gradient norm before clipping, in float32."""
 
-    def total(self, values: Tensor) -> Tensor:
-        """Sum over the ranks that share the batch."""
+    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+        """After a step, the `version`th: bring ranks together. held: counters that have to be equal where they meet."""
+
+    def settled(self, version: int) -> bool:
+        """Whether all ranks hold the same weights after that many updates."""
+
+    def share(self, net: nn.Module) -> float:
+        """This rank's part of a number that all ranks that share the batch have: 1 / ranks."""
+
+    def layout(self, net: nn.Module) -> Layout:
+        """Which pieces of a player's tensors lie here."""
+
+    def shares(self, net: nn.Module) -> Sequence[Tensor]:
+        """The network's weights in the pieces in which its average lies here."""
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         """All parameters and buffers by their plain names, whole, on every rank that asks."""
@@ -148,3 +167,19 @@ class Source(Protocol):
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
         """indices: int64 array (B,). Returns uint8 x_BCHW and int64 y_B."""
+
+
+class Paired(Source, Protocol):
+    """A split in which every image is to be made from another one, its condition, of the same shape."""
+
+    def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """indices: int64 array (B,). Returns uint8 x_BCHW, as `fetch` does, and its condition_BCHW.
+
+        places: where the rows stand in the endless stream of batches, int64 (B,); what a training split draws (crop,
+        flip) depends on the seed and the place alone. None: nothing is drawn.
+        """
+
+
+def paired(source: Source) -> Paired | None:
+    """The same source, if it has pairs."""
+    return cast(Paired, source) if hasattr(source, "fetch_pairs") else None

@@ -7,7 +7,7 @@ holds consecutive rows of one global batch; `Rows` says which.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -202,7 +202,10 @@ class Terms:
 
 @dataclass(frozen=True)
 class Update:
-    """What one update tells: 0-dim tensors on the player's device, held until somebody asks."""
+    """What one update tells: 0-dim tensors on the player's device, held until somebody asks.
+
+    Each is this rank's share: the sum over the ranks is the mean over the global batch.
+    """
 
     seen: Mapping[str, Tensor]
     rows: Rows
@@ -211,16 +214,17 @@ class Update:
 
 @dataclass(frozen=True)
 class Report:
-    """What one step of the game tells. `scalars` stay on the device; `read` is the only host sync."""
+    """What one step of the game tells. `scalars`, this rank's shares, stay on the device."""
 
     step: int
     images: int
     scalars: Mapping[str, Tensor]
 
-    def read(self) -> dict[str, float]:
+    def read(self, total: Callable[[Tensor], Tensor] = lambda share: share) -> dict[str, float]:
+        """The numbers. total: sums over the ranks, all of which have to ask. The only host sync, and no other exchange."""
         if not self.scalars:
             return {}
-        values = torch.stack([v.detach().float() for v in self.scalars.values()]).tolist()
+        values = total(torch.stack([v.detach().float() for v in self.scalars.values()])).tolist()
         return dict(zip(self.scalars, values, strict=True))
 
 

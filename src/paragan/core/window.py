@@ -34,8 +34,9 @@ class Window:
 class Layout:
     """How a strategy holds a player on this rank.
 
-    weights: of the network's parameters. state: of the optimiser's tensors and of the average. writes: whether this
-    rank is the one among equals that saves its pieces. Buffers are whole everywhere.
+    weights: of the network's parameters. state: of the optimiser's tensors and of the average. Where weights are cut,
+    both are cut alike. writes: whether this rank is the one among equals that saves its pieces. Buffers are whole
+    everywhere.
     """
 
     weights: Window = Window()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 from typing import cast
 
 import torch
@@ -18,6 +18,7 @@ from torch.nn.utils import parametrize
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.shard import put
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import SpectralNorm
@@ -30,7 +31,8 @@ _NORMS = (AffineBatchNorm, nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.Laye
 def initialise(net: nn.Module, seed: int, stream: str) -> None:
     """Draw all parameters by `net.weight_init`, a name in `SCHEMES`. A network without one keeps what it has.
 
-    Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1 and bias
+    A network that lies in pieces over ranks gets its pieces of the same weights; no rank holds more than one tensor
+    whole. Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1 and bias
     0 under every scheme. A module with parameters that no scheme knows offers `fill(role, tensor, generator)` for them.
     """
     name = getattr(net, "weight_init", None)
@@ -43,10 +45,10 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
             full = f"{where}.{path}" if where else path
             value = torch.empty(parameter.shape, device="cpu")
             _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, full))
-            with torch.no_grad():
-                parameter.copy_(value)
-        if isinstance(module, parametrize.ParametrizationList):
-            _start(module, (seed, "init", stream, where))
+            put(parameter, value)
+            if parametrize.is_parametrized(module, role):
+                key = (seed, "init", stream, full.removesuffix(".original"))
+                _start(_chain(module, role), value.to(parameter.device, parameter.dtype), key)
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,8 @@ def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
     for role, parameter in module.named_parameters(recurse=False):
         yield role, role, parameter
     if parametrize.is_parametrized(module):
-        chains = cast(nn.ModuleDict, module.parametrizations)
-        for role, chain in chains.items():
-            yield f"parametrizations.{role}.original", role, cast(Tensor, chain.original)
+        for role in cast(nn.ModuleDict, module.parametrizations):
+            yield f"parametrizations.{role}.original", role, cast(Tensor, _chain(module, role).original)
 
 
 def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
@@ -113,8 +114,8 @@ def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generato
         (_constant(0) if role == "bias" else scheme.gain)(tensor, 1, generator)
     elif isinstance(module, nn.Embedding):
         scheme.embedding(tensor, 1, generator)
-    elif role in ("weight", "bias") and isinstance(weight := getattr(module, "weight", None), Tensor):
-        (scheme.bias if role == "bias" else scheme.weight)(tensor, weight[0].numel(), generator)
+    elif role in ("weight", "bias") and (weight := _raw_weight(module)) is not None:
+        (scheme.bias if role == "bias" else scheme.weight)(tensor, prod(weight.shape[1:]), generator)
     else:
         kind = type(module).__name__
         raise ConfigError(
@@ -122,7 +123,20 @@ def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generato
         )
 
 
-def _start(chain: parametrize.ParametrizationList, key: tuple[int | str, ...]) -> None:
+def _raw_weight(module: nn.Module) -> Tensor | None:
+    """As it is stored: asking a cut network for a parametrised weight would compute it from a piece."""
+    if parametrize.is_parametrized(module, "weight"):
+        return cast(Tensor, _chain(module, "weight").original)
+    weight = getattr(module, "weight", None)
+    return weight if isinstance(weight, Tensor) else None
+
+
+def _start(chain: parametrize.ParametrizationList, weight: Tensor, key: tuple[int | str, ...]) -> None:
+    """weight: the whole of it, also where this rank holds a piece."""
     for number, step in enumerate(chain):
         if isinstance(step, SpectralNorm):
-            step.start(chain.original.detach(), rng.generator(*key, f"{number}.u"))
+            step.start(weight, rng.generator(*key, f"{number}.u"))
+
+
+def _chain(module: nn.Module, role: str) -> parametrize.ParametrizationList:
+    return cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)[role])

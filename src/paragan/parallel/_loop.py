@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -67,10 +67,12 @@ def forward_backward(
     gradient: Callable[[Tensor, Tensor], Tensor],
     factor: Tensor | float | None = None,
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
+    tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
 ) -> Terms:
     """One backward per part.
 
-    `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last.
+    `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last. `tied(roots)` may
+    give a scalar that goes into the last backward as well.
 
     Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so
     that a reducer sees one forward and one backward of G however many parts there are.
@@ -80,16 +82,29 @@ def forward_backward(
         turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
     done = []
     for number, feed in enumerate(turn.feed.parts(parts), start=1):
-        with around(number == parts and shared is None):
+        last = number == parts and shared is None
+        with around(last):
             loss, terms = _run_part(turn, nets, feed, gradient)
             if terms.coupled and parts > 1:
                 raise ConfigError(f"parts: {', '.join(terms.coupled)} couples the samples of a batch; set parts to 1")
-            (loss if factor is None else loss * factor).backward()
+            loss = loss if factor is None else loss * factor
+            _backward([loss], [None], tied if last else None)
         done.append(terms)
     if shared is not None:
         with around(True):
-            torch.autograd.backward(shared, [images.grad for images in turn.feed.fakes or ()])
+            _backward(shared, [images.grad for images in turn.feed.fakes or ()], tied)
     return gather(done)
+
+
+def _backward(
+    roots: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    tied: Callable[[Sequence[Tensor]], Tensor | None] | None,
+) -> None:
+    extra = None if tied is None else tied(roots)
+    if extra is not None:
+        roots, gradients = [*roots, extra], [*gradients, None]
+    torch.autograd.backward(roots, gradients)
 
 
 def gather(parts: list[Terms]) -> Terms:

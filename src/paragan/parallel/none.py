@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from paragan.core.dist import World
 from paragan.core.seams import Network, Turn
+from paragan.core.shard import put, whole
 from paragan.core.types import Can, Side, Terms
-from paragan.parallel import _loop
+from paragan.core.window import WHOLE, Layout
+from paragan.layers.norms import is_norm
+from paragan.parallel import _blocks, _loop
+from paragan.parallel._demands import Demands
+from paragan.parallel._master import Master
+from paragan.parallel._norms import clip, norm_of
 
 
 class Strategy:
+    """Also what the strategies that hold whole networks on every rank are built on."""
+
     can = frozenset(Can)
 
-    def prepare(self, make: Callable[[], nn.Module], mesh: Any = None) -> nn.Module:
+    def __init__(self, options: Any = None, demands: Demands = Demands()) -> None:
+        self.options, self.demands = options, demands
+
+    def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        return self.adapted(make())
+
+    def adapted(self, net: nn.Module) -> nn.Module:
+        """With what the player demands."""
+        if self.demands.recompute:
+            _blocks.recompute(net)
+        if self.demands.pure is not None:
+            _lower(net, self.demands.pure)
+        return net
+
+    def trained(self, net: nn.Module) -> nn.Module:
+        return net
+
+    def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         return make()
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        return policy.optimizer(net.parameters())
+        return self.optimizer_of(policy, list(net.parameters()))
+
+    def optimizer_of(self, policy: Any, weights: Sequence[Tensor]) -> torch.optim.Optimizer:
+        """Of these weights; with copies to step where the player demands it."""
+        if self.demands.pure is None and not self.demands.offload:
+            return policy.optimizer(weights)
+        device = torch.device("cpu") if self.demands.offload else weights[0].device
+        return Master(weights, policy.optimizer, device)  # type: ignore[return-value]
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
@@ -33,20 +66,39 @@ class Strategy:
         return _loop.input_gradient(out_B, x, scale)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        weights = list(net.parameters())
-        grads = [p.grad for p in weights if p.grad is not None]
+        grads = [p.grad for p in net.parameters() if p.grad is not None]
         if scale is not None:
             torch._foreach_mul_(grads, 1 / scale)
-        norm = torch.nn.utils.get_total_norm(grads)
-        if max_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(weights, max_norm, norm)
+        norm = norm_of(grads)
+        clip(grads, max_norm, norm)
         return norm
 
-    def total(self, values: Tensor) -> Tensor:
-        return values
+    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+        """Nothing: every rank has stepped the same."""
+
+    def settled(self, version: int) -> bool:
+        return True
+
+    def shares(self, net: nn.Module) -> list[Tensor]:
+        return list(net.parameters())
+
+    def share(self, net: nn.Module) -> float:
+        return 1.0
+
+    def layout(self, net: nn.Module) -> Layout:
+        return WHOLE
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
-        return dict(net.state_dict())
+        return {name: whole(value.detach()) for name, value in net.state_dict().items()}
 
     def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        net.load_state_dict(weights)
+        for name, value in net.state_dict().items():
+            put(value, weights[name])
+
+
+def _lower(net: nn.Module, dtype: torch.dtype) -> None:
+    """Hold weights in `dtype`; norms keep theirs, and so do buffers: statistics and the vectors of spectral norm."""
+    for module in net.modules():
+        if not is_norm(module):
+            for parameter in module.parameters(recurse=False):
+                parameter.data = parameter.data.to(dtype)

@@ -1,0 +1,66 @@
+"""An optimiser whose weights live elsewhere than the network's: in float32 beside low ones, or in the host's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Build = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
+
+
+class Master:
+    """Steps float32 copies of `weights` on `device` and writes them back (Micikevicius et al. 2018, section 3.1).
+
+    Shows the face of the optimiser inside; `copies` are its weights. Their values are part of its state, as `master`.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], build: Build, device: torch.device) -> None:
+        self.weights = list(weights)
+        self.copies = [w.detach().to(device, torch.float32, copy=True).requires_grad_() for w in self.weights]
+        self.inner = build(self.copies)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return self.inner.param_groups
+
+    @property
+    def state(self) -> dict[Tensor, Any]:
+        return self.inner.state
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        return getattr(self.inner, "_step_supports_amp_scaling", False)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for name in ("found_inf", "grad_scale"):
+            flag = getattr(self, name, None)
+            setattr(self.inner, name, None if flag is None else flag.to(self.copies[0].device))
+        for weight, copy in zip(self.weights, self.copies, strict=True):
+            copy.grad = None if weight.grad is None else weight.grad.to(copy.device, copy.dtype)
+        self.inner.step()
+        self._write_back()
+
+    def zero_grad(self) -> None:
+        for tensor in (*self.weights, *self.copies):
+            tensor.grad = None
+
+    def state_dict(self) -> dict[str, Any]:
+        held = self.inner.state_dict()
+        state = {n: {**held["state"].get(n, {}), "master": c.detach()} for n, c in enumerate(self.copies)}
+        return {**held, "state": state}
+
+    @torch.no_grad()
+    def load_state_dict(self, held: dict[str, Any]) -> None:
+        state = {n: dict(entry) for n, entry in held["state"].items()}
+        for number, copy in enumerate(self.copies):
+            copy.copy_(state.get(number, {}).pop("master", self.weights[number]))
+        self.inner.load_state_dict({**held, "state": {n: entry for n, entry in state.items() if entry}})
+        self._write_back()
+
+    def _write_back(self) -> None:
+        for weight, copy in zip(self.weights, self.copies, strict=True):
+            weight.detach().copy_(copy)

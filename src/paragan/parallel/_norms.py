@@ -1,0 +1,35 @@
+"""The global norm of gradients that lie whole on every rank, or in pieces over some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+_LOW = (torch.bfloat16, torch.float16)
+
+
+def norm_of(grads: Sequence[Tensor]) -> Tensor:
+    """The 2-norm of all of them together, 0-dim, in at least float32; 0 of none."""
+    if not grads:
+        return torch.zeros(())
+    dtype = torch.float32 if any(g.dtype in _LOW for g in grads) else None
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype)))
+
+
+def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.device) -> Tensor:
+    """The same of tensors of which every rank of the group has a piece: one number travels."""
+    mine = norm_of(grads).to(device)
+    if group.size() == 1:
+        return mine  # without a square and its root, so that one rank is the plain run bit for bit
+    squared = mine.square()
+    dist.all_reduce(squared, group=group)
+    return squared.sqrt()
+
+
+def clip(grads: Sequence[Tensor], max_norm: float | None, norm: Tensor) -> None:
+    """Scale gradients down to a global norm of at most `max_norm` (Pascanu et al. 2013), without asking the device."""
+    if max_norm is not None and grads:
+        torch._foreach_mul_(list(grads), (max_norm / (norm + 1e-6)).clamp(max=1.0))

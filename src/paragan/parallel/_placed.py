@@ -1,0 +1,37 @@
+"""What a strategy remembers of a network it has placed; it hangs on the module, so strategies hold nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from paragan.core.dist import World
+
+
+@dataclass
+class Placed:
+    """trained: the module to be called in the network's own turn. mesh: of sharded ones.
+
+    unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists of; idle: the latter
+    in the turn under way. shards: (weight, the piece of it that the optimiser here updates). anchor: weights at the
+    last averaging.
+    """
+
+    world: World
+    trained: nn.Module
+    mesh: Any = None
+    unreached: dict[Any, tuple[list[nn.Parameter], list[nn.Parameter]]] = field(default_factory=dict)
+    idle: list[nn.Parameter] = field(default_factory=list)
+    shards: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    anchor: list[Tensor] = field(default_factory=list)
+
+
+def place(net: nn.Module, placed: Placed) -> nn.Module:
+    object.__setattr__(net, "_placed", placed)  # not as a submodule
+    return net
+
+
+def placed(net: nn.Module) -> Placed:
+    return net._placed  # type: ignore[return-value]

@@ -1,0 +1,92 @@
+"""Cutting a network into shards, block by block, by FSDP2 (`fully_shard`), with or without a first whole copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.make import Make
+from paragan.parallel._blocks import blocks
+from paragan.parallel._demands import Demands
+
+_NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight depends on all of it
+
+
+def mesh_of(world: World) -> DeviceMesh:
+    """All ranks in a row."""
+    return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
+
+
+def shard(net: nn.Module, mesh: DeviceMesh, demands: Demands = Demands(), keep: bool = False) -> nn.Module:
+    """Every block, and what is left, in place. keep: after a forward a block stays whole until its backward.
+
+    Weights without axes cannot be cut and stay whole; their gradients are the strategy's business.
+    """
+    net.to(memory_format=torch.contiguous_format)  # shards are rows in memory
+    scalars = {p for p in net.parameters() if p.dim() == 0}
+    offload = CPUOffloadPolicy() if demands.offload else OffloadPolicy()
+    reduce = torch.bfloat16 if demands.narrow else None
+    for module in (*blocks(net), net):
+        fully_shard(
+            module,
+            mesh=mesh,
+            reshard_after_forward=not keep,
+            mp_policy=MixedPrecisionPolicy(reduce_dtype=reduce),
+            offload_policy=offload,
+            ignored_params=scalars,
+        )
+    return net
+
+
+def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """Cut before it is filled, so that no rank ever holds the whole; whole first where only the constructor can fill.
+
+    Buffers are small and whole on every rank.
+    """
+    if not isinstance(make, Make) or make.fill is None:
+        return cut(make())
+    with _weights_on_meta():
+        net = make.construct()
+    kept = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
+    net = cut(net)
+    net.to_empty(device=make.device)
+    for name, buffer in net.named_buffers():
+        if name in kept:
+            buffer.copy_(kept[name])
+    make.fill(net)
+    return net
+
+
+@contextmanager
+def _weights_on_meta() -> Iterator[None]:
+    """Inside, a parameter gives up its memory as soon as a module has it; buffers and constants keep theirs."""
+    register = nn.Module.register_parameter
+
+    def on_meta(self: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and not parameter.is_meta:
+            parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+        register(self, name, parameter)
+
+    nn.Module.register_parameter = on_meta  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+def refuse_needing_whole(policy: Any, strategy: str) -> None:
+    """`ConfigError` for an optimiser that cannot step pieces of weights."""
+    name = getattr(policy.kind, "__name__", "")
+    if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):
+        raise ConfigError(
+            f"optimizer: found {name}, which needs whole weights, under strategy {strategy!r}, which cuts them; "
+            "use Adam, or strategy ddp"
+        )

@@ -1,0 +1,110 @@
+"""Ranks that go their own ways and average their weights every few updates (local SGD: Stich 2019).
+
+`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes the mean over its own
+rows; batch norm, unless it is told otherwise, sees them alone. At an averaging weights and statistics become their
+means, the vectors of spectral norm those of rank 0 (a mean of unit vectors is none), and the averaged generator follows.
+What an optimiser remembers (Adam's moments) stays each rank's own, which costs nothing and is what local SGD with
+momentum does, or is averaged as well (`moments: average`; for Adam three times the bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from paragan.core.dist import World
+from paragan.core.options import Count
+from paragan.core.seams import Network, Turn
+from paragan.core.types import Can, Side, Terms
+from paragan.layers.cross_rank import convert
+from paragan.layers.spectral_norm import SpectralNorm
+from paragan.parallel import _loop, none
+from paragan.parallel._placed import Placed, place, placed
+
+
+@dataclass(frozen=True)
+class Options:
+    """every: updates between two averagings. moments: what happens then to the optimiser's state."""
+
+    every: Count = 2
+    moments: Literal["keep", "average"] = "keep"
+
+
+class Strategy(none.Strategy):
+    can = frozenset(Can) - {Can.COUPLED}
+
+    def __init__(self, options: Options = Options(), demands: Any = none.Demands()) -> None:
+        super().__init__(options, demands)
+
+    def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        net = self.adapted(make())
+        if self.demands.norm_ranks is not None and self.demands.norm_ranks > 1:
+            convert(net, world, self.demands.norm_ranks)
+        placed = Placed(world, net)
+        if self.demands.narrow:
+            placed.anchor = [p.detach().clone() for p in net.parameters()]
+        return place(net, placed)
+
+    def forward_backward(
+        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
+    ) -> Terms:
+        net = nets[turn.side].module
+        gradient = partial(self.input_gradient, net, scale=scale)
+        factor = placed(net).world.size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
+        return _loop.forward_backward(turn, nets, parts, gradient, factor)
+
+    def settled(self, version: int) -> bool:
+        return version % self.options.every == 0
+
+    @torch.no_grad()
+    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+        here = placed(net)
+        if here.world.size == 1 or not self.settled(version):
+            return
+        weights = [p.detach() for p in net.parameters()]
+        if here.anchor:
+            moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, here.anchor, strict=True)]
+            _mean(moved, here.world, "parameters")
+            torch._foreach_add_(here.anchor, [m.to(a.dtype) for m, a in zip(moved, here.anchor, strict=True)])
+            torch._foreach_copy_(weights, here.anchor)
+        else:
+            _mean(weights, here.world, "parameters")
+        if self.options.moments == "average":
+            state = [t for entry in optimizer.state.values() for t in entry.values() if isinstance(t, Tensor)]
+            _mean([t for t in state if t.is_floating_point()], here.world, "parameters")
+        self._settle_buffers(net, here.world)
+        for counter in held:
+            dist.all_reduce(counter, dist.ReduceOp.MIN, group=here.world.group)
+
+    def _settle_buffers(self, net: nn.Module, world: World) -> None:
+        vectors = [b for m in net.modules() if isinstance(m, SpectralNorm) for b in m.buffers()]
+        known = {id(v) for v in vectors}
+        _mean([b for b in net.buffers() if b.is_floating_point() and id(b) not in known], world, "norm")
+        for vector in vectors:
+            world.count("norm", vector)
+            world.broadcast(vector)
+
+    def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        super().load(net, weights)
+        if (here := getattr(net, "_placed", None)) is not None and here.anchor:
+            torch._foreach_copy_(here.anchor, [p.detach() for p in net.parameters()])
+
+    def share(self, net: nn.Module) -> float:
+        return 1.0 / placed(net).world.size
+
+
+def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
+    """Over all ranks, in place; one exchange per format."""
+    for dtype in {t.dtype: None for t in tensors}:
+        some = [t for t in tensors if t.dtype == dtype]
+        flat = torch.cat([t.reshape(-1) for t in some])
+        world.count(kind, flat)
+        dist.all_reduce(flat, group=world.group)
+        pieces = flat.div_(world.size).split([t.numel() for t in some])
+        torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])

@@ -1,0 +1,113 @@
+"""Whole networks on every rank, a share of the rows each: torch's DistributedDataParallel around one player's network.
+
+Only the player's own turn goes through the wrapper. As an opponent, frozen or without gradients, it is the raw module:
+DDP must not see a forward that has no backward of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from paragan.core.dist import World
+from paragan.core.seams import Network, Turn
+from paragan.core.types import Can, Side, Terms
+from paragan.layers.cross_rank import convert
+from paragan.parallel import _loop, none
+from paragan.parallel._norms import clip, norm_of
+from paragan.parallel._placed import Placed, place, placed
+from paragan.parallel._reach import nothing, unreached
+
+
+class Strategy(none.Strategy):
+    can = frozenset(Can) - {Can.COUPLED}
+
+    def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        net = self.adapted(make())
+        convert(net, world, self.demands.norm_ranks)
+        wrapped = DistributedDataParallel(net, process_group=world.group, gradient_as_bucket_view=True, **_NO_BUFFERS)
+        if self.demands.narrow:
+            wrapped.register_comm_hook(world.group, _in_bf16)
+        return place(net, Placed(world, wrapped))
+
+    def trained(self, net: nn.Module) -> nn.Module:
+        return placed(net).trained
+
+    def forward_backward(
+        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
+    ) -> Terms:
+        wrapped = nets[turn.side].module
+        net = wrapped.module
+        here = placed(net)
+        gradient = partial(self.input_gradient, net, scale=scale)
+        factor = here.world.size * (1 if scale is None else scale)  # DDP takes the mean over ranks; ours is the sum
+        here.world.sent["parameters"] += sum(p.numel() * self._bytes_of(p) for p in net.parameters())
+
+        def around(last: bool) -> AbstractContextManager[None]:
+            return _reducing(wrapped, last)
+
+        signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
+        tied = partial(self._tied, here, list(net.parameters()), signature)
+        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied)
+
+    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+        for weight in placed(net).idle:
+            weight.grad = None
+        grads = [p.grad for p in net.parameters() if p.grad is not None]
+        if scale is not None:
+            torch._foreach_mul_(grads, 1 / scale)
+        norm = norm_of(grads)
+        clip(grads, max_norm, norm)
+        return norm
+
+    def _tied(
+        self, here: Placed, weights: Sequence[nn.Parameter], signature: Any, roots: Sequence[Tensor]
+    ) -> Tensor | None:
+        """Zeros for the weights that this kind of turn does not reach on this rank, found at the first of its kind.
+
+        Those that no rank reaches lose their zeros again in `finish`: an optimiser treats none otherwise than zero.
+        """
+        if signature not in here.unreached:
+            lacking = unreached(roots, weights)
+            missing = {id(weight) for weight in lacking}
+            numbers = [n for n, weight in enumerate(weights) if id(weight) in missing]
+            everywhere = set.intersection(*map(set, here.world.gather(numbers)))
+            here.unreached[signature] = lacking, [weights[n] for n in sorted(everywhere)]
+        lacking, idle = here.unreached[signature]
+        here.idle = [weight for weight in idle if weight.grad is None]
+        return nothing(lacking) if lacking else None
+
+    def _bytes_of(self, weight: Tensor) -> int:
+        return 2 if self.demands.narrow else weight.element_size()
+
+    def share(self, net: nn.Module) -> float:
+        return 1.0 / placed(net).world.size
+
+
+def _no_buffers() -> dict[str, bool]:
+    """Buffers are equal on all ranks by themselves; the word for that changed in torch 2.13."""
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+
+
+_NO_BUFFERS = _no_buffers()
+
+
+def _reducing(wrapped: DistributedDataParallel, last: bool) -> AbstractContextManager[None]:
+    return nullcontext() if last else wrapped.no_sync()
+
+
+def _in_bf16(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Half the bytes on the wire; torch's own hook of this kind refuses gloo."""
+    whole = bucket.buffer()
+    half = whole.to(torch.bfloat16)
+    reduced = dist.all_reduce(half, group=group, async_op=True).get_future()
+    return reduced.then(lambda _: whole.copy_(half).div_(group.size()))

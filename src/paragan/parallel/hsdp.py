@@ -1,0 +1,38 @@
+"""Pieces over some ranks, copies over the others: hybrid sharding (Zhao et al. 2023, section 3.2.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count
+from paragan.parallel._sharded import Sharded
+
+
+@dataclass(frozen=True)
+class Options:
+    """order: `shard-inside` cuts over the ranks of a host and copies across hosts (little travels between hosts),
+    `shard-across` the reverse (least memory where there are many hosts). host: ranks that count as one host; as found
+    unless given.
+    """
+
+    order: Literal["shard-inside", "shard-across"] = "shard-inside"
+    host: Count | None = None
+
+
+class Strategy(Sharded):
+    name = "hsdp"
+
+    def mesh(self, world: World) -> DeviceMesh:
+        host = self.options.host or world.local_size
+        if world.size % host:
+            raise ConfigError(f"hsdp.host: found {host} ranks a host for {world.size} ranks, expected a divisor")
+        ranks = torch.arange(world.size).view(-1, host)
+        if self.options.order == "shard-across":
+            ranks = ranks.T
+        return DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard"))

@@ -1,0 +1,82 @@
+"""Whole networks and gradients on every rank, the optimiser's state and the average in pieces (ZeRO stage 1).
+
+Rajbhandari et al. 2020, section 5.1. Each rank steps its piece of every weight, a view into the whole one, and the
+pieces are gathered: one exchange of weights per update beside DDP's reduction of gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from paragan.core.dist import World
+from paragan.core.window import Layout, Window
+from paragan.parallel import ddp
+from paragan.parallel._placed import placed
+from paragan.parallel._shards import mesh_of, refuse_needing_whole, shard
+
+_AT_ONCE = 1 << 25  # numbers gathered in one exchange: bounds its buffer
+
+
+class Strategy(ddp.Strategy):
+    def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        return shard(make(), mesh_of(world))
+
+    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
+        refuse_needing_whole(policy, "zero1")
+        here, mine = placed(net), self.layout(net).state
+        here.shards = [(p, mine.cut(p.detach()).requires_grad_()) for p in net.parameters()]
+        return self.optimizer_of(policy, [piece for _, piece in here.shards])
+
+    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+        norm = super().finish(net, max_norm, scale)
+        mine = self.layout(net).state
+        for weight, piece in placed(net).shards:
+            piece.grad = None if weight.grad is None else mine.cut(weight.grad)
+        return norm
+
+    @torch.no_grad()
+    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+        world = placed(net).world
+        if world.size == 1:
+            return
+        for some in _by_size(list(net.parameters())):
+            pieces = [[Window(rank, world.size).cut(p.detach()) for p in some] for rank in range(world.size)]
+            mine = _flat(pieces[world.rank], sum(piece.numel() for piece in pieces[0]))
+            everyone = mine.new_empty(world.size * len(mine))
+            world.count("parameters", mine)
+            dist.all_gather_into_tensor(everyone, mine, group=world.group)
+            for theirs, flat in zip(pieces, everyone.split(len(mine)), strict=True):
+                cuts = flat[: sum(piece.numel() for piece in theirs)].split([piece.numel() for piece in theirs])
+                torch._foreach_copy_(theirs, [cut.view(piece.shape) for cut, piece in zip(cuts, theirs, strict=True)])
+
+    def shares(self, net: nn.Module) -> list[Tensor]:
+        mine = self.layout(net).state
+        return [mine.cut(p.detach()) for p in net.parameters()]
+
+    def layout(self, net: nn.Module) -> Layout:
+        world = placed(net).world
+        return Layout(Window(), Window(world.rank, world.size), True)
+
+
+def _by_size(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """In order, alike in format, a bounded number of numbers at a time."""
+    some: list[Tensor] = []
+    for weight in weights:
+        full = sum(w.numel() for w in some) + weight.numel() > _AT_ONCE
+        if some and (full or weight.dtype != some[0].dtype):
+            yield some
+            some = []
+        some.append(weight)
+    yield some
+
+
+def _flat(pieces: Sequence[Tensor], length: int) -> Tensor:
+    flat = pieces[0].new_zeros(length)
+    held = torch.cat([piece.reshape(-1) for piece in pieces])
+    flat[: len(held)] = held
+    return flat
