@@ -32,18 +32,27 @@ class Ratio:
     pairs: int
 
 
-def compare(a: Callable[[], object], b: Callable[[], object], pairs: int = 21, warm_up: int = 2) -> Ratio:
-    """`a` and `b` do equal amounts of work per call; the order within a pair alternates."""
+def compare(
+    a: Callable[[], object],
+    b: Callable[[], object],
+    pairs: int = 21,
+    warm_up: int = 2,
+    clock: Callable[[], float] = time.process_time,
+) -> Ratio:
+    """`a` and `b` do equal amounts of work per call; the order within a pair alternates.
+
+    clock: of the processor unless what is measured is waiting.
+    """
     torch.set_num_threads(1)
     for _ in range(warm_up):
         a(), b()
     times = []
     for number in range(pairs):
         if number % 2:
-            seconds_b = _cpu_seconds(b)
-            times.append((_cpu_seconds(a), seconds_b))
+            seconds_b = _seconds(b, clock)
+            times.append((_seconds(a, clock), seconds_b))
         else:
-            times.append((_cpu_seconds(a), _cpu_seconds(b)))
+            times.append((_seconds(a, clock), _seconds(b, clock)))
     ratios = [x / y for x, y in times]
     draw = random.Random(0)
     medians = sorted(statistics.median(draw.choices(ratios, k=pairs)) for _ in range(2000))
@@ -57,8 +66,8 @@ def compare(a: Callable[[], object], b: Callable[[], object], pairs: int = 21, w
     )
 
 
-def keep(name: str, results: dict[str, Ratio], note: str) -> None:
-    """Print, and write to `results/` with date and machine kind."""
+def keep(name: str, results: dict[str, Ratio], note: str, of: str = "CPU") -> None:
+    """Print, and write to `results/` with date and machine kind. of: what the seconds are of."""
     record = {
         "date": date.today().isoformat(),
         "machine": machine(),
@@ -69,7 +78,7 @@ def keep(name: str, results: dict[str, Ratio], note: str) -> None:
     for label, ratio in results.items():
         print(
             f"{label}: {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]  "
-            f"{ratio.a_seconds:.4f} s / {ratio.b_seconds:.4f} s CPU"
+            f"{ratio.a_seconds:.4f} s / {ratio.b_seconds:.4f} s {of}"
         )
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{record['date']}-{name}.json"
@@ -86,7 +95,7 @@ def machine() -> str:
     return model + "".join(f", {flag}" for flag in ("avx512_bf16", "amx_bf16") if flag in flags)
 
 
-def _cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
+def _seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
     work()
-    return time.process_time() - start
+    return clock() - start

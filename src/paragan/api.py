@@ -13,15 +13,16 @@ from paragan.engine.generator import Reader, opened
 from paragan.engine.sampler import Sampler
 
 
-def load(path: str | Path, trust: bool = False) -> Sampler:
+def load(path: str | Path, trust: bool = False, best: bool = False) -> Sampler:
     """The generator of a run folder (its newest undamaged checkpoint) or of a file that `paragan export` wrote.
 
-    trust: outside code that its config names is imported; otherwise such a config is refused. Nothing is unpickled, the
-    training data is not needed, and nothing is written. Raises children of `paragan.ParaganError`.
+    trust: outside code that its config names is imported; otherwise such a config is refused. best: of a run the
+    checkpoint with the best score instead. Nothing is unpickled, the training data is not needed, and nothing is
+    written. Raises children of `paragan.ParaganError`.
     """
     outside = ANY if trust else ()
     read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
-    return opened(Path(path), Reader(read, text, lambda read: build.data(read).train, _warn))
+    return opened(Path(path), Reader(read, text, lambda read: build.data(read), _warn), best)
 
 
 def _warn(line: str) -> None:

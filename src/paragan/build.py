@@ -12,17 +12,20 @@ from typing import cast
 import torch
 from torch import nn
 
-from paragan.config import RunConfig
+from paragan.config import RunConfig, choose
 from paragan.core import rng, shelf
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
+from paragan.core.make import Make
 from paragan.core.outside import told
-from paragan.core.seams import Penalty, Source, Strategy
+from paragan.core.seams import Penalty, Source, Strategy, paired
 from paragan.core.types import Can, Side
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.desk import Desk
-from paragan.engine.evaluate import Evaluator, Score
-from paragan.engine.extractors import EXTRACTORS
+from paragan.engine.evaluate import Evaluator, PairEvaluator, Score
+from paragan.engine.extractors import EXTRACTORS, beside
 from paragan.engine.judge import Judge, ready_made, train_or_load
+from paragan.engine.pictures import Pictures
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.trainer import Scheme, Trainer
 from paragan.game.ema import Ema
@@ -31,12 +34,13 @@ from paragan.game.network import CalledNetwork, Calling
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.game.prior import Prior
-from paragan.game.trial import refuse_unfit
+from paragan.game.prior import Prior, latent_of
+from paragan.game.trial import refuse_other_data, refuse_unfit
 from paragan.hardware import device as devices
 from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
+from paragan.parallel._demands import Demands
 
 _AT_CHANCE = (
     "score: the judge tells which way up images are for {:.0%} of unseen ones, {:.0%} by chance: its numbers may say "
@@ -53,6 +57,10 @@ class Data:
     def num_classes(self) -> int:
         return len(self.train.class_names)
 
+    @property
+    def has_pairs(self) -> bool:
+        return paired(self.train) is not None
+
 
 def data(config: RunConfig) -> Data:
     """Both splits of the data set; `DataError` if the files are not what they should be."""
@@ -60,39 +68,59 @@ def data(config: RunConfig) -> Data:
     return Data(*(module.source(config.data.options, split) for split in ("train", "held_out")))
 
 
-def maker(config: RunConfig, side: Side, found: Data, device: torch.device) -> Callable[[], nn.Module]:
+def maker(config: RunConfig, side: Side, found: Data, device: torch.device) -> Make:
     """Builds one side's network with the weights of step 0: keyed by name and seed, whoever asks and however often."""
+    options, outside = config.g if side is Side.G else config.d, "." in config.model.name
     module = shelf.load("models", config.model.name)
     kind = module.Generator if side is Side.G else module.Discriminator
     name = f"model: {config.model.name}.{kind.__name__}"
 
-    def make() -> nn.Module:
+    def fill(net: nn.Module) -> None:
+        initialise(net, config.seed, side.value)
+
+    def construct() -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # outside networks draw from the global generator in their constructor
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
-            with told(f"{name}(options, shape, num_classes)") if "." in config.model.name else nullcontext():
+            with told(f"{name}(options, shape, num_classes)") if outside else nullcontext():
                 net = kind(config.model.options, found.train.shape, found.num_classes)
             if not isinstance(net, nn.Module):
                 raise ConfigError(f"{name}: found no torch.nn.Module; derive the class from it")
-        initialise(net, config.seed, side.value)
-        return net.to(device)
+        if precision.wants_channels_last(options.channels_last, net):
+            net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if outside:
+            fill(net)  # it may keep what its constructor drew, and that takes the whole of it
+        return net
 
-    return make
+    return Make(construct, None if outside else fill, device)
 
 
-def player(
-    side: Side, make: Callable[[], nn.Module], options: PlayerOptions, device: torch.device, scaled: bool = False
-) -> Player:
-    """One side's player, placed by its strategy. scaled: its gradients need a loss scale."""
-    strategy: Strategy = shelf.load("parallel", options.strategy).Strategy()
-    net = strategy.prepare(make, None)
-    dtype = precision.dtype_of(options.precision, net, device)
+def player(side: Side, make: Make, options: PlayerOptions, scaled: bool = False, world: World = ALONE) -> Player:
+    """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
+    strategy = _strategy(side, options, world)
+    net = strategy.prepare(make, world)
+    dtype = precision.dtype_of(options.precision, net, make.device)
     channels_last = precision.wants_channels_last(options.channels_last, net)
-    calling = Calling(dtype, channels_last, scaled)
-    ema = None if options.ema is None else Ema(strategy.prepare(make, None), options.ema)
-    if channels_last:
-        for module in (net, *(() if ema is None else (ema.net,))):
-            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Player(side, net, strategy, policy(options), calling, ema)
+    ema = None if options.ema is None else Ema(strategy.average(make, world), options.ema)
+    return Player(side, net, strategy, policy(options), Calling(dtype, channels_last, scaled), ema)
+
+
+def _strategy(side: Side, options: PlayerOptions, world: World) -> Strategy:
+    """The one that is asked for; `none` in a process that has joined no other, `ddp` on several ranks unless told."""
+    chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
+    if world.group is None:
+        chosen = choose("parallel", "none")
+    if chosen.name == "none" and world.size > 1:
+        raise ConfigError(
+            f"{side.value}.strategy: found none on {world.size} ranks, expected one that joins them: ddp, zero3, …"
+        )
+    if options.offload and world.device.type == "cpu":
+        raise ConfigError(
+            f"{side.value}.offload: found true without an accelerator; everything lies in the host's memory already"
+        )
+    pure = precision.DTYPES["pure"] if options.precision == "pure" else None
+    demands = Demands(options.recompute, options.offload, options.reduce == "bf16", pure, options.norm_ranks)
+    strategy: Strategy = shelf.load("parallel", chosen.name).Strategy(chosen.options, demands)
+    return strategy
 
 
 def policy(options: PlayerOptions) -> Policy:
@@ -109,25 +137,27 @@ def policy(options: PlayerOptions) -> Policy:
     )
 
 
-def gan(config: RunConfig, found: Data, device: torch.device) -> GAN:
+def gan(config: RunConfig, found: Data, device: torch.device, world: World = ALONE) -> GAN:
     """Both players and the game between them; a loss or penalty that a strategy cannot run is refused here."""
     options = {Side.G: config.g, Side.D: config.d}
     # G's gradient passes through D: an fp16 D underflows it whatever G computes in
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
     makers = {side: maker(config, side, found, device) for side in Side}
-    seats = {side: player(side, makers[side], options[side], device, scaled[side]) for side in Side}
+    seats = {side: player(side, makers[side], options[side], scaled[side], world) for side in Side}
+    _refuse_unpaired(config, found)
     module = shelf.load("losses", config.loss.name)
-    loss = Loss(module.d_loss, module.g_loss, getattr(module, "G_NEEDS_REAL", False))
+    pair = module.Loss(config.loss.options) if hasattr(module, "Loss") else module
+    loss = Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
     penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in seats.items():
         refuse_what_it_cannot(options[side], seat, mine[side])
-        _refuse_odd_counts(side, options[side], config.train.batch)
+        _refuse_odd_counts(side, options[side], config.train.batch, world)
     generator = seats[Side.G].net
-    prior = Prior(config.seed, _latent(generator), _classes_asked(generator, found), device)
+    prior = Prior(config.seed, latent_of(generator), _classes_asked(generator, found), device)
     if "." in config.model.name + config.loss.name:  # outside code: a pair of its own, so that no state moves
         g, d = (CalledNetwork(makers[side]()) for side in (Side.G, Side.D))
-        refuse_unfit(g, d, loss, prior, found.train.shape)
+        refuse_unfit(g, d, loss, prior, found.train.shape, found.has_pairs)
     shown = config.augment
     augment = None if shown is None else shelf.load("augment", shown.name).Augment(shown.options)
     return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D], augment)
@@ -144,11 +174,11 @@ def refuse_what_it_cannot(options: PlayerOptions, seat: Player, penalties: tuple
             )
         for need in penalty.needs - can:
             raise ConfigError(
-                f"penalties: {penalty.name} needs {need.value}, which strategy {options.strategy!r} cannot run"
+                f"penalties: {penalty.name} needs {need.value}, which strategy {_name(options)!r} cannot run"
             )
     if options.parts > 1 and Can.PARTS not in can:
         raise ConfigError(
-            f"parts: found {options.parts}, but strategy {options.strategy!r} runs one part only; set parts to 1"
+            f"parts: found {options.parts}, but strategy {_name(options)!r} runs one part only; set parts to 1"
         )
 
 
@@ -158,9 +188,25 @@ def scheme(config: RunConfig) -> Scheme:
     return cast(Scheme, module.Scheme(config.scheme.options) if hasattr(module, "Scheme") else module)
 
 
-def _refuse_odd_counts(side: Side, options: PlayerOptions, batch: int) -> None:
-    if options.parts > batch:
-        found = f"{options.parts} parts of a batch of {batch}"
+def _name(options: PlayerOptions) -> str:
+    return "ddp" if options.strategy is None else options.strategy.name
+
+
+def _refuse_unpaired(config: RunConfig, found: Data) -> None:
+    """Pairs and what is made for them need each other. Outside networks may leave untold what they take."""
+    takes = getattr(shelf.load("models", config.model.name).Generator, "takes_condition", None)
+    if takes is not None or "." not in config.model.name:
+        refuse_other_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
+    if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
+        raise ConfigError(f"penalties: l1 needs the targets of pairs, found data {config.data.name}; leave it out")
+
+
+def _refuse_odd_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
+    if batch < world.size:
+        raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image on each")
+    if options.parts > batch // world.size:
+        on = "" if world.size == 1 else f" on {world.size} ranks"
+        found = f"{options.parts} parts of a batch of {batch}{on}"
         raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
     if side is Side.G and options.updates_per_step > 1:
         found = f"{options.updates_per_step}, but a step has one update of G"
@@ -178,15 +224,21 @@ def scorer(
     now, so that a missing file is told before anything is written.
     """
     options = config.score
+    if options.extractor != "none" and (held_out := paired(found.held_out)) is not None:
+        if options.extractor != "judge":
+            told = f"score.extractor: found {options.extractor}, but data of pairs is scored against its targets"
+            raise ConfigError(f"{told}; leave it out, or set it to none")
+        return PairEvaluator(held_out, options.num_images, options.mode)
 
     def scored_by(judge: Judge) -> Evaluator:
-        return Evaluator(judge, found.train, found.held_out, options.num_images)
+        return Evaluator(judge, found.train, found.held_out, options.num_images, options.mode)
 
     match options.extractor:
         case "none":
             return None
         case name if name in EXTRACTORS:
-            return scored_by(ready_made(name, Path(options.weights or _beside_the_data(config)), found.train.shape[-1]))
+            weights = options.weights or beside(getattr(config.data.options, "path", None), name)
+            return scored_by(ready_made(name, Path(weights), found.train.shape[-1]))
 
     @cache
     def evaluator() -> Evaluator:
@@ -199,25 +251,32 @@ def scorer(
 
 
 def trainer(
-    config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
+    config: RunConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    stop: Callable[[], bool],
+    reading: bool = False,
+    world: World = ALONE,
 ) -> Trainer:
-    """Everything for `config`, at step 0. Writes nothing. reading: nor needs to, later."""
-    device = devices.pick(config.train.threads)
+    """Everything for `config`, at step 0. Writes nothing. reading: nor needs to, later. world: the ranks of the run."""
+    device = devices.pick(config.train.threads) if world.group is None else world.device
     found = data(config)
-    game = gan(config, found, device)
+    game = gan(config, found, device, world)
     for seat in (game.g, game.d):
         if isinstance(seat, Player) and seat.called.mixes and seat.policy.parts > 1:
             say(f"{seat.side.value}.parts: batch norm sees each of the {seat.policy.parts} micro-batches by itself")
     return Trainer(
         game,
         scheme(config),
-        Loader(found.train, config.train.batch, config.seed, device),
+        Loader(found.train, config.train.batch, config.seed, device, share=world.share(config.train.batch)),
         round(config.train.kimg * 1000),
         config.every,
-        Checkpoints(folder / "checkpoints", config.every.keep, say),
+        Checkpoints(folder / "checkpoints", config.every.keep, say, world),
         scorer(config, found, folder / "judge", say, must_keep=not reading),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
+        pictures=Pictures(config.score.mode, paired(found.held_out)),
+        world=world,
     )
 
 
@@ -227,27 +286,9 @@ def desk(config: RunConfig, folder: Path, step: int) -> Desk:
     return Desk(made.items())
 
 
-def _latent(generator: nn.Module) -> int:
-    latent = getattr(generator, "latent", None)
-    if not isinstance(latent, int):
-        raise ConfigError(f"model: {type(generator).__name__} has no `latent`, expected the length of z as an int")
-    return latent
-
-
 def _classes_asked(generator: nn.Module, found: Data) -> int:
     """How many classes latents come with.
 
     None for an unconditional generator. Outside networks may leave it to the data.
     """
     return int(getattr(generator, "num_classes", found.num_classes))
-
-
-def _beside_the_data(config: RunConfig) -> Path:
-    path, name = getattr(config.data.options, "path", None), config.score.extractor
-    if path is None:
-        raise ConfigError(
-            f"score.weights: found nothing, expected the npz of the {name} extractor; give score.weights=FILE"
-        )
-    folder, file = Path(path), EXTRACTORS[name].file
-    candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
-    return next((c for c in candidates if c.exists()), candidates[1])

@@ -31,7 +31,11 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run. `g` and `d` are the players; periods and lengths are in thousands of real images (kimg)."""
+    """One run. `g` and `d` are the players; periods and lengths are in thousands of real images (kimg).
+
+    devices: of this host, one process each; None: all its accelerators, or one process on the CPU. Where torchrun
+    started the processes, it has decided.
+    """
 
     data: Annotated[Chosen, On("datasets")]
     model: Annotated[Chosen, On("models")]
@@ -48,6 +52,7 @@ class RunConfig:
         default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
     )
     seed: int = 0
+    devices: Annotated[int, Range(least=1, most=1024)] | None = None
 
     def __post_init__(self) -> None:
         names = [writer.name for writer in self.writers]
@@ -164,6 +169,10 @@ def _sections(tree: Node) -> dict[str, Node]:
     found: dict[str, Node] = {
         key: tree.value[key] for key in ("data", "model", "loss", "augment", "scheme") if key in tree.value
     }
+    for side in ("g", "d"):
+        settings = tree.value[side].value if side in tree.value else None
+        if isinstance(settings, dict) and "strategy" in settings:
+            found[f"{side}.strategy"] = settings["strategy"]
     for key in ("penalties", "writers"):
         items = tree.value[key].value if key in tree.value else None
         found |= {f"{key}.{i}": node for i, node in enumerate(items if isinstance(items, list) else ())}
@@ -211,7 +220,7 @@ def _chosen_names(value: Any) -> Iterator[str]:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for f in dataclasses.fields(value):
             item = getattr(value, f.name)
-            yield from (item,) if f.name in ("name", "strategy") and isinstance(item, str) and "." in item else ()
+            yield from (item,) if f.name == "name" and isinstance(item, str) and "." in item else ()
             yield from _chosen_names(item)
     elif isinstance(value, (list, tuple)):
         for item in value:

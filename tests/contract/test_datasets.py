@@ -28,6 +28,14 @@ def pictures(request):
     return str(root)
 
 
+def wide_pictures(request):
+    """Forty pairs, two pictures side by side in each."""
+    root = request.getfixturevalue("tmp_path")
+    for number, pixels in enumerate(noise(40, 16, 32, 3)):
+        Image.fromarray(pixels).save(root / f"{number}.png")
+    return str(root)
+
+
 def arrays(request):
     path = request.getfixturevalue("tmp_path") / "mine.npz"
     np.savez(path, images=noise(100, 8, 8, 3), labels=np.arange(100) % 3)
@@ -54,6 +62,7 @@ PATHS = {  # for those that need something to read
     "folder": pictures,
     "mnist": real("mnist"),
     "npz": arrays,
+    "paired": wide_pictures,
 }
 
 
@@ -62,7 +71,9 @@ def make(request):
     """Opens one part of a data set, anew each time."""
     name = request.param
     given = {"path": PATHS[name](request)} if name in PATHS else {}
-    if name == "folder":
+    if name == "paired":
+        given["size"] = 8
+    if name in ("folder", "paired"):
         given["held_out"] = 0.5  # the tests look at six rows of each part
     options = shelf.options("datasets", name)(**given)
     return lambda split: shelf.load("datasets", name).source(options, split)

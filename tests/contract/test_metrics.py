@@ -8,6 +8,7 @@ import torch
 from paragan.core import shelf
 from paragan.core.tree import map_tensors
 from paragan.metrics._judged import Judged
+from paragan.metrics._pairs import PairMean, Pairs
 
 CLASSES = 3
 
@@ -19,13 +20,38 @@ def judged(count, seed, spread=1.0):
     return Judged(features, logits, torch.randint(CLASSES, (count,), generator=generator))
 
 
+def pairs(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    made, target = torch.rand(2, count, 3, 12, 13, generator=generator, dtype=torch.float64) * 2 - 1
+    return Pairs(made, target)
+
+
 REAL, FAKE = judged(80, seed=0), judged(60, seed=1, spread=0.6)
-PARTS = [FAKE.rows(first, end) for first, end in ((0, 7), (7, 40), (40, 60))]
+CUTS = ((0, 7), (7, 40), (40, 60))
+PAIRED = [name for name in shelf.names("metrics") if issubclass(shelf.load("metrics", name).Metric, PairMean)]
+JUDGED = [name for name in shelf.names("metrics") if name not in PAIRED]
 
 
 @pytest.fixture(params=shelf.names("metrics"))
-def empty(request):
-    return shelf.load("metrics", request.param).Metric.against(REAL)
+def metric_of(request):
+    """A metric that has seen nothing yet, and what it may be shown."""
+    kind = shelf.load("metrics", request.param).Metric
+    return (kind(), pairs(60, seed=2)) if request.param in PAIRED else (kind.against(REAL), FAKE)
+
+
+@pytest.fixture
+def empty(metric_of):
+    return metric_of[0]
+
+
+@pytest.fixture
+def shown(metric_of):
+    return metric_of[1]
+
+
+@pytest.fixture
+def parts(shown):
+    return [shown.rows(first, end) for first, end in CUTS]
 
 
 def test_a_file_is_named_as_its_metric_or_the_metric_has_a_shorter_name():
@@ -34,58 +60,78 @@ def test_a_file_is_named_as_its_metric_or_the_metric_has_a_shorter_name():
     assert {name for name, metric in named.items() if name != metric} <= {"frechet"}  # known as fd
 
 
-def test_it_computes_a_number(empty):
-    value = empty.update(FAKE).compute()
+def test_it_computes_a_number(empty, shown, parts):
+    value = empty.update(shown).compute()
     assert type(value) is float
     assert value >= 0
 
 
-def test_updates_are_the_whole(empty):
+def test_updates_are_the_whole(empty, shown, parts):
     metric = empty
-    for part in PARTS:
+    for part in parts:
         metric = metric.update(part)
-    assert metric.compute() == pytest.approx(empty.update(FAKE).compute(), rel=1e-12)
+    assert metric.compute() == pytest.approx(empty.update(shown).compute(), rel=1e-12)
 
 
-def test_shards_merged_are_the_whole(empty):
-    a, b, c = (empty.update(part) for part in PARTS)
-    whole = pytest.approx(empty.update(FAKE).compute(), rel=1e-12)
+def test_shards_merged_are_the_whole(empty, shown, parts):
+    a, b, c = (empty.update(part) for part in parts)
+    whole = pytest.approx(empty.update(shown).compute(), rel=1e-12)
     assert a.merge(b).merge(c).compute() == whole
     assert a.merge(b.merge(c)).compute() == whole
     assert c.merge(a).merge(b).compute() == whole
 
 
-def test_merging_with_nothing_changes_nothing(empty):
-    metric = empty.update(FAKE)
+def test_merging_with_nothing_changes_nothing(empty, shown):
+    metric = empty.update(shown)
     assert metric.merge(empty).compute() == empty.merge(metric).compute() == metric.compute()
 
 
-def test_a_metric_is_a_value(empty):
-    metric = empty.update(PARTS[0])
-    before = metric.update(PARTS[1]).compute()
-    metric.update(PARTS[2])
+def test_a_metric_is_a_value(empty, shown, parts):
+    metric = empty.update(parts[0])
+    before = metric.update(parts[1]).compute()
+    metric.update(parts[2])
     metric.merge(metric)
-    assert metric.update(PARTS[1]).compute() == before
+    assert metric.update(parts[1]).compute() == before
 
 
-def test_float32_is_counted_in_float64(empty):
+@pytest.mark.parametrize("name", PAIRED)
+def test_pairs_in_float32_are_counted_in_float64(name):
+    found, kind = pairs(9, seed=3), shelf.load("metrics", name).Metric
+    found = Pairs(found.made.float(), found.target.float())
+    assert kind().update(found) == kind().update(Pairs(found.made.double(), found.target.double()))
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_equal_pairs_are_as_good_as_it_gets(name):
+    target = pairs(9, seed=3).target
+    near, far = (target + noise for noise in (0.1, 0.3))
+    equal, near, far = (
+        shelf.load("metrics", name).Metric().update(Pairs(made, target)).compute() for made in (target, near, far)
+    )
+    assert equal in (0, 1, 100)
+    assert abs(equal - near) < abs(equal - far)
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_float32_is_counted_in_float64(name):
     """Far from the origin, where sums of squares in float32 have lost what matters."""
 
     def value(dtype):
         real, fake = (Judged(j.features_BF.float() + 1000, j.logits_BK, j.asked_B) for j in (REAL, FAKE))
         real, fake = (Judged(j.features_BF.to(dtype), j.logits_BK, j.asked_B) for j in (real, fake))
-        return type(empty).against(real).update(fake).compute()
+        return shelf.load("metrics", name).Metric.against(real).update(fake).compute()
 
     assert value(torch.float32) == value(torch.float64)
 
 
-def test_its_state_is_tensors_that_can_travel(empty):
-    metric = empty.update(FAKE)
+def test_its_state_is_tensors_that_can_travel(empty, shown):
+    metric = empty.update(shown)
     assert map_tensors(torch.clone, metric).compute() == metric.compute()
 
 
-def test_real_against_real_is_as_good_as_it_gets(empty):
+@pytest.mark.parametrize("name", JUDGED)
+def test_real_against_real_is_as_good_as_it_gets(name):
     """Every metric says so with one of its two ends: 0 for distances, 1 for shares and ratios."""
     perfect = Judged(REAL.features_BF, torch.nn.functional.one_hot(REAL.asked_B).double(), REAL.asked_B)
-    value = empty.update(perfect).compute()
+    value = shelf.load("metrics", name).Metric.against(REAL).update(perfect).compute()
     assert min(abs(value), abs(value - 1)) < 1e-9

@@ -19,7 +19,7 @@ from paragan.layers.blocks import through
 from paragan.layers.init import SCHEMES, initialise
 
 MODELS = shelf.names("models")
-SMALL = {"width": 4, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6}
+SMALL = {"width": 4, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
 CLASSES, BATCH = 3, 4
 SIDES = ("Generator", "Discriminator")
 SIZES = [(1, 8, 8), (3, 16, 16)]
@@ -39,6 +39,7 @@ def is_conditional(name: str) -> bool:
 def build(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **wanted) -> nn.Module:
     net = getattr(shelf.load("models", name), side)(options(name, conditional=classes > 0, **wanted), shape, classes)
     initialise(net.double(), seed, side)
+    net.tested_shape = shape
     return net
 
 
@@ -55,6 +56,20 @@ def inputs(net: nn.Module, classes: int, shape=SIZES[0], dtype=torch.float64) ->
     size = (net.latent,) if hasattr(net, "latent") else shape
     x = torch.randn(BATCH, *size, generator=torch.Generator().manual_seed(0), dtype=dtype)
     return x, torch.arange(BATCH) % classes if classes else None
+
+
+def condition_for(net: nn.Module, x: Tensor) -> Tensor | None:
+    """What images are made from, row by row the same; None for networks that take no such thing."""
+    if not getattr(net, "takes_condition", False):
+        return None
+    draws = torch.Generator().manual_seed(1)
+    shape = net.tested_shape
+    return torch.randn(BATCH, *shape, generator=draws, dtype=torch.float64).tanh()[: len(x)].to(x.dtype)
+
+
+def call(net: nn.Module, x: Tensor, y: Tensor | None = None) -> Tensor | Verdict:
+    condition = condition_for(net, x)
+    return net(x, y) if condition is None else net(x, y, condition)
 
 
 def tensor_of(output: Tensor | Verdict) -> Tensor:
@@ -74,15 +89,16 @@ every_network = pytest.mark.parametrize(("name", "side", "classes"), CASES)
 def test_shapes_and_ranges(name, side, classes, shape):
     net = build(name, side, classes, shape)
     x, y = inputs(net, classes, shape)
-    out = net(x, y)
+    out = call(net, x, y)
     if side == "Generator":
         assert out.shape == (BATCH, *shape)
         assert out.std() > 1e-3
         for parameter in net.blocks[-1].parameters():
             parameter.data.mul_(1000)
-        assert 0.9 < net(x, y).abs().max() <= 1
+        assert 0.9 < call(net, x, y).abs().max() <= 1
     else:
-        assert isinstance(out, Verdict) and out.logits_B.shape == (BATCH,)
+        patches = 2 if getattr(net, "takes_condition", False) else 0  # one that sees images from images judges places
+        assert isinstance(out, Verdict) and len(out.logits_B) == BATCH and out.logits_B.dim() == 1 + patches
         assert out.features is not None and out.features.shape[0] == BATCH
 
 
@@ -96,8 +112,11 @@ def test_sizes_by_shape_alone(name, side, classes, pixels):
     with torch.device("meta"):
         net = getattr(kind, side)(dataclasses.replace(chosen, **default), (3, pixels, pixels), classes)
         x = torch.empty(BATCH, *((net.latent,) if side == "Generator" else (3, pixels, pixels)))
-        out = net(x, torch.zeros(BATCH, dtype=torch.int64) if classes else None)
-    assert tensor_of(out).shape == ((BATCH, 3, pixels, pixels) if side == "Generator" else (BATCH,))
+        beside = (torch.empty(BATCH, 3, pixels, pixels),) if getattr(net, "takes_condition", False) else ()
+        out = net(x, torch.zeros(BATCH, dtype=torch.int64) if classes else None, *beside)
+    assert tensor_of(out).shape == (
+        (BATCH, 3, pixels, pixels) if side == "Generator" else (BATCH, *out.logits_B.shape[1:])
+    )
 
 
 @every_network
@@ -106,15 +125,16 @@ def test_blocks_are_the_network(name, side, classes):
     in_blocks = [id(p) for block in net.blocks for p in block.parameters()]
     assert in_blocks == [id(p) for p in net.parameters()]
     x, y = inputs(net, classes)
-    last = through(net.blocks, x, y)
-    assert torch.equal(last if side == "Generator" else last[0], tensor_of(net(x, y)))
+    condition = condition_for(net, x)
+    last = through(net.blocks, x if condition is None else net.entry(x, condition), y)
+    assert torch.equal(last if side == "Generator" else last[0], tensor_of(call(net, x, y)))
     assert side == "Generator" or isinstance(last, tuple)
 
 
 @every_network
 def test_gradients_reach_every_parameter(name, side, classes):
     net = stirred(build(name, side, classes))
-    tensor_of(net(*inputs(net, classes))).sin().sum().backward()
+    tensor_of(call(net, *inputs(net, classes))).sin().sum().backward()
     for where, parameter in net.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), where
         assert parameter.dim() < 2 or parameter.grad.any(), where  # a bias before a batch norm gets nought
@@ -145,15 +165,15 @@ def test_state_and_copies(name, side, classes):
     net = stirred(build(name, side, classes))
     x, y = inputs(net, classes)
     arm(net)
-    net(x, y)
+    call(net, x, y)
     other = build(name, side, classes, seed=1)
     other.load_state_dict(net.state_dict())
     for same in (other, copy.deepcopy(net)):
-        assert torch.equal(tensor_of(same.eval()(x, y)), tensor_of(net.eval()(x, y)))
+        assert torch.equal(tensor_of(call(same.eval(), x, y)), tensor_of(call(net.eval(), x, y)))
     frozen = {k: v.clone() for k, v in net.state_dict().items()}
     twin = copy.deepcopy(net).train()
     arm(twin)
-    tensor_of(twin(x, y)).sum().backward()
+    tensor_of(call(twin, x, y)).sum().backward()
     stirred(twin)
     assert all(torch.equal(frozen[k], v) for k, v in net.state_dict().items())
 
@@ -162,7 +182,7 @@ def test_state_and_copies(name, side, classes):
 def test_unarmed_forwards_change_nothing(name, side, classes):
     net = stirred(build(name, side, classes))
     before = {k: v.clone() for k, v in net.state_dict().items()}
-    net(*inputs(net, classes))
+    call(net, *inputs(net, classes))
     assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
 
 
@@ -170,8 +190,8 @@ def test_unarmed_forwards_change_nothing(name, side, classes):
 def test_rows_are_alone_unless_it_says_that_it_mixes(name, side, classes):
     net = stirred(build(name, side, classes))
     x, y = inputs(net, classes)
-    some = tensor_of(net(x[:2], None if y is None else y[:2]))
-    equal = torch.allclose(some, tensor_of(net(x, y))[:2], rtol=1e-11, atol=1e-12)
+    some = tensor_of(call(net, x[:2], None if y is None else y[:2]))
+    equal = torch.allclose(some, tensor_of(call(net, x, y))[:2], rtol=1e-11, atol=1e-12)
     assert equal != mixes_samples(net)
 
 
@@ -183,10 +203,11 @@ def test_stacked_equals_each_alone(name, side, classes):
     parameters, buffers = stack_module_state(nets)
     template = copy.deepcopy(nets[0])
     arm(template)
-    out = torch.vmap(lambda p, b: tensor_of(functional_call(template, (p, b), (x, y))))(parameters, buffers)
+    given = () if (condition := condition_for(nets[0], x)) is None else (condition,)
+    out = torch.vmap(lambda p, b: tensor_of(functional_call(template, (p, b), (x, y, *given))))(parameters, buffers)
     for i, net in enumerate(nets):
         arm(net)
-        torch.testing.assert_close(out[i], tensor_of(net(x, y)), rtol=1e-10, atol=1e-11)
+        torch.testing.assert_close(out[i], tensor_of(call(net, x, y)), rtol=1e-10, atol=1e-11)
         for key, value in net.named_buffers():
             torch.testing.assert_close(buffers[key][i], value, rtol=1e-10, atol=1e-12)
 
@@ -196,14 +217,14 @@ def test_low_precision_and_layout(name, side, classes):
     """Under autocast images and logits are float32 and near; channels-last changes nothing but the order of sums."""
     net = stirred(build(name, side, classes, (3, 16, 16))).float()
     x, y = inputs(net, classes, (3, 16, 16), torch.float32)
-    plain = tensor_of(net(x, y))
+    plain = tensor_of(call(net, x, y))
     with torch.autocast("cpu", torch.bfloat16):
-        low = tensor_of(net(x, y))
+        low = tensor_of(call(net, x, y))
     assert low.dtype == torch.float32
     assert (low - plain).norm() < 0.2 * plain.norm()
     net = net.to(memory_format=torch.channels_last)
     x = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
-    torch.testing.assert_close(tensor_of(net(x, y)), plain, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(tensor_of(call(net, x, y)), plain, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -211,7 +232,7 @@ def test_discriminators_can_be_differentiated_twice(name):
     net = stirred(build(name, "Discriminator", 0))
     x, _ = inputs(net, 0)
     x.requires_grad_()
-    (grad,) = torch.autograd.grad(tensor_of(net(x)).sum(), x, create_graph=True)
+    (grad,) = torch.autograd.grad(tensor_of(call(net, x)).sum(), x, create_graph=True)
     grad.square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
     assert any(p.grad is not None and p.grad.any() for p in net.parameters())
@@ -225,7 +246,7 @@ CONDITIONAL = [name for name in MODELS if is_conditional(name)]
 def test_labels_matter(name, side):
     net = stirred(build(name, side, CLASSES))
     x, _ = inputs(net, CLASSES)
-    outs = [tensor_of(net(x, torch.full((BATCH,), label))) for label in range(CLASSES)]
+    outs = [tensor_of(call(net, x, torch.full((BATCH,), label))) for label in range(CLASSES)]
     assert all((a - b).abs().max() > 1e-4 for a, b in pairwise(outs))
 
 
@@ -236,9 +257,9 @@ def test_labels_that_do_not_fit_are_refused(name, side):
     x, y = inputs(net, CLASSES)
     for wrong in (None, y[:-1], y.double()):
         with pytest.raises(ParaganError, match="labels: found"):
-            net(x, wrong)
+            call(net, x, wrong)
     with pytest.raises(IndexError):  # on the CPU; a range check would make a GPU wait
-        net(x, y + CLASSES)
+        call(net, x, y + CLASSES)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -246,7 +267,7 @@ def test_labels_that_do_not_fit_are_refused(name, side):
 def test_labelled_data_does_not_make_it_conditional(name, side):
     net = getattr(shelf.load("models", name), side)(options(name, conditional=False), SIZES[0], CLASSES).double()
     x, y = inputs(net, CLASSES)
-    assert torch.equal(tensor_of(net(x)), tensor_of(net(x, y)))
+    assert torch.equal(tensor_of(call(net, x)), tensor_of(call(net, x, y)))
 
 
 @pytest.mark.parametrize("side", SIDES)

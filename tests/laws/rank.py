@@ -11,12 +11,11 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
 from paragan.core.types import Side
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
-from tests.laws.placements import ddp, pipeline, roles, zero3
+from tests.laws.placements import pipeline, roles
 from tests.laws.small_gan import BATCH, PROBE, batches, distance, game, network, play, player
 
 G, D = Side.G, Side.D
@@ -43,18 +42,15 @@ def compare(gan, reports, scheme, **how) -> dict[str, float]:
     return found
 
 
-def shards(strategy, scheme, cut=4, mesh=None, **how):
-    """Both players under `strategy`, this rank's rows of each batch."""
-    first, count = (0, cut) if dist.get_rank() == 0 else (cut, BATCH - cut)
-    parts, per_step = how.pop("parts", 1), how.get("per_step", 1)
-    gan = game(*(player(side, strategy(), mesh=mesh, parts=parts, per_step=per_step) for side in (G, D)))
-    return compare(gan, play(gan, scheme, batches(first, count)), scheme, **how)
-
-
 def piped(scheme):
     seats = (player(side, pipeline.Strategy(), mesh=PROBE[side], parts=2) for side in (G, D))
     gan = game(*seats)
-    return compare(gan, play(gan, scheme, batches()), scheme)
+
+    def total(shares):
+        dist.all_reduce(shares)
+        return shares
+
+    return compare(gan, play(gan, scheme, batches(), total=total), scheme)
 
 
 def apart(scheme):
@@ -73,14 +69,7 @@ def apart(scheme):
 
 
 def cases():
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     return {
-        "ddp": lambda: shards(ddp.Strategy, synchronous),
-        "ddp-uneven-parts": lambda: shards(ddp.Strategy, synchronous, cut=3, parts=3),
-        "ddp-shared-fakes": lambda: shards(ddp.Strategy, shared_fakes, parts=2, per_step=2),
-        "zero3": lambda: shards(zero3.Strategy, synchronous, mesh=mesh),
-        "zero3-uneven-parts": lambda: shards(zero3.Strategy, synchronous, cut=3, mesh=mesh, parts=3),
-        "zero3-shared-fakes": lambda: shards(zero3.Strategy, shared_fakes, mesh=mesh, parts=2),
         "pipeline": lambda: piped(synchronous),
         "roles": lambda: apart(synchronous),
     }

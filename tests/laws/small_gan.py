@@ -90,7 +90,7 @@ PROBE = {
 def player(side, strategy, *, mesh=None, make=None, parts=1, per_step=1) -> Player:
     make = make or (lambda: network(side))
     policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, parts=parts, updates_per_step=per_step)
-    ema = Ema(strategy.prepare(make, mesh), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
+    ema = Ema(strategy.average(make, mesh), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
     return Player(side, strategy.prepare(make, mesh), strategy, policy, ema=ema)
 
 
@@ -110,8 +110,8 @@ def batches(first=0, count=BATCH, seed=3, total=BATCH):
         step += 1
 
 
-def play(gan, scheme, stream, steps=STEPS) -> list[dict[str, float]]:
-    return [scheme.step(gan, stream).read() for _ in range(steps)]
+def play(gan, scheme, stream, steps=STEPS, total=lambda share: share) -> list[dict[str, float]]:
+    return [scheme.step(gan, stream).read(total) for _ in range(steps)]
 
 
 def distance(a, b) -> float:

@@ -2,7 +2,8 @@
 
 The same Player, Turn and Scheme classes, float64, equal to one process after 3 steps.
 
-The strategies in `placements/` are spikes that prove signatures; the shelf's own replace them part by part.
+The strategies in `placements/` are spikes that prove signatures; the shelf's own replace them part by part (those for
+data parallel and sharded networks have: tests/distributed/test_laws.py).
 """
 
 from __future__ import annotations
@@ -25,16 +26,7 @@ from tests.laws.small_gan import BATCH, CLASSES, LATENT, batches, distance, game
 
 TOLERANCE = 1e-10
 ROOT = Path(__file__).resolve().parents[2]
-CASES = (
-    "ddp",
-    "ddp-uneven-parts",
-    "ddp-shared-fakes",
-    "zero3",
-    "zero3-uneven-parts",
-    "zero3-shared-fakes",
-    "pipeline",
-    "roles",
-)
+CASES = ("pipeline", "roles")
 
 
 @pytest.fixture(scope="module")

@@ -11,23 +11,32 @@ import pickle
 import pytest
 import torch
 
+from paragan.core.dist import ALONE
 from paragan.core.errors import CheckpointError
 from paragan.core.options import TORCH_OPTIMISERS
+from paragan.core.pieces import Pieces, Stored
 from paragan.core.types import Side
+from paragan.core.window import Window
 from paragan.engine import checkpoint as module
-from paragan.engine.checkpoint import Checkpoint, Checkpoints
+from paragan.engine.checkpoint import Checkpoints
+from paragan.engine.reader import read
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.state import restore, state_of
 from paragan.parallel import none
+from paragan.parallel._demands import Demands
 from paragan.schemes import synchronous
 from tests.laws.small_gan import batches, distance, game, network, play, player
 
 
-def example(step: int) -> Checkpoint:
-    return Checkpoint(
-        step, {"g": {"net/w": torch.full((3,), float(step))}, "d": {"net/w": torch.zeros(2)}}, {"position": step}
-    )
+def example(step: int) -> tuple[int, dict[str, Pieces], dict[str, int]]:
+    tensors = {"g": {"net/w": torch.full((3,), float(step))}, "d": {"net/w": torch.zeros(2)}}
+    return step, {group: Pieces(held) for group, held in tensors.items()}, {"position": step}
+
+
+def again(pieces: Pieces, values):
+    """What a checkpoint gives back of what one process saved."""
+    return Stored.of(pieces.tensors), values
 
 
 @pytest.fixture
@@ -44,7 +53,7 @@ def files_of(path):
 
 def test_round_trip_and_keep_last(store):
     for step in range(1, 6):
-        store.save(example(step))
+        store.save(*example(step))
     assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in (3, 4, 5)]
     found = store.newest()
     assert (found.step, found.values) == (5, {"position": 5})
@@ -72,54 +81,67 @@ def flip(path):
     + [("manifest.json", truncate), ("manifest.json", os.unlink)],
 )
 def test_a_damaged_checkpoint_is_passed_over_with_a_message(store, name, damage):
-    store.save(example(1))
-    damage(store.save(example(2)) / name)
+    store.save(*example(1))
+    damage(store.save(*example(2)) / name)
     assert store.newest().step == 1
     (line,) = store.__dict__["said"]
     assert "step-000000002" in line
     assert name in line
-    store.save(example(2))  # the step is reached again
+    store.save(*example(2))  # the step is reached again
     assert store.newest().step == 2
 
 
 def test_damaged_later_checkpoints_do_not_push_out_good_ones(store):
     for step in (1, 8, 9):
-        store.save(example(step))
+        store.save(*example(step))
     for step in (8, 9):
         truncate(store.folder / f"step-{step:09d}" / "g.safetensors")
     assert store.newest().step == 1
-    store.save(example(2))
+    store.save(*example(2))
     assert [p.name for p in store.paths()] == ["step-000000001", "step-000000002"]
     assert (store.folder / "damaged-step-000000009").exists()
 
 
 def test_the_same_step_may_be_damaged_twice(store):
     for _ in range(2):
-        store.save(example(4))
-        truncate(store.save(example(8)) / "g.safetensors")
-        store.save(example(6))
+        store.save(*example(4))
+        truncate(store.save(*example(8)) / "g.safetensors")
+        store.save(*example(6))
     assert [p.name for p in store.paths()] == ["step-000000004", "step-000000006"]
 
 
 def test_tied_weights_are_saved_under_both_names(store):
     gan = fresh_game()
     gan.g.net.register_buffer("tied", next(gan.g.net.parameters()).detach())
-    store.save(Checkpoint(1, {"g": state_of(gan.g)[0]}, {}))
+    store.save(1, {"g": state_of(gan.g)[0]}, {})
     assert "net/tied" in store.newest().groups["g"]
 
 
 def test_all_damaged_is_an_error_that_says_what_to_do(store):
-    truncate(store.save(example(1)) / "d.safetensors")
+    truncate(store.save(*example(1)) / "d.safetensors")
     with pytest.raises(CheckpointError, match="no undamaged checkpoint is left; start anew with --fresh"):
         store.newest()
 
 
 def test_another_format_is_refused(store):
-    path = store.save(example(1))
+    path = store.save(*example(1))
     manifest = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
-    with pytest.raises(CheckpointError, match="found format 99, expected 1"):
-        module.read(path)
+    with pytest.raises(CheckpointError, match="found format 99, expected 2 or less"):
+        read(path)
+
+
+def test_a_save_without_all_pieces_is_no_checkpoint(store):
+    store.save(*example(1))
+    with pytest.raises(CheckpointError, match="expected all pieces of one cut; earlier checkpoints stand"):
+        store.save(2, {"g": Pieces({"net/w": torch.zeros(2)}, frozenset({"net/w"}), Window(0, 2))}, {})
+    assert files_of(store.folder) == ["step-000000001"]
+
+
+def test_debris_of_a_killed_save_goes_with_the_next(store):
+    (store.folder / ".tmp-step-000000009").mkdir(parents=True)
+    store.save(*example(1))
+    assert files_of(store.folder) == ["step-000000001"]
 
 
 class Bomb:
@@ -129,46 +151,46 @@ class Bomb:
 
 def test_a_pickle_bomb_is_refused_even_under_a_matching_manifest(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = store.save(example(1))
+    path = store.save(*example(1))
     (path / "g.safetensors").write_bytes(pickle.dumps(Bomb()))
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["files"]["g.safetensors"] = hashlib.sha256((path / "g.safetensors").read_bytes()).hexdigest()
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(CheckpointError, match="not a safetensors file; pickled weights are never read"):
-        module.read(path)
+        read(path)
     assert not (tmp_path / "bomb-went-off").exists()
 
 
 def test_a_manifest_cannot_name_files_outside(store):
-    path = store.save(example(1))
+    path = store.save(*example(1))
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["files"]["../../secret"] = "0"
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(CheckpointError, match="secret is missing"):
-        module.read(path)
+        read(path)
 
 
 def test_a_full_disk_leaves_the_former_checkpoint_and_no_debris(store, monkeypatch):
-    store.save(example(1))
+    store.save(*example(1))
 
     def full(tensors, path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module, "save_file", full)
     with pytest.raises(CheckpointError, match="no space left on the device; earlier checkpoints stand: make room"):
-        store.save(example(2))
+        store.save(*example(2))
     assert files_of(store.folder) == ["step-000000001"]
     assert store.newest().step == 1
 
 
 def test_a_half_written_checkpoint_is_never_seen(store, monkeypatch):
-    store.save(example(1))
+    store.save(*example(1))
     monkeypatch.setattr(module, "sha256_of", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        store.save(example(2))
+        store.save(*example(2))
     monkeypatch.undo()
     assert [p.name for p in store.paths()] == ["step-000000001"]
-    assert store.save(example(2)).is_dir()  # over the debris
+    assert store.save(*example(2)).is_dir()  # over the debris
 
 
 def fresh_game():
@@ -181,7 +203,7 @@ def test_a_restored_player_goes_on_bit_for_bit():
     stream = batches()
     play(first, synchronous, stream, steps=2)
     for mine, theirs in ((second.g, first.g), (second.d, first.d)):
-        restore(mine, *state_of(theirs))
+        restore(mine, *again(*state_of(theirs)))
     play(second, synchronous, stream, steps=3)
     for a, b in ((straight.g, second.g), (straight.d, second.d)):
         assert distance(dict(a.net.state_dict()), dict(b.net.state_dict())) == 0
@@ -200,8 +222,8 @@ def test_every_torch_optimiser_plays_and_goes_on_bit_for_bit(name):
     play(straight, synchronous, batches(), steps=4)
     stream = batches()
     play(first, synchronous, stream, steps=2)
-    restore(second.g, *state_of(first.g))
-    restore(second.d, *state_of(first.d))
+    restore(second.g, *again(*state_of(first.g)))
+    restore(second.d, *again(*state_of(first.d)))
     play(second, synchronous, stream, steps=2)
     assert distance(dict(straight.g.net.state_dict()), dict(second.g.net.state_dict())) == 0
     assert distance(dict(straight.g.net.state_dict()), dict(network(Side.G).state_dict())) > 1e-4
@@ -209,9 +231,47 @@ def test_every_torch_optimiser_plays_and_goes_on_bit_for_bit(name):
 
 def test_another_models_state_is_refused_by_tensor_and_changes_nothing():
     gan = fresh_game()
-    tensors, values = state_of(gan.g)
+    pieces, values = state_of(gan.g)
     before = {name: value.clone() for name, value in gan.g.net.state_dict().items()}
-    wrong = {**tensors, "net/blocks.0.embed.weight": torch.zeros(99, 4, dtype=torch.float64)}
+    wrong = {**pieces.tensors, "net/blocks.0.embed.weight": torch.zeros(99, 4, dtype=torch.float64)}
     with pytest.raises(CheckpointError, match=r"g: blocks\.0\.embed\.weight: found \(99, 4\), expected \(3, 4\)"):
-        restore(gan.g, wrong, values)
+        restore(gan.g, Stored.of(wrong), values)
     assert distance(before, dict(gan.g.net.state_dict())) == 0
+
+
+def bf16_player(pure: bool) -> Player:
+    """One weight held in bf16, its optimiser's in float32; or all in float32."""
+    net = torch.nn.Linear(3, 2)
+    demands = Demands(pure=torch.bfloat16) if pure else Demands()
+    strategy = none.Strategy(None, demands)
+    return Player(Side.D, strategy.prepare(lambda: net, ALONE), strategy, Policy(torch.optim.Adam, 1e-3))
+
+
+def step(*players: Player) -> None:
+    for number in range(3):
+        for seat in players:
+            for weight in seat.net.parameters():
+                weight.grad = torch.full_like(weight, 0.1 * (number + 1))
+            seat.optimizer.step()
+
+
+def test_weights_in_low_precision_come_back_with_their_exact_copies():
+    straight, again_pure, plain = bf16_player(True), bf16_player(True), bf16_player(False)
+    step(straight)
+    saved = state_of(straight)[0]
+    exact = saved.tensors["optimizer/weight/master"].clone()
+    assert not torch.equal(exact, saved.tensors["net/weight"].float())
+    for seat in (again_pure, plain):
+        restore(seat, *again(*state_of(straight)))
+    assert torch.equal(plain.net.weight, exact)
+    assert "optimizer/weight/master" not in state_of(plain)[0].tensors  # at the next resume it would be out of date
+    step(straight, again_pure)
+    assert distance(dict(state_of(straight)[0].tensors), dict(state_of(again_pure)[0].tensors)) == 0
+
+
+def test_full_precision_weights_go_on_in_low_precision():
+    plain, pure = bf16_player(False), bf16_player(True)
+    step(plain)
+    restore(pure, *again(*state_of(plain)))
+    assert torch.equal(pure.net.weight, plain.net.weight.bfloat16())
+    assert torch.equal(state_of(pure)[0].tensors["optimizer/weight/master"], plain.net.weight)

@@ -167,7 +167,7 @@ def test_list_says_what_each_is(capsys):
     main(["list", "schemes"])
     assert "synchronous   The whole algorithm" in capsys.readouterr().out
     main(["list", "recipes"])
-    assert "vanilla-mnist  The vanilla GAN on MNIST" in capsys.readouterr().out
+    assert "The vanilla GAN on MNIST" in capsys.readouterr().out
 
 
 def test_list_without_a_shelf_shows_all(capsys):
@@ -208,10 +208,10 @@ def test_train_is_given_the_config_and_where_to_write(verb, empty_folder):
 def test_eval_passes_its_words_on(verb):
     scored = verb("evaluate")
     main(["eval", "run", "--json", "--num-images", "100", "--seed", "3"])
-    main(["eval", "run", "--trust"])
+    main(["eval", "run", "--trust", "--best"])
     assert [(str(path), *rest) for path, *rest in scored] == [
-        ("run", True, 100, 3, False),
-        ("run", False, None, None, True),
+        ("run", True, 100, 3, False, False),
+        ("run", False, None, None, True, True),
     ]
 
 

@@ -7,12 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from paragan import build, config
 from paragan.core.errors import ConfigError, DataError
 from paragan.datasets import cifar10, mnist
 from paragan.engine import extractors
 from paragan.engine.evaluate import Evaluator
-from paragan.engine.extractors import EXTRACTORS, read
+from paragan.engine.extractors import EXTRACTORS, beside, read
 from paragan.engine.judge import measured, ready_made
 from paragan.loading.loader import normalised
 
@@ -51,20 +50,18 @@ def test_digits_in_a_frame_are_seen_without_it(data_root):
 
 def test_the_weights_lie_beside_the_data(tmp_path):
     """In the folder of the data, or in `classifiers` beside it; the message names the likeliest place."""
-    words = [f"data.path={tmp_path / 'sets' / 'cifar10'}", "score.extractor=cifar-resnet56"]
-    recipe = config.load("vanilla-mnist", words)
+    data = str(tmp_path / "sets" / "cifar10")
     likeliest = tmp_path / "sets" / "classifiers" / "resnet56_cifar10.npz"
-    assert build._beside_the_data(recipe) == likeliest
+    assert beside(data, "cifar-resnet56") == likeliest
     for folder in (tmp_path / "classifiers", tmp_path / "sets" / "cifar10"):
         folder.mkdir(parents=True)
         (folder / "resnet56_cifar10.npz").touch()
-        assert build._beside_the_data(recipe) == folder / "resnet56_cifar10.npz"
+        assert beside(data, "cifar-resnet56") == folder / "resnet56_cifar10.npz"
 
 
 def test_data_without_a_folder_asks_for_the_weights():
-    recipe = config.load("digits", ["score.extractor=cifar-resnet20"])
     with pytest.raises(ConfigError, match=r"cifar-resnet20 extractor; give score\.weights=FILE"):
-        build._beside_the_data(recipe)
+        beside(None, "cifar-resnet20")
 
 
 def arrays_of(name):

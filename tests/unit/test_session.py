@@ -41,7 +41,7 @@ def record(folder):
 def test_what_a_run_leaves(tmp_path, monkeypatch):
     reads = []
     read = Report.read
-    monkeypatch.setattr(Report, "read", lambda self: reads.append(self.step) or read(self))
+    monkeypatch.setattr(Report, "read", lambda self, *total: reads.append(self.step) or read(self, *total))
     run = session(tmp_path)
     run.run()
     run.end(0, "finished")

@@ -249,5 +249,5 @@ def test_few_images_are_enough(images, held_out):
 
 def test_images_are_spread_over_a_sorted_data_set():
     sorted_by_class = Memory(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
-    _, labels = look(train=sorted_by_class)._train
+    _, labels, _ = look(train=sorted_by_class)._train
     assert labels.bincount(minlength=3).min() >= 6  # at random: not the first class alone

@@ -11,3 +11,4 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as `para
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Seed = Annotated[int | None, typer.Option(help="Other latents and labels than the run's own.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Import the outside code that the run's config names.")]
+Best = Annotated[bool, typer.Option("--best", help="The checkpoint with the best score, not the newest one.")]

@@ -10,9 +10,9 @@ from paragan.core.errors import ConfigError
 from paragan.writers.console import score_line
 
 
-def run(path: Path, as_json: bool, num_images: int | None, seed: int | None, trust: bool) -> int:
+def run(path: Path, as_json: bool, num_images: int | None, seed: int | None, trust: bool, best: bool = False) -> int:
     """Score the averaged generator of the run at `path`; prints one JSON object or one line."""
-    run = opened.open_run(path, num_images, trust)
+    run = opened.open_run(path, num_images, trust, best)
     if run.trainer.score is None:
         raise ConfigError(
             f"{path}: this run has score.extractor none; nothing can score it: train it with judge or mnist-cnn"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import Trust
+from paragan.cli.arguments import Best, Trust
 from paragan.cli.sample import Trained
 from paragan.core.errors import ConfigError
 
@@ -31,7 +31,9 @@ Formats = Annotated[
 ]
 
 
-def export(path: Trained, *, out: Out = None, formats: Formats = None, trust: Trust = False) -> None:
+def export(
+    path: Trained, *, out: Out = None, formats: Formats = None, best: Best = False, trust: Trust = False
+) -> None:
     """Write a run's averaged generator, its recipe, a picture and a model card, for `paragan.load`."""
     alone = None if out is None or out.is_dir() else _ENDINGS.get(out.suffix.lower())
     wanted = _wanted(out, alone, formats or [])
@@ -42,10 +44,10 @@ def export(path: Trained, *, out: Out = None, formats: Formats = None, trust: Tr
 
     if Format.onnx in wanted:
         refuse_without_onnx()
-    sampler = open_generator(path, trust)
+    sampler = open_generator(path, trust, best)
     if {Format.torch, Format.onnx} & set(wanted):
         print("tracing the network and comparing images, up to a minute", file=sys.stderr, flush=True)
-    score = score_of(path)
+    score = score_of(path, best)
     bundle = Bundle(sampler, to_tree(sampler.config), score, bool(outside_names(sampler.config)))
     if out is not None and alone is not None:
         print(bundle.write_file(out, alone.value))

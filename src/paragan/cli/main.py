@@ -13,16 +13,16 @@ from typer.exceptions import TyperException
 
 from paragan import __version__
 from paragan.cli import data, listing
-from paragan.cli.arguments import AsJson, Run, Seed, Trust
+from paragan.cli.arguments import AsJson, Best, Run, Seed, Trust
 from paragan.cli.doctor import doctor
 from paragan.cli.export import export
 from paragan.cli.new import new
 from paragan.cli.report import report
 from paragan.cli.sample import sample
+from paragan.cli.verify import verify
 from paragan.cli.watch import watch
 from paragan.core import override
 from paragan.core.errors import ConfigError, ParaganError, outcome
-from paragan.core.interrupt import install
 from paragan.core.printable import printable
 
 _DEFAULT_RECIPE = "digits"
@@ -101,10 +101,9 @@ def train(
     if out is not None and out == Path(""):
         raise ConfigError("--out: found no folder name, expected one such as runs/mine")
     config = listing.loaded(recipe, overrides)
-    with install() as interrupt:
-        from paragan.cli.train import run
+    from paragan.cli.start import start
 
-        raise typer.Exit(run(config, recipe, out or Path("runs") / run_name(recipe), fresh, interrupt))
+    raise typer.Exit(start(config, recipe, overrides, out or Path("runs") / run_name(recipe), fresh))
 
 
 @app.command("eval")
@@ -113,12 +112,13 @@ def evaluate(
     as_json: AsJson = False,
     num_images: NumImages = None,
     seed: Seed = None,
+    best: Best = False,
     trust: Trust = False,
 ) -> None:
     """Score a run's averaged generator."""
     from paragan.cli.evaluate import run
 
-    raise typer.Exit(run(path, as_json, num_images, seed, trust))
+    raise typer.Exit(run(path, as_json, num_images, seed, trust, best))
 
 
 @app.command("list")
@@ -141,6 +141,7 @@ app.command()(export)
 app.command()(report)
 app.command()(watch)
 app.command()(new)
+app.command()(verify)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
 

@@ -28,8 +28,9 @@ class Opened:
         return self.trainer.prior if seed is None else replace(self.trainer.prior, seed=seed)
 
 
-def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> Opened:
+def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> Opened:
     """`num_images` is scored instead of the run's own number. trust: outside code that the config names is imported.
+    best: at the checkpoint with the best score instead of the newest.
 
     Raises `CheckpointError` where `path` is no run folder or has no checkpoint yet. Nothing is written here; a
     score keeps the judge that it had to train, where the folder takes it.
@@ -43,16 +44,16 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False) -> 
     words = [] if num_images is None else [f"score.num_images={num_images}"]
     config = load(str(config_file), words, ANY if trust else ())
     trainer = build.trainer(config, path, _say, lambda: False, reading=True)
-    if not trainer.resume():
+    if not trainer.resume(best):
         raise CheckpointError(f"{path}: found no checkpoint yet; train first, or lower every.save_kimg")
     return Opened(config, trainer)
 
 
-def open_generator(path: Path, trust: bool = False) -> Sampler:
+def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampler:
     """The generator of a run folder or exported file, as `paragan.load` opens it."""
     outside = ANY if trust else ()
     read, text = partial(load, outside=outside), partial(loads, outside=outside)
-    return opened(path, Reader(read, text, lambda config: build.data(config).train, _say))
+    return opened(path, Reader(read, text, lambda config: build.data(config), _say), best)
 
 
 def _say(line: str) -> None:

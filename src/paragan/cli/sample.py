@@ -6,17 +6,26 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from paragan.cli.arguments import Seed, Trust
+from paragan.cli.arguments import Best, Seed, Trust
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from paragan.engine.gallery import Sheet
     from paragan.engine.sampler import Sampler
+
+
+class Mode(Enum):
+    """What `--mode` takes."""
+
+    eval = "eval"
+    train_stats = "train-stats"
+
 
 Trained = Annotated[
     Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a file that `paragan export` wrote.")
@@ -35,9 +44,19 @@ ByClass = Annotated[bool, typer.Option("--classes", help="A class per row: all, 
 Walk = Annotated[
     int | None, typer.Option(metavar="POINTS", min=2, max=60, help="A film through so many latents, and back.")
 ]
+ModeName = Annotated[
+    Mode | None,
+    typer.Option(help="As in training (batch statistics, dropout on) or not; as the run's pictures unless given."),
+]
+Input = Annotated[
+    Path | None,
+    typer.Option(
+        "--input", metavar="PICTURES", help="A folder or file to make images from; held-out pairs unless given."
+    ),
+]
 Frames = Annotated[int | None, typer.Option(min=2, max=1000, help="Of the film; 16 per point unless given.")]
 
-_MOST_TILES = 10_000
+_MOST_TILES, _PAIRS = 10_000, 8
 _QUIET_S, _PLAIN_PERIOD_S = 2.0, 10.0
 
 
@@ -53,30 +72,71 @@ def sample(
     by_class: ByClass = False,
     walk: Walk = None,
     frames: Frames = None,
+    mode: ModeName = None,
+    inputs: Input = None,
+    best: Best = False,
     trust: Trust = False,
 ) -> None:
     """Write samples of a run's averaged generator as a PNG sheet, or as a film; prints where it is."""
+    ending = _ending(out, walk, frames)
+    shape = _shape(num, grid, by_class)
+    from paragan.cli.opened import open_generator
+    from paragan.engine import gallery
+
+    sampler, how = open_generator(path, trust, best), _how(mode)
+    if sampler.takes_condition or inputs is not None:
+        latent_words = {"--grid": grid, "--class": classes, "--classes": by_class}
+        _refuse_latent_words(sampler, {**latent_words, "--truncation": truncation, "--walk": walk})
+        words = [f"mode-{how}"] * bool(how) + ([] if inputs is None else [f"input-{inputs.stem}"])
+        target = out or _target(path, sampler, seed, ending, words)
+        return print(_translated(sampler, num, inputs, seed, how, target))
+    tiles = _tiles(sampler, shape or (num or (1 if walk else 64)), classes or [], seed, by_class)
+    asked = {"grid": grid, "class": "-".join(classes or []), "truncation": truncation, "mode": how}
+    words = [f"{name}-{value}" for name, value in asked.items() if value] + ["classes"] * by_class
+    target = out or _target(path, sampler, seed, ending, words)
+    if walk is None:
+        told = progress(len(tiles.which_B), "images")
+        gallery.still(sampler, tiles, seed, truncation, told, how).save(target, tiles.columns)
+    else:
+        film = gallery.Film(tiles, walk, frames or 16 * walk, how)
+        film.save(sampler, target, seed, truncation, progress(film.frames, "frames"))
+    print(target)
+
+
+def _ending(out: Path | None, walk: int | None, frames: int | None) -> str:
+    """Of the file that is written."""
     ending = ".png" if walk is None else ".webp"
     if out is not None and out.suffix.lower() != ending:
         raise ConfigError(f"--out: found {str(out)!r}, expected a file name that ends in {ending}")
     if frames is not None and walk is None:
         raise ConfigError("--frames: found no --walk beside it, expected a film; give --walk POINTS, such as --walk 8")
-    shape = _shape(num, grid, by_class)
-    from paragan.cli.opened import open_generator
-    from paragan.engine import gallery
+    return ending
 
-    sampler = open_generator(path, trust)
-    tiles = _tiles(sampler, shape or (num or (1 if walk else 64)), classes or [], seed, by_class)
-    asked = {"grid": grid, "class": "-".join(classes or []), "truncation": truncation}
-    words = [f"{name}-{value}" for name, value in asked.items() if value] + ["classes"] * by_class
-    target = out or _target(path, sampler, seed, ending, words)
-    if walk is None:
-        told = progress(len(tiles.which_B), "images")
-        gallery.still(sampler, tiles, seed, truncation, told).save(target, tiles.columns)
-    else:
-        film = gallery.Film(tiles, walk, frames or 16 * walk)
-        film.save(sampler, target, seed, truncation, progress(film.frames, "frames"))
-    print(target)
+
+def _refuse_latent_words(sampler: Sampler, given: dict[str, object]) -> None:
+    if not sampler.takes_condition:
+        raise ConfigError("--input: found pictures, but this generator makes images from latents; leave it out")
+    for word, value in given.items():
+        if value:
+            raise ConfigError(f"{word}: found beside a generator that makes images from images; leave it out")
+
+
+def _translated(
+    sampler: Sampler, num: int | None, inputs: Path | None, seed: int | None, mode: Any, target: Path
+) -> Path:
+    """Inputs, what is made of them and, of held-out pairs, the targets, on one sheet."""
+    from paragan.datasets import paired
+    from paragan.engine import gallery
+    from paragan.loading.loader import normalised
+
+    given = None if inputs is None else normalised(paired.inputs(str(inputs), sampler.facts.shape))[:num]
+    count = len(given) if given is not None else num or min(_PAIRS, sampler.num_pairs)
+    made, columns = gallery.beside_inputs(sampler, count, given, seed, progress(count, "images"), mode)
+    return made.save(target, columns)
+
+
+def _how(mode: Mode | None) -> Any:
+    return None if mode is None else mode.value
 
 
 def _shape(num: int | None, grid: str | None, by_class: bool) -> tuple[int, int] | None:

@@ -3,63 +3,160 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paragan import build
+from paragan.cli import ranks
 from paragan.config import RunConfig, changes, differences, dump, load, outside_names
 from paragan.core.command import me
-from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError, outcome
+from paragan.core.dist import World
+from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError, FollowedError, outcome
 from paragan.core.files import write_text
 from paragan.core.interrupt import Interrupt
 from paragan.core.printable import printable
+from paragan.engine.desk import Desk
 from paragan.engine.folder import RunFolder, environment, write_json
 from paragan.engine.session import Session, told
 from paragan.engine.trainer import Trainer
+from paragan.hardware import device as devices
+from paragan.launch import ends
+from paragan.launch.failure import explained
+from paragan.launch.join import join, leave
+from paragan.launch.place import Place
 from paragan.writers.console import clock_time, score_line
+from paragan.writers.jsonl import RankWriter
 
-_MAY_CHANGE = ("train.kimg", "every.", "score.", "writers", "data.path")
+_MAY_CHANGE = ("train.kimg", "train.timeout_s", "every.", "score.", "writers", "data.path", "devices")
 
 
-def run(config: RunConfig, recipe: str, out: Path, fresh: bool, interrupt: Interrupt) -> int:
-    """Train `config` in the folder `out`, from its newest checkpoint or from the start; returns the exit code."""
-    folder = RunFolder(out)
-    trainer = build.trainer(config, out, _say, lambda: interrupt.requested)
-    if fresh and (aside := folder.set_aside()) is not None:
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asked for. place: of this process among the ranks, if there are several."""
+
+    config: RunConfig
+    recipe: str
+    out: Path
+    fresh: bool
+    interrupt: Interrupt
+    place: Place | None
+
+    def stop(self) -> bool:
+        return self.interrupt.requested or (self.place is not None and self.place.orphaned())
+
+
+def run(
+    config: RunConfig, recipe: str, out: Path, fresh: bool, interrupt: Interrupt, place: Place | None = None
+) -> int:
+    """Train `config` in the folder `out`, from its newest checkpoint or from the start; returns the exit code.
+
+    place: of this process among several. A rank that another one took down says nothing.
+    """
+    asked = _Asked(config, recipe, out, fresh, interrupt, place)
+    if place is None:
+        return _alone(asked)
+    world, code, reason, error = World(), 1, "", None
+    try:
+        ends.forget(out, place)
+        world = _join(asked)
+        code, reason = _train(asked, world)
+        leave(world)
+        return code
+    except BaseException as raised:
+        error = explained(world, raised)
+        code, line = outcome(error)
+        reason = line or f"{type(error).__name__}: {error}"[:500]
+        if isinstance(error, FollowedError):
+            return code
+        raise error from (None if error is raised else raised)
+    finally:
+        with suppress(OSError):  # a full disk must not hide what went wrong
+            ends.write(out, place, error, code, reason)
+
+
+def _alone(asked: _Asked) -> int:
+    world = _join(asked)
+    try:
+        return _train(asked, world)[0]
+    finally:
+        leave(world)
+
+
+def _join(asked: _Asked) -> World:
+    place, train = asked.place, asked.config.train
+    device = devices.pick(train.threads, *(() if place is None else (place.local_rank, place.local_size)))
+    return join(place, device, train.timeout_s, lambda: asked.interrupt.requested, ranks.needs_group(asked.config))
+
+
+def _train(asked: _Asked, world: World) -> tuple[int, str]:
+    """The exit code and the reason in words. Rank 0 decides about the folder, and writes and speaks for all."""
+    config, folder, say = asked.config, RunFolder(asked.out), _say if world.leads else _keep_silent
+    ranks.refuse_different(config, world)
+    ranks.refuse_thin(config, world)
+    trainer = build.trainer(config, asked.out, say, lambda: world.any(asked.stop()), world=world)
+    if world.leads:
+        _make_room(asked, folder)
+    with folder if world.leads else nullcontext():
+        world.barrier()  # the folder is what it will be
+        resumed = trainer.resume()
+        ranks.refuse_apart(trainer, world)
+        _refuse_less(trainer, config, folder)
+        if world.leads:
+            (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
+            write_text(folder.config, dump(config))
+            if asked.place is not None:
+                ends.claim(asked.out, asked.place)
+            write_json(folder.path / "environment.json", environment(world.size))
+            say(_opening(asked.recipe, trainer, folder, resumed))
+        desk = _desk(asked, world, trainer)
+        return _run(Session(trainer, folder.path, desk, _about(asked.recipe, config, folder), world), say)
+
+
+def _make_room(asked: _Asked, folder: RunFolder) -> None:
+    """`--fresh`, which a restarted attempt must not take for another one; a run of other settings is refused."""
+    again = asked.place is not None and ends.claimed(asked.out, asked.place)
+    if asked.fresh and not again and (aside := folder.set_aside()) is not None:
         _say(f"--fresh: the former run is kept in {aside}")
     if folder.config.exists():
-        _refuse_another_run(folder, config)
-    with folder:
-        resumed = trainer.resume()
-        _refuse_less(trainer, config, folder)
-        (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
-        write_text(folder.config, dump(config))
-        write_json(folder.path / "environment.json", environment())
-        _say(_opening(recipe, trainer, folder, resumed))
-        desk = build.desk(config, folder.path, trainer.clock.step)
-        return _run(Session(trainer, folder.path, desk, _about(recipe, config, folder)))
+        _refuse_another_run(folder, asked.config)
 
 
-def _run(session: Session) -> int:
+def _desk(asked: _Asked, world: World, trainer: Trainer) -> Desk:
+    if world.leads:
+        return build.desk(asked.config, asked.out, trainer.clock.step)
+    always = {"rank": world.rank, "attempt": asked.place.attempt if asked.place else 0}
+    events = ends.ranks(asked.out) / f"rank-{world.rank}.jsonl"
+    return Desk([("events", RankWriter(events, always, world.sent))])
+
+
+def _run(session: Session, say: Callable[[str], None]) -> tuple[int, str]:
     """Train to the end or a stop, leave `exit.json`, tell what comes next."""
-    trainer, path = session.trainer, session.folder
+    trainer = session.trainer
     try:
         session.run()
-    except BaseException as error:
+    except BaseException as raised:
+        error = explained(session.world, raised)
         code, line = outcome(error)
         reason = printable(line or str(error) or type(error).__name__)
         session.end(code, reason)
         with suppress(OSError):  # a full disk must not hide what went wrong
-            write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
-        raise
+            _leave_word(session, code, reason)
+        raise error from (None if error is raised else raised)
     code, reason = (0, "finished") if trainer.finished else (PREEMPTED, "stopped by a signal; saved")
     session.end(code, reason)
-    write_json(path / "exit.json", {"code": code, "step": trainer.clock.step, "reason": reason})
-    _say(f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}")
+    _leave_word(session, code, reason)
+    say(f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}")
     if trainer.finished:
-        _say(_ending(session))
-    return code
+        say(_ending(session))
+    return code, reason
+
+
+def _leave_word(session: Session, code: int, reason: str) -> None:
+    if session.world.leads:
+        write_json(session.folder / "exit.json", {"code": code, "step": session.trainer.clock.step, "reason": reason})
 
 
 def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
@@ -137,3 +234,7 @@ def _ending(session: Session) -> str:
 
 def _say(text: str) -> None:
     print(printable(text), flush=True)
+
+
+def _keep_silent(text: str) -> None:
+    """What other ranks than the first say."""

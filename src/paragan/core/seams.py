@@ -135,7 +135,7 @@ class Strategy(Protocol):
     def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         """After a step, the `version`th: bring ranks together. held: counters that have to be equal where they meet."""
 
-    def settled(self, version: int) -> bool:
+    def settled(self, net: nn.Module, version: int) -> bool:
         """Whether all ranks hold the same weights after that many updates."""
 
     def share(self, net: nn.Module) -> float:

@@ -36,12 +36,13 @@ class Layout:
 
     weights: of the network's parameters. state: of the optimiser's tensors and of the average. Where weights are cut,
     both are cut alike. writes: whether this rank is the one among equals that saves its pieces. Buffers are whole
-    everywhere.
+    everywhere. own: which rank of how many, where each has an optimiser state that is whole and its own.
     """
 
     weights: Window = Window()
     state: Window = Window()
     writes: bool = True
+    own: Window = Window()
 
 
 WHOLE = Layout()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paragan.core.errors import ParaganError
 from paragan.core.files import write_text
 from paragan.engine import export, exported, gallery
+from paragan.engine.best import Best
 from paragan.engine.card import card
 from paragan.engine.sampler import Sampler
 
@@ -32,10 +35,10 @@ class Bundle:
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
         lines = [self.write_file(path, name) for name, path in files.items()]
-        self._picture(folder / "samples.png")
+        shown = self._picture(folder / "samples.png")
         text = card(self.sampler, self.tree, self.score, [path.name for path in files.values()], self.trust)
         write_text(folder / "README.md", text)
-        return [*lines, str(folder / "samples.png"), str(folder / "README.md")]
+        return [*lines, *shown, str(folder / "README.md")]
 
     def write_file(self, path: Path, name: str) -> str:
         """One format; returns a line that tells where it is and how far it differs from the network."""
@@ -57,19 +60,25 @@ class Bundle:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _picture(self, path: Path) -> None:
+    def _picture(self, path: Path) -> list[str]:
+        """Where it is; nothing where the generator needs pictures to make others from and the data is not at hand."""
         s = self.sampler
+        if s.takes_condition:
+            with suppress(ParaganError):
+                made, columns = gallery.beside_inputs(s, min(8, s.num_pairs), None, None, lambda done: None)
+                return [str(made.save(path, columns))]
+            return []
         classes = range(min(s.num_classes, 10))
         tiles = gallery.by_class(s, classes, None, 10) if classes else gallery.plain(s, 80, 10, (), None)
-        gallery.still(s, tiles, None, None, lambda done: None).save(path, tiles.columns)
+        return [str(gallery.still(s, tiles, None, None, lambda done: None).save(path, tiles.columns))]
 
 
-def score_of(path: Path) -> Mapping[str, Any]:
-    """The newest score of a run or an exported file, with its step; empty where there is none."""
+def score_of(path: Path, best: bool = False) -> Mapping[str, Any]:
+    """The newest score of a run, or its best, or an exported file's, with its step; empty where there is none."""
     if path.is_file():
         return exported.read(path).score
     try:
-        with open(path / "score.json", "rb") as file:
+        with open((Best(path / "best").path() if best else path) / "score.json", "rb") as file:
             found = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}

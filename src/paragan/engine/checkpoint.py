@@ -1,11 +1,10 @@
-"""Checkpoints that are whole or absent: safetensors + JSON under a sha256 manifest.
+"""Checkpoints that are whole or absent: safetensors + JSON under a sha256 manifest, written by any number of ranks.
 
-A checkpoint is written into a temporary folder, synced, given its manifest last, and renamed into place. A reader
-takes the newest folder whose manifest and checksums hold. Nothing is ever unpickled."""
+A checkpoint is written into a temporary folder, each rank its own file, synced, given its manifest last, and renamed
+into place. A reader takes the newest folder whose manifest and checksums hold."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,73 +13,120 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import save_file
 
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
+from paragan.core.pieces import Pieces
+from paragan.engine.reader import MANIFEST, STATE, Checkpoint, grouped, opened, read, sha256_of
+from paragan.engine.together import together
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """groups: named tensors by file; values: plain numbers and strings."""
-
-    step: int
-    groups: Mapping[str, Mapping[str, Tensor]]
-    values: Mapping[str, Any]
-    path: Path | None = None
+FORMAT = 2
+_Facts = dict[str, tuple[str, int]]  # sha256 and bytes of files, by name
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of one run. `say` receives a line when a damaged one is passed over."""
+    """The checkpoints of one run, which all ranks of `world` write and read together.
+
+    say: receives a line on rank 0 when a damaged one is passed over.
+    """
 
     folder: Path
     keep: int = 3
     say: Callable[[str], None] = print
+    world: World = ALONE
 
-    def save(self, checkpoint: Checkpoint) -> Path:
-        """Write one and drop all but the newest `keep`.
+    def save(self, step: int, groups: Mapping[str, Pieces], values: Mapping[str, Any]) -> Path:
+        """Write one and drop all but the newest `keep`. Every rank gives what it holds; the values are rank 0's.
 
-        On failure the older ones stand and nothing half-written remains.
+        On failure, on any rank, all raise, the older ones stand and nothing half-written remains.
         """
-        final = self.folder / f"step-{checkpoint.step:09d}"
+        final = self.path_of(step)
         temporary = self.folder / f".tmp-{final.name}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir()
-            _write(temporary, checkpoint)
-            shutil.rmtree(final, ignore_errors=True)
-            temporary.rename(final)
-            _sync(self.folder)
-        except (OSError, SafetensorError, RuntimeError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)
+            self._lead(lambda: self._begin(temporary))
+            written = together(self.world, lambda: self._write(temporary, groups))
+            self._lead(lambda: self._finish(temporary, final, written, {"step": step, "values": dict(values)}))
+        except CheckpointError as error:
+            if self.world.leads:
+                shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
-                f"checkpoint of step {checkpoint.step} was not written to {self.folder}: {_reason(error)}; "
+                f"checkpoint of step {step} was not written to {self.folder}: {error}; "
                 "earlier checkpoints stand: make room and give the same command again"
             ) from None
+        return final
+
+    def _lead(self, act: Callable[[], None]) -> None:
+        """Rank 0 acts, the others wait for it."""
+        together(self.world, act if self.world.leads else lambda: None)
+
+    def _begin(self, temporary: Path) -> None:
+        for debris in self.folder.glob(".tmp-step-*"):  # of a save in which a rank was killed
+            shutil.rmtree(debris, ignore_errors=True)
+        temporary.mkdir(parents=True)
+
+    def _write(self, folder: Path, groups: Mapping[str, Pieces]) -> _Facts:
+        """This rank's files, synced; what no rank has in pieces is rank 0's to write."""
+        if not folder.is_dir():
+            raise CheckpointError(f"{folder} is not to be seen here, but on rank 0: all hosts need one file system")
+        written = {}
+        for group, pieces in groups.items():
+            window = pieces.window
+            if not pieces.writes or (window.of == 1 and not self.world.leads):
+                continue
+            piece = f".{window.index}-of-{window.of}" if window.of > 1 else ""
+            path = folder / f"{group}{piece}.safetensors"
+            save_file(pieces.mine, path)
+            _sync(path)
+            written[path.name] = (sha256_of(path), path.stat().st_size)
+        return written
+
+    def _finish(self, temporary: Path, final: Path, written: list[_Facts], state: Mapping[str, Any]) -> None:
+        files = {name: facts for of_rank in written for name, facts in of_rank.items()}
+        for name, (_, size) in files.items():
+            if not (temporary / name).is_file() or (temporary / name).stat().st_size != size:
+                raise CheckpointError(f"{name} is not to be seen from rank 0: all hosts need one file system")
+        grouped(files)  # no piece is lacking
+        _put(temporary / STATE, state)
+        sums = {name: sha256 for name, (sha256, _) in files.items()} | {STATE: sha256_of(temporary / STATE)}
+        _put(temporary / MANIFEST, {"format": FORMAT, "files": dict(sorted(sums.items()))})
+        _sync(temporary)
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+        _sync(self.folder)
+        self._prune(final)
+
+    def _prune(self, newest: Path) -> None:
         for later in self.paths():  # damaged ones that a resume passed over: they no longer count
-            if later.name > final.name:
+            if later.name > newest.name:
                 evidence = later.with_name(f"damaged-{later.name}")
                 shutil.rmtree(evidence, ignore_errors=True)  # an earlier one of this step
                 later.rename(evidence)
         for old in self.paths()[: -self.keep]:
             shutil.rmtree(old, ignore_errors=True)
-        return final
+
+    def path_of(self, step: int) -> Path:
+        """Where the checkpoint of a step lies or would lie."""
+        return self.folder / f"step-{step:09d}"
 
     def paths(self) -> list[Path]:
         """Finished checkpoints, oldest first."""
         return sorted(p for p in self.folder.glob("step-*") if p.is_dir())
 
     def newest(self) -> Checkpoint | None:
-        """The newest undamaged checkpoint; None if there never was one."""
+        """The newest that rank 0 finds undamaged, on every rank; None if there never was one."""
+        name = together(self.world, lambda: self._newest() if self.world.leads else None)[0]
+        if name is None:
+            return None
+        found: list[Checkpoint] = []
+        together(self.world, lambda: found.append(opened(self.folder / name)))
+        return found[0]
+
+    def _newest(self) -> str | None:
         for path in reversed(self.paths()):
             try:
-                return read(path)
+                return read(path).path.name
             except CheckpointError as error:
                 self.say(f"{error}; trying the one before")
         if self.paths():
@@ -88,66 +134,9 @@ class Checkpoints:
         return None
 
 
-def read(path: Path) -> Checkpoint:
-    """One checkpoint, verified against its manifest; `CheckpointError` names the first file that does not hold."""
-    manifest = json_of(path / MANIFEST)
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(
-            f"checkpoint {path}: found format {manifest.get('format')!r}, expected {FORMAT}; "
-            "use the paragan that wrote it"
-        )
-    files = manifest.get("files")
-    if not isinstance(files, dict) or "state.json" not in files:
-        raise CheckpointError(f"checkpoint {path}: the manifest lists no state.json")
-    for name, sha256 in files.items():
-        if Path(name).name != name or not (path / name).is_file():
-            raise CheckpointError(f"checkpoint {path}: {name} is missing")
-        if sha256_of(path / name) != sha256:
-            raise CheckpointError(f"checkpoint {path}: {name} is damaged (its sha256 differs from the manifest)")
-    state = json_of(path / "state.json")
-    if not isinstance(state.get("step"), int) or not isinstance(state.get("values"), dict):
-        raise CheckpointError(f"checkpoint {path}: state.json lacks the step or its values")
-    groups = {Path(name).stem: _tensors(path / name) for name in files if name != "state.json"}
-    return Checkpoint(state["step"], groups, state["values"], path)
-
-
-def _write(folder: Path, checkpoint: Checkpoint) -> None:
-    for name, tensors in checkpoint.groups.items():
-        save_file(dict(tensors), folder / f"{name}.safetensors")
-    state = {"step": checkpoint.step, "values": dict(checkpoint.values)}
-    (folder / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-    for path in folder.iterdir():
-        _sync(path)
-    files = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
-    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, "files": files}, indent=1), encoding="utf-8")
-    _sync(folder / MANIFEST)
-    _sync(folder)
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, TypeError, ValueError, RuntimeError):
-        raise CheckpointError(
-            f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
-        ) from None
-
-
-def json_of(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a checkpoint."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise CheckpointError(f"checkpoint {path.parent}: {path.name} is missing or not JSON")
-    return found
-
-
-def sha256_of(path: Path) -> str:
-    """Of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _put(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=1), encoding="utf-8")
+    _sync(path)
 
 
 def _sync(path: Path) -> None:
@@ -156,8 +145,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _reason(error: Exception) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return "no space left on the device" if "space left" in text or "code: 28" in text else text

@@ -11,19 +11,23 @@ from typing import Any
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Source
+from paragan.core.seams import Paired, Source
 from paragan.core.types import Rows
 from paragan.engine.judge import Judge, measured
+from paragan.engine.pictures import pairs
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sample import sample, sampling_network
-from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, label_accuracy
+from paragan.game.sample import SAYS, Mode, sample, sampling_network
+from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, l1, label_accuracy, psnr, ssim
 from paragan.metrics._judged import Judged
+from paragan.metrics._pairs import Pairs
 
 # (first row, count) -> x_BCHW in [-1, 1], classes asked for
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
+# (first row, conditions) -> x_BCHW in [-1, 1]
+Translate = Callable[[int, Tensor], Tensor]
 
-_AT_ONCE = 250
+_AT_ONCE, _PAIRS_AT_ONCE = 250, 10
 _MOST_FOR_COVERAGE = 2000  # it takes time with the square of the number
 
 
@@ -51,6 +55,7 @@ class Evaluator:
     train: Source
     held_out: Source
     num_images: int
+    mode: Mode = "eval"
 
     def __post_init__(self) -> None:
         classes = len(self.train.class_names)
@@ -65,7 +70,7 @@ class Evaluator:
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """The score of a player's sampling generator on latents of their own stream."""
-        return self.score(samples_of(player, prior, self.num_images))
+        return self.score(samples_of(player, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
         """The score of `num_images` rows of `generate`; label accuracy and class variance only where it tells classes.
@@ -110,7 +115,8 @@ class Evaluator:
             "extractor_crop": judge.crop,
             "reference": {"split": "train", "num_images": self.num_reference},
             "coverage": {"split": "held_out", "num_images": self.num_covered, "k": coverage.K},
-            "sampling": "averaged generator where there is one, evaluation mode, full precision, labels uniform",
+            "mode": self.mode,
+            "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision, labels uniform",
         }
 
     def _measure(self, fakes: Judged) -> dict[str, float]:
@@ -137,14 +143,61 @@ class Evaluator:
         return coverage.Metric.against(self.judge.judge_rows(self.held_out, self.num_covered))
 
 
-def samples_of(player: Player, prior: Prior, total: int) -> Generate:
+@dataclass(frozen=True)
+class PairEvaluator:
+    """Scores generators that make images from images by how near they come to held-out targets.
+
+    The first `num_images` pairs, always the same.
+    """
+
+    held_out: Paired
+    num_images: int
+    mode: Mode = "eval"
+
+    @property
+    def num_pairs(self) -> int:
+        return min(self.num_images, len(self.held_out))
+
+    def __call__(self, player: Player, prior: Prior) -> Score:
+        """The score of a player's sampling generator."""
+        generator = sampling_network(player)
+        z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_pairs, self.num_pairs))
+
+        def translate(first: int, condition: Tensor) -> Tensor:
+            z = z_BZ[first : first + len(condition)]
+            given = condition.to(prior.device)
+            return sample(generator, z, None, len(z), given, self.mode, seed=prior.seed, first=first)
+
+        return self.score(translate)
+
+    def score(self, translate: Translate) -> Score:
+        """l1, psnr and ssim of what it makes of the conditions. Raises `ConfigError` where that is not finite."""
+        began = time.monotonic()
+        metrics = [l1.Metric(), psnr.Metric(), ssim.Metric()]
+        for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
+            target, condition = pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
+            both = Pairs(_finite(translate(first, condition)), target)
+            metrics = [metric.update(both) for metric in metrics]
+        values = {metric.name: metric.compute() for metric in metrics}
+        return Score(values, self.num_pairs, self.protocol, time.monotonic() - began)
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        return {
+            "compared": {"with": "the target of each pair", "split": "held_out", "num_images": self.num_pairs},
+            "mode": self.mode,
+            "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision",
+        }
+
+
+def samples_of(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
     """Rows of `total` images of the sampling generator; the latents depend on the run's seed and `total` alone."""
     z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
     generator = sampling_network(player)
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
         asked_B = None if y_B is None else y_B[first : first + count]
-        return sample(generator, z_BZ[first : first + count], asked_B), asked_B
+        return sample(generator, z_BZ[first : first + count], asked_B, mode=mode, seed=prior.seed, first=first), asked_B
 
     return generate
 

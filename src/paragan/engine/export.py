@@ -89,6 +89,11 @@ def refuse_without_onnx() -> None:
 
 
 def _bare(sampler: Sampler) -> Bare:
+    if sampler.takes_condition:
+        raise ConfigError(
+            f"export: {type(sampler.net).__name__} makes images from images, expected one that makes them from latents "
+            "for a program; export safetensors"
+        )
     return Bare(copy.deepcopy(sampler.net).cpu()).eval()
 
 

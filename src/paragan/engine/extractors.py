@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from paragan.core.errors import DataError
+from paragan.core.errors import ConfigError, DataError
 from paragan.datasets import _npz
 
 _MOST_BYTES = 1 << 20
@@ -130,6 +130,17 @@ def read(name: str, path: Path) -> nn.Module:
     weights = {key: torch.from_numpy(array.astype(np.float32)) for key, array in arrays.items()}
     net.load_state_dict(weights, assign=True)
     return net
+
+
+def beside(data: str | None, name: str) -> Path:
+    """Where an extractor's weights are looked for unless told: beside the data. `ConfigError` where it has no path."""
+    if data is None:
+        raise ConfigError(
+            f"score.weights: found nothing, expected the npz of the {name} extractor; give score.weights=FILE"
+        )
+    folder, file = Path(data), EXTRACTORS[name].file
+    candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
+    return next((c for c in candidates if c.exists()), candidates[1])
 
 
 def _arrays(path: Path, wanted: dict[str, tuple[int, ...]], expected: str) -> dict[str, NDArray[Any]]:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -55,10 +56,16 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
 
+    def refuse_in_use(self) -> None:
+        """`CheckpointError` while a process runs in it."""
+        if self.path.is_dir():
+            with suppress(OSError):  # whoever writes into it will tell
+                self._locked().close()
+
     def set_aside(self) -> Path | None:
         """Move an existing run out of the way and tell where it went; nothing is deleted.
 
-        Refused while a process runs in it.
+        Refused while a process runs in it. What the launcher of ranks writes stays: it tells of the run to come.
         """
         if not self.config.exists():
             return None  # whatever lies here is no run
@@ -67,6 +74,9 @@ class RunFolder:
             number += 1
         with self._locked():
             here.rename(aside)
+        if (log := aside / "ranks" / "launch.log").exists():
+            (here / "ranks").mkdir(parents=True)
+            log.rename(here / "ranks" / "launch.log")
         return aside
 
     def _locked(self) -> IO[str]:
@@ -88,7 +98,7 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
-def environment() -> dict[str, Any]:
+def environment(ranks: int = 1) -> dict[str, Any]:
     """What a later reader needs to know about this process; no variables of the environment, so no secrets."""
     import numpy
     import torch
@@ -103,5 +113,6 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
+        "ranks": ranks,
         "command": sys.argv,
     }

@@ -11,8 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.engine.pictures import side_by_side
 from paragan.engine.sampler import Label, Sampled, Sampler
 from paragan.game import latents
+from paragan.game.sample import Mode
 from paragan.writers._sheet import sheet
 from paragan.writers._walk import save_walk
 from paragan.writers.images import picture
@@ -53,11 +55,35 @@ def by_class(sampler: Sampler, asked: Sequence[Label], rows: int | None, columns
 
 
 def still(
-    sampler: Sampler, tiles: Sheet, seed: int | None, truncation: float | None, told: Callable[[int], None]
+    sampler: Sampler,
+    tiles: Sheet,
+    seed: int | None,
+    truncation: float | None,
+    told: Callable[[int], None],
+    mode: Mode | None = None,
 ) -> Sampled:
-    """The images of a sheet. told: how many are done."""
+    """The images of a sheet. told: how many are done. mode: as `Sampler.sample` has it."""
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
-    return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told)
+    return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed)
+
+
+def beside_inputs(
+    sampler: Sampler,
+    num: int,
+    given: Tensor | None,
+    seed: int | None,
+    told: Callable[[int], None],
+    mode: Mode | None = None,
+) -> tuple[Sampled, int]:
+    """Each input, the image made from it and, of held-out pairs, the target; how many to a row.
+
+    given: inputs, (num, C, H, W) in [-1, 1]; the first `num` held-out pairs unless given.
+    """
+    beside = (given,) if given is not None else sampler.pairs(num)[::-1]
+    condition, *target = (x.cpu() for x in beside)
+    made = sampler.make(sampler.latents(num, seed), None, told, mode, condition, seed).tensor
+    columns = 2 + len(target)
+    return Sampled(side_by_side(condition, made, *target)), columns * min(2, num)
 
 
 @dataclass(frozen=True)
@@ -67,6 +93,7 @@ class Film:
     tiles: Sheet
     points: int
     frames: int
+    mode: Mode | None = None
 
     def save(
         self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, told: Callable[[int], None]
@@ -81,6 +108,6 @@ class Film:
         z_KBZ = sampler.latents(self.points * count, seed, truncation).unflatten(0, (self.points, count))
         least = _LONE_PX if len(self.tiles.which_B) == 1 else 32
         for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
-            x = sampler.make(z_BZ[self.tiles.which_B], self.tiles.y_B).tensor
+            x = sampler.make(z_BZ[self.tiles.which_B], self.tiles.y_B, mode=self.mode, seed=seed).tensor
             yield picture(sheet(x, self.tiles.columns, least))
             told(done)

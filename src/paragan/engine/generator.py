@@ -17,6 +17,7 @@ from paragan.core.options import Chosen
 from paragan.core.seams import Source
 from paragan.engine import exported, part
 from paragan.engine.sampler import Facts, Sampler
+from paragan.game.prior import latent_of
 from paragan.game.state import check_same
 from paragan.hardware import device
 
@@ -33,19 +34,29 @@ class Config(Protocol):
     def seed(self) -> int: ...
 
 
+class Splits(Protocol):
+    """The two parts of a data set."""
+
+    @property
+    def train(self) -> Source: ...
+
+    @property
+    def held_out(self) -> Source: ...
+
+
 @dataclass(frozen=True)
 class Reader:
     """How a config becomes objects, which is known above. config: from a file. text: from a config in memory and its
-    name. data: the training split."""
+    name. data: both splits."""
 
     config: Callable[[str], Any]
     text: Callable[[str, str], Any]
-    data: Callable[[Any], Source]
+    data: Callable[[Any], Splits]
     say: Callable[[str], None]
 
 
-def opened(path: Path, reader: Reader) -> Sampler:
-    """The generator at `path`, on the accelerator if there is one.
+def opened(path: Path, reader: Reader, best: bool = False) -> Sampler:
+    """The generator at `path`, on the accelerator if there is one. best: of a run the checkpoint with the best score.
 
     Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
     `reader` refuses its config.
@@ -53,18 +64,20 @@ def opened(path: Path, reader: Reader) -> Sampler:
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
+        if best:
+            raise ConfigError(f"best: found beside the file {path}, expected a run folder; leave it out")
         file = exported.read(path)
         config = reader.text(file.config, f"{path} (config)")
-        return _sampler(config, file.weights, file.facts, str(path))
+        return _sampler(config, file.weights, file.facts, str(path), None)
     if not (path / "config.yaml").is_file():
         found = "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(
             f"{path}: found {found}, expected a run folder as `paragan train` makes it, or a file of `paragan export`"
         )
     config = reader.config(str(path / "config.yaml"))
-    found_part = part.newest(path, reader.say)
-    facts = _facts(found_part, lambda: reader.data(config))
-    return _sampler(config, found_part.weights, facts, str(found_part.path))
+    found_part = part.best(path) if best else part.newest(path, reader.say)
+    facts = _facts(found_part, lambda: reader.data(config).train)
+    return _sampler(config, found_part.weights, facts, str(found_part.path), lambda: reader.data(config).held_out)
 
 
 def _facts(found: part.Part, data: Callable[[], Source]) -> Facts:
@@ -82,7 +95,9 @@ def _told(source: Source) -> dict[str, Any]:
     return {"shape": source.shape, "class_names": source.class_names}
 
 
-def _sampler(config: Config, weights: dict[str, Tensor], facts: Facts, where: str) -> Sampler:
+def _sampler(
+    config: Config, weights: dict[str, Tensor], facts: Facts, where: str, held_out: Callable[[], Source] | None
+) -> Sampler:
     module = shelf.load("models", config.model.name)
 
     def make() -> nn.Module:
@@ -95,9 +110,8 @@ def _sampler(config: Config, weights: dict[str, Tensor], facts: Facts, where: st
     net = make()
     check_same(weights, net.state_dict(), where)
     _fill(net, weights, where)
-    if not isinstance(getattr(net, "latent", None), int):
-        raise ConfigError(f"model: {type(net).__name__} has no `latent`, expected the length of z as an int")
-    return Sampler(net.to(device.pick()).eval().requires_grad_(False), facts, config.seed, config)
+    latent_of(net)
+    return Sampler(net.to(device.pick()).eval().requires_grad_(False), facts, config.seed, config, held_out)
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from paragan.core.options import Count, NotNegative, Positive, Range
+from paragan.core.options import Count, Natural, NotNegative, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -13,19 +13,21 @@ class TrainOptions:
     """batch: real images per D update over all ranks. kimg: length of the run in thousands of real images.
 
     threads: of the CPU; None: torch's choice, one per core. Small networks run best on one, and do not stall when
-    another program wants a core.
+    another program wants a core. timeout_s: seconds that a rank waits for the others, at any time.
     """
 
     batch: Annotated[int, Range(least=1, most=1 << 20)] = 64
     kimg: Positive = 100.0
     threads: Annotated[int, Range(least=1, most=1024)] | None = None
+    timeout_s: Positive = 300.0
 
 
 @dataclass(frozen=True)
 class EveryOptions:
     """Periods in thousands of images; 0 means never.
 
-    log_steps: in steps; the only moments a step's numbers reach the host.
+    log_steps: in steps; the only moments a step's numbers reach the host. check_steps: in steps; whether all ranks
+    still hold the same is looked at.
     """
 
     log_steps: Count = 20
@@ -33,16 +35,20 @@ class EveryOptions:
     save_kimg: NotNegative = 10.0
     score_kimg: NotNegative = 0.0  # the end of a run is always scored
     keep: Count = 3  # checkpoints kept
+    check_steps: Natural = 1000
 
 
 @dataclass(frozen=True)
 class ScoreOptions:
     """How a run is scored.
 
-    num_images: samples per score. extractor: `judge` (a small CNN trained on this run's real images), `none`, or a
+    mode: how a generator is sampled, for scores and pictures: `eval`, or `train-stats` as in training (batch statistics,
+    dropout on). num_images: samples per score; data of pairs is scored against its held-out targets, by no extractor but
+    `none`, which switches scores off. extractor: `judge` (a small CNN trained on this run's real images), `none`, or a
     ready-made one (an npz of weights at `weights`; None: beside the data).
     """
 
     num_images: Annotated[int, Range(least=6)] = 2000  # coverage looks at the 5 nearest
     extractor: Literal["judge", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = "judge"
     weights: str | None = None
+    mode: Literal["eval", "train-stats"] = "eval"

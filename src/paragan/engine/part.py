@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
-from paragan.engine.checkpoint import FORMAT, MANIFEST, Checkpoints, json_of, sha256_of
-
-_GENERATOR = "g.safetensors"
+from paragan.engine.best import Best
+from paragan.engine.checkpoint import Checkpoints
+from paragan.engine.reader import read
 
 
 @dataclass(frozen=True)
@@ -38,24 +37,13 @@ def newest(folder: Path, say: Callable[[str], None]) -> Part:
     raise CheckpointError(f"{folder}: found no checkpoint yet; train first, or lower every.save_kimg")
 
 
+def best(folder: Path) -> Part:
+    """Of the checkpoint with the best score in a run folder."""
+    return _read(Best(folder / "best").path())
+
+
 def _read(path: Path) -> Part:
-    manifest = json_of(path / MANIFEST)
-    listed = manifest.get("files")
-    if manifest.get("format") != FORMAT or not isinstance(listed, dict):
-        found = f"format {manifest.get('format')!r}"
-        raise CheckpointError(f"checkpoint {path}: found {found}, expected {FORMAT}; use the paragan that wrote it")
-    for name in ("state.json", _GENERATOR):
-        if not (path / name).is_file() or sha256_of(path / name) != listed.get(name):
-            raise CheckpointError(f"checkpoint {path}: {name} is missing or damaged (its sha256 is not the manifest's)")
-    values = json_of(path / "state.json").get("values")
-    return Part(_weights(path / _GENERATOR), values if isinstance(values, dict) else {}, path)
-
-
-def _weights(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, "pt") as file:
-            names = list(file.keys())
-            prefix = "ema/" if any(name.startswith("ema/") for name in names) else "net/"
-            return {name.removeprefix(prefix): file.get_tensor(name) for name in names if name.startswith(prefix)}
-    except (SafetensorError, OSError, TypeError, ValueError, RuntimeError):
-        raise CheckpointError(f"checkpoint {path}: found another file, expected safetensors") from None
+    found = read(path, only="g")
+    stored = found.groups["g"]
+    weights = stored.under("ema/") or stored.under("net/")
+    return Part(dict(weights), dict(found.values), path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
@@ -13,15 +14,18 @@ from PIL import Image
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.seams import Paired, Source, paired
+from paragan.engine.pictures import pairs
 from paragan.game import latents
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.game.sample import sample
+from paragan.game.sample import SAYS, Mode, sample
 from paragan.writers.images import picture, save_grid
 
 Label = str | SupportsIndex
 _MOST_IMAGES = 1 << 20  # they are all held in memory
 _MOST_CLASSES = 100_000
+_PAIRS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -79,15 +83,17 @@ class Sampled(Sequence[Image.Image]):
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A generator in evaluation mode, ready to sample: averaged weights where the run has them.
+    """A generator ready to sample: averaged weights where the run has them.
 
-    seed: the run's. config: the whole config of the run, as it was read.
+    seed: the run's. config: the whole config of the run, as it was read. held_out: opens the data's other part, where
+    the run's config is at hand.
     """
 
     net: nn.Module
     facts: Facts
     seed: int
     config: Any
+    held_out: Callable[[], Source] | None = None
 
     def __repr__(self) -> str:
         classes = f", {self.num_classes} classes" if self.num_classes else ""
@@ -103,20 +109,76 @@ class Sampler:
         """How many classes the generator can be asked for."""
         return int(getattr(self.net, "num_classes", len(self.facts.class_names)))
 
+    @property
+    def takes_condition(self) -> bool:
+        """Whether images are made from images."""
+        return getattr(self.net, "takes_condition", False) is True
+
+    @property
+    def mode(self) -> Mode:
+        """How the run was sampled: what `sample` does unless told otherwise."""
+        return getattr(getattr(self.config, "score", None), "mode", "eval")
+
     def sample(
         self,
         n: int,
         labels: Label | Sequence[Label] | None = None,
         seed: int | None = None,
         truncation: float | None = None,
+        mode: Mode | None = None,
+        conditions: Tensor | None = None,
     ) -> Sampled:
         """n images. Equal seeds (the run's own unless given) give equal images, of which fewer are the first of more.
 
         labels: classes by name or number, one or several, taken in turn; drawn evenly unless given. truncation: in
         (0, 1], no component of a latent lies further from 0 (`game.latents.truncated`): smaller is more typical and
-        less varied. Raises `ConfigError` for what is none of these.
+        less varied. mode: `eval`, or `train-stats` as in training, batch statistics and dropout (on the run's seed);
+        as the run's own pictures unless given. conditions: of a generator that makes images from images n of those,
+        (n, C, H, W) in [-1, 1]; the first n of the held-out part unless given. Raises `ConfigError` for what is none of
+        these.
         """
-        return self.make(self.latents(n, seed, truncation), self.labels(n, labels, seed))
+        given = self.conditions(n, conditions)
+        return self.make(
+            self.latents(n, seed, truncation), self.labels(n, labels, seed), mode=mode, conditions=given, seed=seed
+        )
+
+    def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
+        """What n images are made from; None for a generator that makes them from latents alone."""
+        if not self.takes_condition:
+            if given is not None:
+                raise ConfigError(
+                    "conditions: found some, but this generator makes images from latents; leave them out"
+                )
+            return None
+        if given is None:
+            return self.pairs(n)[1]
+        if tuple(given.shape) != (n, *self.facts.shape):
+            expected = f"{n} of {_size(self.facts.shape)}"
+            raise ConfigError(f"conditions: found a tensor of {_size(given.shape)}, expected {expected}")
+        return given
+
+    @property
+    def num_pairs(self) -> int:
+        """Held-out pairs that the data has; `ConfigError` where it is not at hand."""
+        return len(self._pairs)
+
+    def pairs(self, n: int) -> tuple[Tensor, Tensor]:
+        """Targets and conditions of the first n held-out pairs, in [-1, 1]."""
+        if type(n) is not int or not 0 < n <= self.num_pairs:
+            raise ConfigError(
+                f"n: found {n!r}, expected 1 to {self.num_pairs} held-out pairs; give conditions, or --input FOLDER"
+            )
+        return pairs(self._pairs, 0, n)
+
+    @cached_property
+    def _pairs(self) -> Paired:
+        source = None if self.held_out is None else paired(self.held_out())
+        if source is None:
+            raise ConfigError(
+                "conditions: found no data beside this generator, expected images to make images from: "
+                "give conditions=TENSOR, or --input FOLDER"
+            )
+        return source
 
     def latents(self, n: int, seed: int | None = None, truncation: float | None = None) -> Tensor:
         """z_BZ of n images."""
@@ -134,22 +196,36 @@ class Sampler:
         numbers = [self._number(label, what) for label in listed]
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
-    def make(self, z_BZ: Tensor, y_B: Tensor | None = None, told: Callable[[int], None] = lambda done: None) -> Sampled:
-        """The images of these latents, a few at a time; `told` hears how many are done."""
+    def make(
+        self,
+        z_BZ: Tensor,
+        y_B: Tensor | None = None,
+        told: Callable[[int], None] = lambda done: None,
+        mode: Mode | None = None,
+        conditions: Tensor | None = None,
+        seed: int | None = None,
+    ) -> Sampled:
+        """The images of these latents, a few at a time; `told` hears how many are done. seed: of dropout."""
+        mode = mode or self.mode
+        if mode not in SAYS:
+            raise ConfigError(f"mode: found {mode!r}, expected one of {', '.join(SAYS)}")
         made: Tensor | None = None
-        for first, x in self._blocks(z_BZ, y_B):
+        for first, x in self._blocks((z_BZ, y_B, conditions), mode, self.seed if seed is None else seed):
             made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
             made[first : first + len(x)] = x  # a list of blocks would be held twice when it is joined
             told(first + len(x))
         assert made is not None
         return Sampled(made, None if y_B is None else tuple(y_B.tolist()))
 
-    def _blocks(self, z_BZ: Tensor, y_B: Tensor | None) -> Iterator[tuple[int, Tensor]]:
+    def _blocks(
+        self, inputs: tuple[Tensor, Tensor | None, Tensor | None], mode: Mode, seed: int
+    ) -> Iterator[tuple[int, Tensor]]:
         called, device = CalledNetwork(self.net), next(self.net.parameters()).device
-        for first in range(0, len(z_BZ), latents.BLOCK):
-            part = slice(first, first + latents.BLOCK)
-            y = None if y_B is None else y_B[part].to(device)
-            yield first, sample(called, z_BZ[part].to(device), y).cpu()
+        block = latents.BLOCK if inputs[2] is None else _PAIRS_AT_ONCE
+        for first in range(0, len(inputs[0]), block):
+            z, y, c = (None if tensor is None else tensor[first : first + block].to(device) for tensor in inputs)
+            assert z is not None
+            yield first, sample(called, z, y, block, c, mode, seed=seed, first=first).cpu()
 
     def _prior(self, n: int, seed: int | None) -> Prior:
         if type(n) is not int or not 0 < n <= _MOST_IMAGES:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from paragan.core.dist import ALONE, World
 from paragan.core.notes import Note, Writer
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
@@ -26,13 +27,15 @@ class Session:
     """Runs a trainer to its end or to a stop. Numbers of a step reach the host every `every.log_steps` steps only.
 
     about: what the first note tells beside the trainer (recipe, what was changed, commands). The record in `folder`
-    tells what was seen before a stop.
+    tells what was seen before a stop. world: every rank runs a session of its own, with a desk of its own; rank 0 alone
+    keeps the record and advises.
     """
 
     trainer: Trainer
     folder: Path
     desk: Writer
     about: Mapping[str, Any] = field(default_factory=dict)
+    world: World = ALONE
     last_score: Mapping[str, float] = field(default_factory=dict)
     _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
 
@@ -43,7 +46,7 @@ class Session:
         """Train. Call after `resume`."""
         self._wait0 = self.trainer.batches.wait_s
         self._skips = Skips(self.trainer.players)
-        before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step)
+        before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.leads else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
         self._note("start", {**self.about, **self._start()})
@@ -71,7 +74,7 @@ class Session:
                     self._step(replace(event, scalars=self._scalars))
             case Samples():
                 values = {"path": f"samples/step-{event.step:07d}.png", "columns": event.columns, "rows": event.rows}
-                shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW)}
+                shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW), "mode": event.mode}
                 self.desk.write(Note("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
             case Scored(score=score):
                 self.last_score = score.metrics
@@ -84,7 +87,7 @@ class Session:
                 self._note("checkpoint", {"path": event.path})
 
     def _step(self, report: Report) -> None:
-        values = report.read()
+        values = report.read(self.world.sum)
         rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
         clock = self.trainer.clock
         speed = {
@@ -102,6 +105,8 @@ class Session:
 
     def _advise(self, values: Mapping[str, Any] | None = None) -> None:
         """Once for each thing that may be wrong."""
+        if not self.world.leads:
+            return
         if values is not None:
             self._history.append({"kimg": self.trainer.clock.images / 1000, **values})
         for advice in self._advice():

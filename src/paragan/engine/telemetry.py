@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -14,27 +13,29 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.seams import Network, Source
+from paragan.core.seams import Network, Source, paired
 from paragan.core.types import Made, Rows, Verdict
 from paragan.game.gan import GAN
 from paragan.layers.precision import widened
+from paragan.layers.random import untouched
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
 
 _MOST_BYTES = 1 << 27  # of real images, kept for either split
 _USEFUL = 0.01  # of the gradient that an undecided D gets
 _ITERATIONS = 15
+_MOST_PAIRS = 16  # they are large, and their generators slow
 
-Labelled = tuple[Tensor, Tensor | None]
+Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # of a network: images or latents, labels, conditions
 
 
 @dataclass
 class Telemetry:
     """Looks at a game and changes nothing of it: weights, buffers, gradients, modes and generators are as before.
 
-    Costs one generation and three judgements of `num_images` images, at most `batch` at a time, and waits for the
-    device once. Always the same images and latents; both networks run as they train (with batch statistics, if they
-    have batch norm), and D is shown augmented images where the game augments.
+    Costs one generation and three judgements of `num_images` images (of pairs at most 16), at most `batch` at a time,
+    and waits for the device once. Always the same images and latents; both networks run as they train (with batch
+    statistics, if they have batch norm), and D is shown augmented images where the game augments.
     layers: the layers that the last look found the top singular values in.
     """
 
@@ -78,13 +79,14 @@ class Telemetry:
         train = _placed(self._train, gan)
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
-        fake = _in_pieces(lambda *latents: Made.of(g(*latents)).images, (z, y), self.batch), y
+        made = _in_pieces(lambda *latents: Made.of(g(*latents)).images, (z, y, train[2]), self.batch)
+        fake = made, y, train[2]
 
-        def judged(images: Labelled, kind: str) -> Tensor:
-            x, y = images
+        def judged(images: Inputs, kind: str) -> Tensor:
+            x, y, condition = images
             if gan.augment is not None:
                 x = gan.augment(x, gan.prior.seed, f"augment/telemetry/{kind}", Rows(0, 0, len(x), len(x)))
-            return _in_pieces(lambda *inputs: Verdict.of(d(*inputs)).logits_B.float(), (x, y), self.batch)
+            return _in_pieces(lambda *inputs: Verdict.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch)
 
         on_train, on_fake = judged(train, "train"), judged(fake, "fake")
         values = judgement(_per_sample(on_train), _per_sample(on_fake))
@@ -95,11 +97,11 @@ class Telemetry:
         return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), "diversity": diversity}
 
     @cached_property
-    def _train(self) -> Labelled:
+    def _train(self) -> Inputs:
         return _some(self.train, self.num_images)
 
     @cached_property
-    def _held_out(self) -> Labelled:
+    def _held_out(self) -> Inputs:
         return _some(self.held_out, self.num_images)
 
 
@@ -151,37 +153,30 @@ def singular_values(net: nn.Module) -> dict[str, Tensor]:
     }
 
 
-@contextmanager
-def untouched(*modules: nn.Module) -> Iterator[None]:
-    """Buffers and the generators of the devices they run on are put back at the end."""
-    layers = [layer for module in modules for layer in module.modules()]
-    kept = [(layer, {n: (b, b.clone()) for n, b in layer._buffers.items() if b is not None}) for layer in layers]
-    devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}
-    kind = next(iter(devices)).type if devices else "cpu"
-    try:
-        with torch.random.fork_rng(list(devices), device_type=kind):
-            yield
-    finally:
-        for layer, buffers in kept:
-            for name, (buffer, value) in buffers.items():
-                buffer.copy_(value)
-                layer._buffers[name] = buffer  # a forward may have put another in its place
-
-
-def _some(source: Source, most: int) -> Labelled:
+def _some(source: Source, most: int) -> Inputs:
     """Up to `most` rows at random, always the same ones: files are often sorted by class. At least two."""
+    pairs = paired(source)
+    most = most if pairs is None else min(most, _MOST_PAIRS)
     count = max(2, min(most, len(source), _MOST_BYTES // prod(source.shape)))
-    return source.fetch(Order(len(source), 0).at(np.arange(count) % len(source)))
+    rows = Order(len(source), 0).at(np.arange(count) % len(source))
+    if pairs is None:
+        return *source.fetch(rows), None
+    x, condition = pairs.fetch_pairs(rows)
+    return x, None, condition
 
 
-def _placed(reals: Labelled, gan: GAN) -> Labelled:
+def _placed(reals: Inputs, gan: GAN) -> Inputs:
     """Where D is; with labels only where fakes have them too."""
-    x, y = reals
-    device = gan.prior.device
-    return normalised(x.to(device), gan.prior.dtype), y.to(device) if gan.prior.num_classes and y is not None else None
+    x, y, condition = reals
+    device, dtype = gan.prior.device, gan.prior.dtype
+    return (
+        normalised(x.to(device), dtype),
+        y.to(device) if gan.prior.num_classes and y is not None else None,
+        None if condition is None else normalised(condition.to(device), dtype),
+    )
 
 
-def _in_pieces(call: Callable[..., Tensor], inputs: Labelled, batch: int) -> Tensor:
+def _in_pieces(call: Callable[..., Tensor], inputs: Inputs, batch: int) -> Tensor:
     """In pieces of nearly equal size: a norm over the batch cannot take a last piece of one."""
     pieces = -(-len(inputs[0]) // batch)
     cut = [[None] * pieces if tensor is None else tensor.tensor_split(pieces) for tensor in inputs]

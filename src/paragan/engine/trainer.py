@@ -12,30 +12,37 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from paragan.core.clock import Clock, Every
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
 from paragan.core.seams import Source
 from paragan.core.types import Batch, Report
-from paragan.engine.checkpoint import Checkpoint, Checkpoints
+from paragan.engine.agreement import Agreement
+from paragan.engine.best import Best
+from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.evaluate import Score
 from paragan.engine.options import EveryOptions
+from paragan.engine.pictures import Pictures
+from paragan.engine.reader import Checkpoint, read
+from paragan.engine.together import together
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.sample import grid_latents, sample, sampling_network
 from paragan.game.state import restore, state_of
-
-GRID_COLUMNS = 10
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Images of the fixed latents, x_BCHW in [-1, 1], `columns` to a row. rows: the class of each, if there are any."""
+    """Images of the fixed latents, x_BCHW in [-1, 1], `columns` to a row. rows: the class of each, if there are any.
+
+    mode: how they were sampled.
+    """
 
     step: int
     images: int
     x_BCHW: Tensor
     columns: int
     rows: tuple[str, ...] = ()
+    mode: str = "eval"
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class Trainer:
     """A game, its scheme and its data, and what is due between the steps.
 
     images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling
-    generator. telemetry: looks at the game whenever pictures are due, and leaves it as it is.
+    generator. telemetry: looks at the game whenever pictures are due, and leaves it as it is. pictures: what is shown.
     """
 
     gan: GAN
@@ -104,6 +111,8 @@ class Trainer:
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
     telemetry: Telemetry | None = None
+    world: World = ALONE
+    pictures: Pictures = Pictures()
     saved_at: int = -1
 
     @property
@@ -116,7 +125,17 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        return self.clock.images >= self.images
+        return self.clock.images >= self.images and self.settled
+
+    @property
+    def settled(self) -> bool:
+        """Whether all ranks hold the same weights: what looks at the game, saves it or ends it waits for that."""
+        return all(player.settled for player in self.players.values())
+
+    @property
+    def best(self) -> Best:
+        """Where the checkpoint with the best score is kept."""
+        return Best(self.checkpoints.folder.parent / "best")
 
     @property
     def players(self) -> dict[str, Player]:
@@ -127,11 +146,14 @@ class Trainer:
         """Until the clock has seen `images`, or a stop; ends with a checkpoint and, if finished, a score."""
         if self.clock.step == 0:
             yield from self._look_at_the_untrained()
-        while not self.finished and not self.stop():
-            before = self.clock.images
+        looked, agreement = self.clock.images, Agreement(self.world, self.every.check_steps)
+        while not self.finished and not (self.stop() and self.settled):
             report = self.scheme.step(self.gan, self.batches)
             yield report
-            yield from self._look(before, report)
+            if self.settled:
+                agreement.check(self.clock, self.players)
+                yield from self._look(looked, report)
+                looked = self.clock.images
         if self.saved_at != self.clock.step:
             yield self.save()
         if self.finished:
@@ -141,33 +163,36 @@ class Trainer:
         """A checkpoint of this moment."""
         self.scheme.quiesce()
         states = {name: state_of(player) for name, player in self.players.items()}
-        self._refuse_diverged({name: tensors for name, (tensors, _) in states.items()})
+        groups = {name: pieces for name, (pieces, _) in states.items()}
+        self._refuse_diverged({name: pieces.tensors for name, pieces in groups.items()})
         values = {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
             "players": {name: numbers for name, (_, numbers) in states.items()},
             "model": {"shape": self.batches.source.shape, "class_names": self.batches.source.class_names},
         }
-        groups = {name: tensors for name, (tensors, _) in states.items()}
-        path = self.checkpoints.save(Checkpoint(self.clock.step, groups, values))
+        path = self.checkpoints.save(self.clock.step, groups, values)
         self.saved_at = self.clock.step
         return Saved(self.clock.step, self.clock.images, str(path))
 
     def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
         """A state that is no longer finite is not saved over good ones; saving reads every tensor anyway."""
-        for name, tensors in groups.items():
-            bad = next((key for key, value in tensors.items() if not value.isfinite().all()), None)
-            if bad is not None:
-                raise DivergedError(
-                    f"step {self.clock.step}: {name}: {bad} is no longer finite: the run has diverged; earlier "
-                    "checkpoints stand: lower the learning rate, or add clipping (max_norm) or the penalty r1"
-                )
+        bad = next((f"{g}: {key}" for g, held in groups.items() for key, t in held.items() if not _finite(t)), None)
+        bad = next((told for told in self.world.gather(bad) if told is not None), None)
+        if bad is not None:
+            raise DivergedError(
+                f"step {self.clock.step}: {bad} is no longer finite: the run has diverged; earlier "
+                "checkpoints stand: lower the learning rate, or add clipping (max_norm) or the penalty r1"
+            )
 
-    def resume(self) -> bool:
-        """Go on from the newest undamaged checkpoint; False if there is none."""
-        found = self.checkpoints.newest()
-        if found is None:
-            return False
+    def resume(self, best: bool = False) -> bool:
+        """Go on from the newest undamaged checkpoint, or look at the best; False if there is none."""
+        found = read(self.best.path()) if best else self.checkpoints.newest()
+        if found is not None:
+            together(self.world, lambda: self._resume(found))
+        return found is not None
+
+    def _resume(self, found: Checkpoint) -> None:
         try:
             position, clock = _counts(found.values, "position"), _counts(found.values["clock"], "step", "images")
             for name, player in self.players.items():
@@ -185,7 +210,6 @@ class Trainer:
         self.batches.position = position["position"]
         self.clock.step, self.clock.images = clock["step"], clock["images"]
         self.saved_at = self.clock.step
-        return True
 
     def _look_at_the_untrained(self) -> Iterator[Event]:
         """Pictures and a score before the first step, where any are wanted during the run."""
@@ -203,22 +227,35 @@ class Trainer:
             yield from self._observe(report)
         if Every(self.every.score_kimg).due(before, now) and not self.finished:
             yield from self._score()
-        if Every(self.every.save_kimg).due(before, now):
+        if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
     def samples(self) -> Samples:
-        z, y = grid_latents(self.prior, GRID_COLUMNS)
-        x = sample(sampling_network(self.players["g"]), z, y)
-        rows = () if y is None else tuple(self.batches.source.class_names[c] for c in y[::GRID_COLUMNS].tolist())
-        return Samples(self.clock.step, self.clock.images, x, GRID_COLUMNS, rows)
+        names = self.batches.source.class_names
+        shown = self.pictures(self.players["g"], self.prior, names)
+        return Samples(self.clock.step, self.clock.images, *shown, self.pictures.mode)
 
     def _observe(self, report: Report) -> Iterator[Observed]:
         if self.telemetry is not None:
-            yield Observed(report.step, report.images, self.telemetry(self.gan, report.scalars or None))
+            shares = {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
+            yield Observed(report.step, report.images, self.telemetry(self.gan, shares or None))
 
-    def _score(self) -> Iterator[Scored]:
-        if self.score is not None:
-            yield Scored(self.clock.step, self.clock.images, self.score(self.players["g"], self.prior))
+    def _score(self) -> Iterator[Scored | Saved]:
+        if self.score is None:
+            return
+        score = self.score(self.players["g"], self.prior)
+        yield Scored(self.clock.step, self.clock.images, score)
+        if self.clock.step and together(self.world, lambda: self.world.leads and self.best.beaten_by(score))[0]:
+            if self.saved_at != self.clock.step:
+                yield self.save()
+            together(self.world, lambda: self._keep(score) if self.world.leads else None)
+
+    def _keep(self, score: Score) -> None:
+        self.best.keep(self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images, score)
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(tensor.isfinite().all())
 
 
 def _counts(values: Any, *names: str) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paragan.core.shard import local
 from paragan.game.options import EmaOptions
 
 
@@ -21,7 +22,7 @@ class Ema:
     def __init__(self, shadow: nn.Module, options: EmaOptions) -> None:
         self.net = shadow.eval().requires_grad_(False)
         self.options = options
-        self._weights: list[Tensor] = list(shadow.parameters())
+        self._weights: list[Tensor] = [local(p.detach()) for p in shadow.parameters()]
         self._buffers = list(shadow.buffers())
 
     def weight(self, images: int, batch: int) -> float:
@@ -31,10 +32,13 @@ class Ema:
         return float(1.0 - 0.5 ** (batch / (self.options.half_life_kimg * 1000)))
 
     @torch.no_grad()
-    def follow(self, net: nn.Module, ok: Tensor, images: int, batch: int) -> None:
-        """After the update of `net` that ended at `images`, counted over its own turns and all ranks."""
+    def follow(self, net: nn.Module, shares: Sequence[Tensor], ok: Tensor, images: int, batch: int) -> None:
+        """After the update of `net` that ended at `images`, counted over its own turns and all ranks.
+
+        shares: what this rank's pieces of the average follow.
+        """
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
         weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only
-        torch._foreach_lerp_(self._weights, [*net.parameters()], weights)
+        torch._foreach_lerp_(self._weights, list(shares), weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from paragan.core.tree import map_tensors
 from paragan.layers.armed import mixes_samples
+from paragan.layers.random import draws
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,12 @@ class CalledNetwork:
     module: nn.Module
     calling: Calling = Calling()
     mixes: bool = field(init=False)
+    draws: bool = field(init=False)  # a training-mode call draws from torch's global generator
     _weights: tuple[nn.Parameter, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mixes", mixes_samples(self.module))
+        object.__setattr__(self, "draws", draws(self.module))
         object.__setattr__(self, "_weights", tuple(self.module.parameters()))
 
     def __call__(self, *inputs: Tensor | None) -> Any:

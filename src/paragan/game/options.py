@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from paragan.core.options import TORCH_OPTIMISERS, Count, Fraction, Natural, NotNegative, On, Positive
+from paragan.core.options import TORCH_OPTIMISERS, Chosen, Count, Fraction, Natural, NotNegative, On, Positive
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,25 @@ class EmaOptions:
 class PlayerOptions:
     """One network's optimiser, schedule, precision, clipping, averaging and placement.
 
-    parts: micro-batches per update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per
-    step."""
+    precision: pure holds the weights themselves in bf16 beside the optimiser's float32 ones. parts: micro-batches per
+    update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per step.
+
+    strategy: where the network lies; `none` in one process and `ddp` on several ranks unless given. norm_ranks: over how
+    many ranks batch norm takes its statistics; all unless given, 1: each rank by itself. reduce: the format in which
+    gradients (`averaged`: changes of weights) travel. recompute: activations inside blocks are computed again in the
+    backward, for less memory. offload: optimiser state lies in the host's memory.
+    """
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
     channels_last: bool | None = None  # None: chosen by the hardware and the network
     max_norm: Positive | None = None
     parts: Count = 1
     updates_per_step: Count = 1
     ema: EmaOptions | None = None
-    strategy: Annotated[str, On("parallel")] = "none"
+    strategy: Annotated[Chosen, On("parallel")] | None = None
+    norm_ranks: Count | None = None
+    reduce: Literal["fp32", "bf16"] = "fp32"
+    recompute: bool = False
+    offload: bool = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.seams import Network, Opponent, Strategy, Turn
 from paragan.core.types import Made, Side, Terms, Update
@@ -37,10 +38,12 @@ class Player:
     def __post_init__(self) -> None:
         device = next(self.net.parameters()).device
         self.called = CalledNetwork(self.net, self.calling)
+        self.playing = CalledNetwork(self.strategy.trained(self.net), self.calling)
         self._armed = armed_layers(self.net)
         self.optimizer = self.strategy.optimizer(self.policy, self.net)
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
+        self._unfollowed = 0  # images since the average last followed
 
     @property
     def updates_per_step(self) -> int:
@@ -55,7 +58,8 @@ class Player:
         The turn that is given them ends in `update`.
         """
         self._arm()
-        made = [Made.of(self.called(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.parts)]
+        _place(turn, self.version, self.called)
+        made = [Made.of(self.playing(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.parts)]
         if made[0].extra:
             found = ", ".join(made[0].extra)
             raise ConfigError(
@@ -66,11 +70,12 @@ class Player:
     def update(self, turn: Turn, against: Opponent) -> Update:
         """Play the turn, then step or skip. Only this player's state changes."""
         rival = against.network()
+        _place(turn, self.version, self.called, rival)
         if turn.side is Side.D and turn.feed.fakes is None:
             turn = turn.given(_fakes(turn, rival, self.policy.parts), against.version)
         if turn.side is Side.D or turn.feed.fakes is None:  # shared fakes: `rehearse` armed the generator
             self._arm()
-        nets: dict[Side, Network] = {turn.side: self.called, _other(turn.side): rival}
+        nets: dict[Side, Network] = {turn.side: self.playing, _other(turn.side): rival}
         scale = None if self.scaler is None else self.scaler.scale
         with rival.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)
@@ -86,21 +91,43 @@ class Player:
         set_lr(self.optimizer, self.policy, self.updates)
         step_if(ok, self.optimizer)
         self.optimizer.zero_grad()
+        self.net.zero_grad()
         self.updates += ok
         self.version += 1
         self.images += batch
         if self.scaler is not None:
             self.scaler.update(ok)
-        if self.ema is not None:
-            self.ema.follow(self.net, ok, self.images, batch)
+        self.strategy.settle(self.net, self.optimizer, self.version, self._counters())
+        self._unfollowed += batch
+        if self.ema is not None and self.settled:
+            self.ema.follow(self.net, self._followed(), ok, self.images, self._unfollowed)
+        self._unfollowed *= not self.settled
+
+    @property
+    def settled(self) -> bool:
+        """Whether all ranks hold the same weights now."""
+        return self.strategy.settled(self.net, self.version)
+
+    def _counters(self) -> list[Tensor]:
+        return [self.updates] if self.scaler is None else [self.updates, self.scaler.scale, self.scaler.good]
+
+    def _followed(self) -> Sequence[Tensor]:
+        """What the average follows: the optimiser's own float32 weights where it has some."""
+        return getattr(self.optimizer, "copies", None) or self.strategy.shares(self.net)
 
     def _seen(self, terms: Terms, norm: Tensor, turn: Turn) -> Mapping[str, Tensor]:
-        """Means over the global batch, in one reduction; the norm is global already."""
+        """What these rows add to the means over the global batch; whoever reads them sums over ranks."""
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.seen_B)
-        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()])
-        means = self.strategy.total(sums) / turn.feed.rows.total
-        coupled = {f"loss/{name}": value for name, value in terms.coupled.items()}
-        return {**dict(zip(rows, means.unbind(), strict=True)), **coupled, "gradient_norm": norm}
+        sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / turn.feed.rows.total
+        share = self.strategy.share(self.net)
+        equal = {f"loss/{name}": value for name, value in terms.coupled.items()} | {"gradient_norm": norm}
+        return {**dict(zip(rows, sums.unbind(), strict=True)), **{k: v * share for k, v in equal.items()}}
+
+
+def _place(turn: Turn, version: int, *nets: Network) -> None:
+    """Layers that draw (dropout) find torch's generator where this update puts it: runs repeat, and go on, exactly."""
+    if any(getattr(net, "draws", False) for net in nets):
+        torch.manual_seed(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
 
 
 def _other(side: Side) -> Side:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from paragan.core import rng
+from paragan.core.errors import ConfigError
 from paragan.core.types import Batch, Feed, Rows
 
 
@@ -32,3 +33,11 @@ class Prior:
         """What a turn of this stream is fed beside `real`."""
         z, y = self.draw(stream, real.rows)
         return Feed(real.rows, self.seed, z, y, real.condition, real)
+
+
+def latent_of(generator: nn.Module) -> int:
+    """The length of its z; 0 for one that makes images from images alone. `ConfigError` where it does not say."""
+    latent = getattr(generator, "latent", None)
+    if not isinstance(latent, int):
+        raise ConfigError(f"model: {type(generator).__name__} has no `latent`, expected the length of z as an int")
+    return latent

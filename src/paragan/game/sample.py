@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
+from paragan.core import rng
 from paragan.core.types import Made, Rows
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.layers.random import untouched
+
+Mode = Literal["eval", "train-stats"]
+
+SAYS = {
+    "eval": "evaluation mode: running statistics, no dropout",
+    "train-stats": "as in training: batch statistics (of one image where it is made from an image), dropout on",
+}
 
 
 def sampling_network(player: Player) -> CalledNetwork:
@@ -16,17 +27,49 @@ def sampling_network(player: Player) -> CalledNetwork:
     return CalledNetwork(player.net if player.ema is None else player.ema.net)
 
 
-@torch.no_grad()
-def sample(generator: CalledNetwork, z_BZ: Tensor, y_B: Tensor | None, batch: int = 250) -> Tensor:
-    """x_BCHW in [-1, 1] in evaluation mode (running statistics), `batch` at a time; the mode is put back."""
+def sample(
+    generator: CalledNetwork,
+    z_BZ: Tensor,
+    y_B: Tensor | None,
+    batch: int = 250,
+    condition: Tensor | None = None,
+    mode: Mode = "eval",
+    *,
+    seed: int = 0,
+    first: int = 0,
+) -> Tensor:
+    """x_BCHW in [-1, 1], `batch` at a time; module, mode and torch's generators are as before.
+
+    mode: `eval` (running statistics) or `train-stats` (batch statistics, dropout on: Isola et al. 2017, section 3.4).
+    condition: what each image is made from; in train-stats then one at a time, so that a batch norm sees one image.
+    Dropout is drawn from (seed, number of the batch's first row); the first row here is number `first`.
+    """
     module: nn.Module = generator.module
     was = module.training
-    module.eval()
+    batch = 1 if mode == "train-stats" and condition is not None else batch
     try:
-        labels = [None] * -(-len(z_BZ) // batch) if y_B is None else y_B.split(batch)
-        return torch.cat([Made.of(generator(z, y)).images for z, y in zip(z_BZ.split(batch), labels, strict=True)])
+        module.train(mode == "train-stats")
+        if mode == "eval":
+            return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, None))
+        with untouched(module):
+            return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, (seed, first)))
     finally:
         module.train(was)
+
+
+@torch.no_grad()
+def _pieces(
+    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, position: tuple[int, int] | None
+) -> list[Tensor]:
+    """Position: (seed, number of the first row) of what random layers draw; None: there are none."""
+    assert inputs[0] is not None
+    made = []
+    for row in range(0, len(inputs[0]), batch):
+        if position is not None:
+            torch.manual_seed(rng.key(position[0], "sample/noise", position[1] + row))
+        piece = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
+        made.append(Made.of(generator(*piece)).images)
+    return made
 
 
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:

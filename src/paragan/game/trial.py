@@ -17,15 +17,21 @@ from paragan.game.prior import Prior
 _ROWS = 4
 
 
-def refuse_unfit(g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int]) -> None:
-    """Call both once in training mode, forth and back, with networks made for it. shape: of one image, (C, H, W)."""
+def refuse_unfit(
+    g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int], conditioned: bool = False
+) -> None:
+    """Call both once in training mode, forth and back, with networks made for it. shape: of one image, (C, H, W).
+
+    conditioned: both are also given such an image.
+    """
     with torch.random.fork_rng(devices=[]):
         z, y = prior.draw("trial", Rows(0, 0, _ROWS, _ROWS))
-        with told("model: Generator.forward(z, y)"):
-            images = Made.of(g(z, y)).images
+        condition = torch.zeros(_ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
+        with told(f"model: Generator.forward(z, y{', condition' * conditioned})"):
+            images = Made.of(g(z, y, condition)).images
         _expect(images, (_ROWS, *shape), "model: Generator", "images of the data's shape")
         _refuse_odd_numbers(images, "Generator", "images")
-        logits_B = [_logits(d, x, y) for x in (torch.zeros_like(images), images)]
+        logits_B = [_logits(d, x, y, condition) for x in (torch.zeros_like(images), images)]
         with told("loss: d_loss(real, fake)"):
             of_d = loss.d(*logits_B)
         _expect(of_d, (_ROWS,), "loss: d_loss", "one value per image, not a mean")
@@ -40,9 +46,9 @@ def refuse_unfit(g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[
                 values.sum().backward(retain_graph=True)
 
 
-def _logits(d: Network, x: Tensor, y: Tensor | None) -> Tensor:
-    with told("model: Discriminator.forward(x, y)"):
-        output = d(x, y)
+def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -> Tensor:
+    with told(f"model: Discriminator.forward(x, y{', condition' * (condition is not None)})"):
+        output = d(x, y, condition)
     logits = Verdict.of(output).logits_B
     if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
         raise ConfigError(f"model: Discriminator returned {_brief(logits)} for {len(x)} images, expected a logit each")
@@ -64,3 +70,11 @@ def _expect(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:
 
 def _brief(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def refuse_other_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
+    """`ConfigError` where a generator makes images from images and the data has no pairs, or the other way round."""
+    if takes_condition != has_pairs:
+        what = "images from images" if takes_condition else "images from latents"
+        expected = "data of pairs: data.name=paired" if takes_condition else "single images, or model.name=pix2pix"
+        raise ConfigError(f"model: {model} makes {what}, found data {data}; expected {expected}")

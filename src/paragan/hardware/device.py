@@ -4,10 +4,31 @@ from __future__ import annotations
 
 import torch
 
+from paragan.core.errors import ConfigError
 
-def pick(threads: int | None = None) -> torch.device:
-    """The accelerator if there is one, else the CPU, which this process from now on uses with so many threads."""
+
+def pick(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
+    """The accelerator if there is one, else the CPU, which this process from now on uses with so many threads.
+
+    local_rank: which of this host's `local_size` processes asks; each gets an accelerator of its own, and where there
+    are too few a `ConfigError`. Processes on the CPU may be more than its cores.
+    """
     if threads is not None:
         torch.set_num_threads(threads)
     kind = torch.accelerator.current_accelerator(check_available=True)
-    return torch.device("cpu") if kind is None else torch.device(kind.type, torch.accelerator.current_device_index())
+    if kind is None:
+        return torch.device("cpu")
+    if local_rank is None:
+        return torch.device(kind.type, torch.accelerator.current_device_index())
+    if local_size > count():
+        raise ConfigError(
+            f"devices: found {count()} {kind.type} on this host, fewer devices than asked: {local_size}; "
+            f"give devices={count()}, or hide them to train on the CPU"
+        )
+    torch.accelerator.set_device_index(local_rank)
+    return torch.device(kind.type, local_rank)
+
+
+def count() -> int:
+    """Accelerators of this host; 0 where it trains on the CPU."""
+    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0

@@ -10,11 +10,11 @@ from torch import nn
 
 from paragan.core.errors import ConfigError
 
-DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "pure": torch.bfloat16}
 
 
 def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | None:
-    """The autocast format for `auto`, `fp32`, `bf16` or `fp16`; None: no autocast.
+    """The autocast format for `auto`, `fp32`, `bf16`, `fp16` or `pure` (bf16 with bf16 weights); None: no autocast.
 
     `auto` is bf16 where the hardware multiplies it natively and the network is convolutional: small dense networks
     spend their time elsewhere and lose by the casts (benchmarks/). fp16 on a CPU is refused: it runs 20 times slower.

@@ -36,11 +36,12 @@ class BatchNorm(Armed):
     def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
         if not self.training:
             return F.batch_norm(x, self.mean, self.var, gain_C, bias_C, False, 0.0, self.eps)
-        if not self.disarm():
-            return F.batch_norm(x, None, None, gain_C, bias_C, True, 0.0, self.eps)
-        mean, var = self.mean.clone(), self.var.clone()  # the kernel writes into them, and its backward may hold them
+        # Copies, also where nobody follows them: the kernel writes into them, its backward may hold them, and a forward
+        # that is recomputed, disarmed by then, must keep the same tensors as the first.
+        mean, var = self.mean.clone(), self.var.clone()
         y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)
-        self._follow(mean, var)
+        if self.disarm():
+            self._follow(mean, var)
         return y
 
     @torch.no_grad()

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Source
+from paragan.core.seams import Source, paired
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
+
+Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class Loader(Iterator[Batch]):
@@ -39,19 +41,30 @@ class Loader(Iterator[Batch]):
         self.source, self._batch, self._device, self._dtype = source, batch, device, dtype
         self._share = share or (0, batch)
         _check(source, batch, self._share)
-        self._order = Order(len(source), seed)
+        self._order, self._pairs = Order(len(source), seed), paired(source)
         self._pinned = _copies_from_pinned_memory(device)
 
     def __next__(self) -> Batch:
         began = time.perf_counter()
         rows = Rows(self.position, *self._share, self._batch)
-        x_BCHW, y_B = self.source.fetch(self._order.at(_places(rows)))
+        x_BCHW, y_B, condition = self._fetched(_places(rows))
         batch = Batch(
-            rows, normalised(self._to_device(x_BCHW), self._dtype), None if y_B is None else self._to_device(y_B)
+            rows,
+            normalised(self._to_device(x_BCHW), self._dtype),
+            None if y_B is None else self._to_device(y_B),
+            None if condition is None else normalised(self._to_device(condition), self._dtype),
         )
         self.position += 1
         self.wait_s += time.perf_counter() - began
         return batch
+
+    def _fetched(self, places: Places) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Images, labels, conditions."""
+        rows = self._order.at(places)
+        if self._pairs is None:
+            return *self.source.fetch(rows), None
+        x_BCHW, condition = self._pairs.fetch_pairs(rows, places, self._order.seed)
+        return x_BCHW, None, condition
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         if self._pinned:
@@ -64,7 +77,7 @@ def normalised(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return x_BCHW.to(dtype) / 127.5 - 1
 
 
-def _places(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _places(rows: Rows) -> Places:
     first = rows.step * rows.total + rows.first
     return np.arange(first, first + rows.count, dtype=np.int64)
 

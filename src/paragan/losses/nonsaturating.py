@@ -5,10 +5,36 @@ With D = sigmoid of the logit, -log D = softplus(-logit).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.options import Positive
+
 G_NEEDS_REAL = False
+
+
+@dataclass(frozen=True)
+class Options:
+    """d_weight: of D's loss. pix2pix halves it to slow D down; Adam, which knows no scale of the loss, does not feel it
+    but for its penalties and clipping.
+    """
+
+    d_weight: Positive = 1.0
+
+
+class Loss:
+    """The pair with its settings."""
+
+    def __init__(self, options: Options) -> None:
+        self.weight = options.d_weight
+
+    def d_loss(self, real_B: Tensor, fake_B: Tensor) -> Tensor:
+        return d_loss(real_B, fake_B) if self.weight == 1 else self.weight * d_loss(real_B, fake_B)
+
+    def g_loss(self, fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
+        return g_loss(fake_B, real_B)
 
 
 def d_loss(real_B: Tensor, fake_B: Tensor) -> Tensor:

@@ -7,13 +7,13 @@ from paragan.core.errors import ConfigError
 SIDES = (8, 16, 32, 64, 128)
 
 
-def side_of(shape: tuple[int, int, int], model: str) -> int:
-    """The side of square images of 8 to 128 px, a power of two; a `ConfigError` for anything else."""
+def side_of(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] = SIDES) -> int:
+    """The side of square images, one of `sides`; a `ConfigError` for anything else."""
     _, height, width = shape
-    if height == width and height in SIDES:
+    if height == width and height in sides:
         return height
-    near = next((side for side in SIDES if side >= max(height, width)), SIDES[-1])
-    expected = ", ".join(map(str, SIDES))
+    near = next((side for side in sides if side >= max(height, width)), sides[-1])
+    expected = ", ".join(map(str, sides))
     raise ConfigError(
         f"model.{model}: found images of {height}x{width}; expected squares of {expected}: set data.size={near}"
     )

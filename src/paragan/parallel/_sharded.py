@@ -86,20 +86,18 @@ class Sharded(none.Strategy):
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         here = placed(net)
-        grads, scalars = [], []
         for weight, piece in here.shards:
             piece.grad = None if weight.grad is None else local(weight.grad)
-            if piece.grad is not None:
-                (grads if weight.dim() else scalars).append(piece.grad)
-        for grad in scalars:  # FSDP leaves weights without axes alone
-            dist.all_reduce(grad, group=here.world.group)
-            grad /= here.world.size
-        everything = [*grads, *scalars]
-        if scale is not None and everything:
-            torch._foreach_mul_(everything, 1 / scale)
-        counted = everything if self.layout(net).weights.index == 0 else grads  # whole ones count once
-        norm = norm_over(counted, here.mesh["shard"].get_group(), here.world.device)
-        clip(everything, max_norm, norm)
+            if piece.grad is not None and not weight.dim():  # FSDP leaves weights without axes alone
+                dist.all_reduce(piece.grad, group=here.world.group)
+                piece.grad /= here.world.size
+        grads = [piece.grad for _, piece in here.shards if piece.grad is not None]
+        if scale is not None and grads:
+            torch._foreach_mul_(grads, 1 / scale)
+        first = self.layout(net).weights.index == 0
+        once = [grad for grad in grads if first or grad.dim()]  # one rank counts those that all have
+        norm = norm_over(once, here.mesh["shard"].get_group(), here.world.device)
+        clip(grads, max_norm, norm)
         return norm
 
     def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:

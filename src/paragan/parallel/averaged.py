@@ -22,6 +22,7 @@ from paragan.core.dist import World
 from paragan.core.options import Count
 from paragan.core.seams import Network, Turn
 from paragan.core.types import Can, Side, Terms
+from paragan.core.window import WHOLE, Layout, Window
 from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import _loop, none
@@ -59,13 +60,13 @@ class Strategy(none.Strategy):
         factor = placed(net).world.size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
         return _loop.forward_backward(turn, nets, parts, gradient, factor)
 
-    def settled(self, version: int) -> bool:
-        return version % self.options.every == 0
+    def settled(self, net: nn.Module, version: int) -> bool:
+        return placed(net).world.size == 1 or version % self.options.every == 0
 
     @torch.no_grad()
     def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         here = placed(net)
-        if here.world.size == 1 or not self.settled(version):
+        if here.world.size == 1 or not self.settled(net, version):
             return
         weights = [p.detach() for p in net.parameters()]
         if here.anchor:
@@ -89,6 +90,11 @@ class Strategy(none.Strategy):
         for vector in vectors:
             world.count("norm", vector)
             world.broadcast(vector)
+
+    def layout(self, net: nn.Module) -> Layout:
+        world = placed(net).world
+        keeps = self.options.moments == "keep" and world.size > 1
+        return Layout(own=Window(world.rank, world.size)) if keeps else WHOLE
 
     def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
         super().load(net, weights)

@@ -62,7 +62,7 @@ class Strategy(none.Strategy):
         for weight in placed(net).idle:
             weight.grad = None
         grads = [p.grad for p in net.parameters() if p.grad is not None]
-        if scale is not None:
+        if scale is not None and grads:
             torch._foreach_mul_(grads, 1 / scale)
         norm = norm_of(grads)
         clip(grads, max_norm, norm)
@@ -105,7 +105,7 @@ def _reducing(wrapped: DistributedDataParallel, last: bool) -> AbstractContextMa
     return nullcontext() if last else wrapped.no_sync()
 
 
-def _in_bf16(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _in_bf16(group, bucket):  # type: ignore[no-untyped-def]  # torch looks at annotations and knows no strings
     """Half the bytes on the wire; torch's own hook of this kind refuses gloo."""
     whole = bucket.buffer()
     half = whole.to(torch.bfloat16)

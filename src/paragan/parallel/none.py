@@ -67,7 +67,7 @@ class Strategy:
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         grads = [p.grad for p in net.parameters() if p.grad is not None]
-        if scale is not None:
+        if scale is not None and grads:
             torch._foreach_mul_(grads, 1 / scale)
         norm = norm_of(grads)
         clip(grads, max_norm, norm)
@@ -76,7 +76,7 @@ class Strategy:
     def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         """Nothing: every rank has stepped the same."""
 
-    def settled(self, version: int) -> bool:
+    def settled(self, net: nn.Module, version: int) -> bool:
         return True
 
     def shares(self, net: nn.Module) -> list[Tensor]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from paragan.core.files import write_text
 from paragan.core.notes import Note
@@ -18,31 +21,21 @@ class Options:
     """There are none."""
 
 
-class Writer:
-    """Lines after `step` belong to a future that was lost; a resumed run drops them before it appends.
+class Lines:
+    """A file of one JSON object per line, appended.
 
     A full disk does not end the record: what could not be written follows as soon as there is room.
     """
 
-    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
-        self._score = folder / "score.json"
-        path = folder / "metrics.jsonl"
-        if path.exists() and step:
-            _keep_until(path, step)
-        else:
-            path.unlink(missing_ok=True)  # of an attempt that came to nothing
+    def __init__(self, path: Path) -> None:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115 held for the run
         self._waiting = b""
 
-    def write(self, note: Note) -> None:
-        self._waiting += (json.dumps(note.line) + "\n").encode()
-        self._put()
-        if note.kind == "score":
-            score = {"step": note.step, "images": note.images, **note.values}
-            with suppress(OSError):  # the record has it
-                write_text(self._score, json.dumps(score, indent=1) + "\n")
+    def _put(self, line: Mapping[str, Any]) -> None:
+        self._waiting += (json.dumps(line) + "\n").encode()
+        self._flush()
 
-    def _put(self) -> None:
+    def _flush(self) -> None:
         try:
             while self._waiting:
                 self._waiting = self._waiting[self._file.write(self._waiting) :]
@@ -52,10 +45,57 @@ class Writer:
 
     def close(self) -> None:
         """An `OSError` where lines are lost."""
-        self._put()
+        self._flush()
         self._file.close()
         if self._waiting:
             raise OSError(f"{len(self._waiting)} bytes of the record found no room")
+
+
+class Writer(Lines):
+    """Lines after `step` belong to a future that was lost; a resumed run drops them before it appends."""
+
+    def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
+        self._score = folder / "score.json"
+        path = folder / "metrics.jsonl"
+        if path.exists() and step:
+            _keep_until(path, step)
+        else:
+            path.unlink(missing_ok=True)  # of an attempt that came to nothing
+        super().__init__(path)
+
+    def write(self, note: Note) -> None:
+        self._put(note.line)
+        if note.kind == "score":
+            score = {"step": note.step, "images": note.images, **note.values}
+            with suppress(OSError):  # the record has it
+                write_text(self._score, json.dumps(score, indent=1) + "\n")
+
+
+class RankWriter(Lines):
+    """The events of one rank, of all attempts: when it began, how fast it goes, what it sent, why it ended.
+
+    `always` goes into every line; `sent` is read at log points. Losses and scores are the same on all ranks and stand
+    in the record of the run.
+    """
+
+    def __init__(self, path: Path, always: Mapping[str, Any], sent: Mapping[str, int]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(path)
+        self._always, self._sent = always, sent
+
+    def write(self, note: Note) -> None:
+        match note.kind:
+            case "start":
+                values = {"resumed": note.values["resumed"]}
+            case "step":
+                kept = {key: note.values[key] for key in ("images_per_s", "data_wait") if key in note.values}
+                values = {**kept, "sent_bytes": dict(self._sent)}
+            case "event" | "end":
+                values = dict(note.values)
+            case _:
+                return
+        head = replace(note, values={}).line
+        self._put({**head, **self._always, "time": round(time.time(), 3), **values})
 
 
 def _keep_until(path: Path, step: int) -> None:

@@ -12,7 +12,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleIn
 
 from paragan.core.seams import Part
 from paragan.core.types import Can, Outputs, Side, Terms, Verdict
-from paragan.parallel import _loop
+from paragan.parallel import _loop, none
 
 
 class Staged(nn.Module):
@@ -93,7 +93,7 @@ class Recv(torch.autograd.Function):
         return None, None, None
 
 
-class Strategy:
+class Strategy(none.Strategy):
     """Per-sample terms only, and no norm that mixes samples: every stage sees one part at a time."""
 
     can = frozenset({Can.DOUBLE_BACKWARD, Can.PARTS})
@@ -102,6 +102,9 @@ class Strategy:
         whole, probe = make(), mesh
         with torch.no_grad():
             return Staged(whole, dist.get_rank(), dist.get_world_size(), probe)
+
+    def average(self, make, mesh):
+        return self.prepare(make, mesh)
 
     def optimizer(self, policy, net):
         return policy.optimizer(net.parameters())
@@ -208,9 +211,8 @@ class Strategy:
             torch.nn.utils.clip_grads_with_norm_(net.parameters(), max_norm, norm.sqrt())
         return norm.sqrt()
 
-    def total(self, values):
-        dist.all_reduce(values)
-        return values
+    def share(self, net):
+        return 1 / dist.get_world_size()
 
     def weights(self, net):
         mine, whole = net.state_dict(), {}

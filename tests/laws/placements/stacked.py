@@ -13,7 +13,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state
 
 from paragan.core.types import Can, Verdict
-from paragan.parallel import _loop
+from paragan.parallel import _loop, none
 
 
 class Stack(nn.Module):
@@ -52,11 +52,14 @@ class Stack(nn.Module):
         return tuple(o.flatten(0, 1) for o in out) if isinstance(out, tuple) else out.flatten(0, 1)
 
 
-class Strategy:
+class Strategy(none.Strategy):
     can = frozenset({Can.DOUBLE_BACKWARD})
 
     def prepare(self, make, mesh):
         return Stack([make(cell) for cell in range(mesh)])
+
+    def average(self, make, mesh):
+        return self.prepare(make, mesh)
 
     def optimizer(self, policy, net):
         return policy.optimizer(net.parameters())
@@ -76,9 +79,6 @@ class Strategy:
             for grad in grads:
                 grad.mul_((max_norm / (norm_N + 1e-6)).clamp(max=1.0).view(-1, *[1] * (grad.dim() - 1)))
         return norm_N.max()
-
-    def total(self, values):
-        return values
 
     def weights(self, net):
         parameters, buffers = net.stacked()

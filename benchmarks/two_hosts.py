@@ -1,0 +1,89 @@
+"""What fewer and smaller exchanges are worth where the network is slow: two hosts joined by 100 Mbit/s.
+
+Two network namespaces with a rank each, the cable shaped by a token bucket. A DCGAN pair at 32x32 under `ddp`, under
+`ddp` with bf16 reductions and under `averaged` every 2 updates takes steps in turn; seconds by the clock, since what is
+measured is waiting. Needs root and `ip`; else it prints why it did not run.
+
+python -m benchmarks.two_hosts [pairs]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import torch
+
+from benchmarks.pairs import compare, keep
+from paragan.core import rng
+from paragan.core.dist import World
+from paragan.core.make import Make
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.gan import GAN, Loss
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.hardware import device as devices
+from paragan.launch.join import join, leave
+from paragan.launch.place import here
+from paragan.layers.init import initialise
+from paragan.losses import hinge
+from paragan.models import dcgan
+from paragan.parallel import averaged, ddp
+from paragan.parallel._demands import Demands
+from paragan.schemes import synchronous
+from tests.two_hosts import lacking, run_on_both, two_hosts
+
+RATE, BATCH, STEPS, WIDTH, SHAPE = "100mbit", 8, 2, 32, (3, 32, 32)
+
+
+def steps(strategy, world: World):
+    """A call that makes STEPS steps: one averaging of `averaged`."""
+
+    def seat(side: Side) -> Player:
+        kind = dcgan.Generator if side is Side.G else dcgan.Discriminator
+        options = dcgan.Options(width=WIDTH)
+        make = Make(lambda: kind(options, SHAPE, 0), partial(initialise, seed=0, stream=side.value))
+        return Player(side, strategy.prepare(make, world), strategy, Policy())
+
+    gan = GAN(seat(Side.G), seat(Side.D), Loss(hinge.d_loss, hinge.g_loss), Prior(0, dcgan.Options().latent))
+    real = (Batch(r := Rows(n, *world.share(BATCH), BATCH), rng.uniform(0, "x", r, SHAPE)) for n in count())
+    weights = sum(p.numel() for p in (*gan.g.net.parameters(), *gan.d.net.parameters()))
+    return weights, lambda: [synchronous.step(gan, real) for _ in range(STEPS)]
+
+
+def on_a_host(pairs: int) -> None:
+    torch.set_num_threads(1)
+    world = join(here(), devices.pick(), 120.0)
+    weights, plain = steps(ddp.Strategy(), world)
+    _, narrow = steps(ddp.Strategy(demands=Demands(narrow=True)), world)
+    _, every_other = steps(averaged.Strategy(averaged.Options(every=2)), world)
+    _, both = steps(averaged.Strategy(averaged.Options(every=2), Demands(narrow=True)), world)
+    timed = {
+        "bf16 reductions / ddp": compare(narrow, plain, pairs, clock=time.monotonic),
+        "averaged every 2 / ddp": compare(every_other, plain, pairs, clock=time.monotonic),
+        "both / ddp": compare(both, plain, pairs, clock=time.monotonic),
+    }
+    if world.leads:
+        keep("two-hosts", timed, f"{weights:,} weights, batch {BATCH} over two hosts at {RATE}, wall seconds", "wall")
+    leave(world)
+
+
+def main(pairs: int) -> None:
+    if reason := lacking():
+        print(f"not run: {reason}")
+        return
+    with tempfile.TemporaryDirectory() as folder, two_hosts() as hosts:
+        for host in hosts:
+            host.shape(RATE)
+        words = ["-m", "benchmarks.two_hosts", str(pairs), "--on-a-host"]
+        print(run_on_both(hosts, words, Path(folder), 1500))
+
+
+if __name__ == "__main__":
+    number = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    (on_a_host if "--on-a-host" in sys.argv else main)(number)

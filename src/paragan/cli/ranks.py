@@ -1,0 +1,80 @@
+"""What the ranks of one run must agree on before they train."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from paragan import __version__
+from paragan.config import RunConfig, differences, dump, loads, to_tree
+from paragan.core.dist import World
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.engine.trainer import Trainer
+
+_MAY_DIFFER = ("data.path", "devices", "score.weights")  # between hosts
+
+
+def needs_group(config: RunConfig) -> bool:
+    """Whether a player's strategy speaks to a group even where the process is alone."""
+    chosen = [player.strategy for player in (config.g, config.d)]
+    return any(getattr(strategy, "name", strategy) not in (None, "none") for strategy in chosen)
+
+
+def refuse_different(config: RunConfig, world: World) -> None:
+    """`ConfigError`, on every rank the same, for another version or another setting on some of them."""
+    if world.size == 1:
+        return
+    told = world.gather({"paragan": __version__, "torch": torch.__version__, "config": dump(config)})
+    for name in ("paragan", "torch"):
+        _refuse(f"{name} is", [rank[name] for rank in told], "install the same version on all hosts")
+    configs = [loads(rank["config"], f"rank {n}") for n, rank in enumerate(told)]
+    keys = {key: None for other in configs[1:] for key in differences(configs[0], other)}
+    key = next((key for key in keys if key not in _MAY_DIFFER), None)
+    if key is not None:
+        values = [_value(to_tree(one), key.split(".")) for one in configs]
+        _refuse(f"{key} is", values, "give the same command on all hosts")
+
+
+def refuse_thin(config: RunConfig, world: World) -> None:
+    """`ConfigError` where a rank, or a micro-batch of one, would have no row of the global batch."""
+    batch, share = config.train.batch, config.train.batch // world.size
+    if not share:
+        raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image for each")
+    for side, player in (("g", config.g), ("d", config.d)):
+        if world.size > 1 and player.parts > share:
+            raise ConfigError(
+                f"{side}.parts: found {player.parts} micro-batches of a share of {share} images (train.batch={batch} "
+                f"on {world.size} ranks), expected at most {share}"
+            )
+
+
+def refuse_apart(trainer: Trainer, world: World) -> None:
+    """`CheckpointError` where ranks stand at different steps, or see different data: their disks are not the same."""
+    told = world.gather([trainer.clock.step, trainer.batches.source.fingerprint])
+    steps, data = [step for step, _ in told], [fingerprint for _, fingerprint in told]
+    try:
+        _refuse("the newest checkpoint is of step", steps, "the run folder must lie on a disk that all hosts share")
+        _refuse("the data is", data, "give all hosts the same data")
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from None
+
+
+def _refuse(what: str, values: Sequence[Any], cure: str) -> None:
+    """Unless all ranks say the same."""
+    odd = [n for n, value in enumerate(values) if value != values[0]]
+    if odd:
+        other = values[odd[0]]
+        named = [n for n in odd if values[n] == other]
+        on = f"rank{'s' if len(named) > 1 else ''} {', '.join(map(str, named[:8]))}{', …' if len(named) > 8 else ''}"
+        raise ConfigError(f"ranks differ: {what} {values[0]} on rank 0 and {other} on {on}; {cure}")
+
+
+def _value(tree: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        if isinstance(tree, Mapping):
+            tree = tree.get(key)
+        elif isinstance(tree, list) and key.isdecimal():
+            tree = tree[int(key)] if int(key) < len(tree) else None
+    return tree

@@ -1,0 +1,193 @@
+"""Pairs of pictures side by side in one file each, A left and B right (Isola et al. 2017): a folder, .zip or .tar.
+
+Source: the files themselves. The CMP facades in this form (A photo, B labels) are of R. Tylecek and R. Sara, "Spatial
+pattern templates for recognition of objects with regular structure", GCPR 2013.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.errors import DataError
+from paragan.core.options import Count, Natural, Range
+from paragan.core.seams import Paired
+from paragan.datasets import _decode, _paths, _tar, folder
+from paragan.datasets._pictures import MOST_BYTES, Files, Folder, Pictures
+
+_MOST_UNPACKED = 4 << 30  # bytes of a tar file, which is held in memory
+
+
+@dataclass(frozen=True)
+class Options:
+    """path: the folder, .zip or .tar file. direction: from the left half to the right one, or back.
+
+    size: height and width of either half. load_size: training pairs are brought to this size and cropped to `size` at
+    random (null: 286 for 256, in proportion for others; equal to `size`: no crop). flip: half of them are mirrored.
+    channels: 1 grey, 3 colour. held_out: the share kept from training, unless there are the folders `train` and `val`
+    (`held_out`, `valid`, `validation`, `test`). cache_mb: MiB of decoded pairs to keep in memory, for each part.
+    """
+
+    path: str = ""
+    direction: Literal["a_to_b", "b_to_a"] = "a_to_b"
+    size: Literal[8, 16, 32, 64, 128, 256, 512] = 256
+    load_size: Count | None = None
+    flip: bool = True
+    channels: Literal[1, 3] = 3
+    held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    cache_mb: Natural = 256
+
+
+def source(options: Options, split: Literal["train", "held_out"]) -> Paired:
+    """(channels, size, size) each. Only the names are read now; a damaged file is a `DataError` when it is fetched.
+
+    Raises `DataError` where there is no such folder or file, fewer than two pictures in it, or the load size is less
+    than the size.
+    """
+    files, paths = _listed(options.path)
+    part = _paths.part(paths, split, options.held_out, options.path)
+    part = _paths.Part(part.paths, None, ())  # folders are no classes here
+    load = _load_size(options) if split == "train" else options.size
+    seal = f"{options.direction} {options.size} {options.flip}"
+    shape = (options.channels, load, 2 * load)
+    draw = partial(_drawn, load, options.channels)
+    whole = Pictures(files, part, shape, draw, options.cache_mb << 20, seal)
+    return Pairs(whole, options.size, options.direction == "b_to_a", options.flip and split == "train")
+
+
+def inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
+    """Pictures to make others from: uint8 (N, *shape), of a folder, a .zip or .tar file or one file, in order of name.
+
+    Of each the largest square in the middle. Raises `DataError` where there are none, or one is damaged.
+    """
+    root = Path(path)
+    alone = root.is_file() and root.name.lower().endswith(_decode.ENDINGS)
+    files, names = (Folder(root.parent), [os.fsencode(root.name)]) if alone else _listed(path)
+    drawn = []
+    for name in map(os.fsdecode, names):
+        image = _decode.plain(_decode.opened(files.read(name), files.where(name)), files.where(name), shape[0], 255)
+        drawn.append(torch.from_numpy(_decode.planes(_decode.fitted(image, shape[1], crop=True))))
+    return torch.stack(drawn)
+
+
+class Pairs:
+    """Fulfils `core.seams.Paired` with both halves of wider pictures. back: the right half is the condition."""
+
+    def __init__(self, whole: Pictures, size: int, back: bool, flip: bool) -> None:
+        self._whole, self._back, self._flip = whole, back, flip
+        self._room = whole.shape[1] - size + 1  # places of a crop along either axis
+        self.shape = (whole.shape[0], size, size)
+        self.class_names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._whole.fingerprint
+
+    def fetch(self, indices: Any) -> tuple[Tensor, None]:
+        """indices: int64 array (B,). The targets alone, uint8 x_BCHW; of training pairs the middle."""
+        return self.fetch_pairs(indices)[0], None
+
+    def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """As `core.seams.Paired` has it."""
+        wide_BCHW, _ = self._whole.fetch(indices)
+        both = torch.stack(wide_BCHW.chunk(2, 3)[:: -1 if self._back else 1])
+        middle = (self._room // 2, self._room // 2, False)
+        draws = [middle] * len(wide_BCHW) if places is None else [self._drawn(seed, int(p)) for p in places]
+        cut = [self._cut(both[:, row], *draw) for row, draw in enumerate(draws)]
+        condition, x = torch.stack(cut, 1) if cut else both[..., : self.shape[1], : self.shape[2]]
+        return x.contiguous(), condition.contiguous()
+
+    def _drawn(self, seed: int, place: int) -> tuple[int, int, bool]:
+        """Of this place of the stream, whoever loads it: both halves of a pair move together."""
+        key = rng.key(seed, "pair", place)
+        rest, top = divmod(key, self._room)
+        rest, left = divmod(rest, self._room)
+        return top, left, self._flip and rest % 2 == 1
+
+    def _cut(self, x_2CHW: Tensor, top: int, left: int, flip: bool) -> Tensor:
+        x = x_2CHW[:, :, top : top + self.shape[1], left : left + self.shape[2]]
+        return x.flip(3) if flip else x
+
+
+class _Tar:
+    """Members of a tar file, packed or not; all of its pictures are held as they lie in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = str(path)
+        self.held = dict(_tar.members(path, _is_shown, _MOST_UNPACKED, MOST_BYTES))
+
+    def read(self, path: str) -> bytes:
+        return self.held[path]
+
+    def stamp(self, path: str) -> str:
+        return str(zlib.crc32(self.held[path]))
+
+    def where(self, path: str) -> str:
+        return f"{self._name}: {path}"
+
+
+def _listed(path: str) -> tuple[Files, list[bytes]]:
+    """The pictures' relative paths, sorted, and how to read them."""
+    root = Path(path)
+    if not (path and root.is_file() and _is_tar(root)):
+        return folder.listed(path)
+    status = root.stat()
+    files = _opened(root, status.st_size, status.st_mtime_ns)
+    if len(files.held) < 2:
+        raise DataError(f"data.path: found fewer than two pictures in {path!r}, expected pairs; check data.path")
+    return files, sorted(map(os.fsencode, files.held))
+
+
+def _is_tar(path: Path) -> bool:
+    if ".tar" in path.name or path.suffix == ".tgz":
+        return True  # a damaged one is told as such
+    try:
+        return tarfile.is_tarfile(path)
+    except (OSError, EOFError, zlib.error, ValueError):
+        return False
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path, size: int, changed_ns: int) -> _Tar:
+    """Both parts of a data set read the same file."""
+    return _Tar(path)
+
+
+def _is_shown(name: str) -> bool:
+    words = name.removeprefix("./").split("/")
+    return name.lower().endswith(_decode.ENDINGS) and not any(word.startswith((".", "__MACOSX")) for word in words)
+
+
+def _load_size(options: Options) -> int:
+    load = round(options.size * 286 / 256) if options.load_size is None else options.load_size
+    if load < options.size:
+        raise DataError(f"data.load_size: found {load}, expected at least data.size ({options.size}); raise it")
+    return load
+
+
+def _drawn(size: int, channels: int, data: bytes, where: str) -> NDArray[np.uint8]:
+    """Both halves at this size, side by side again: resized apart, for at the seam they would run into each other."""
+    image = _decode.plain(_decode.opened(data, where), where, channels, background=255)
+    if image.width < 2 or image.width % 2:
+        found = f"a picture {image.width} px wide"
+        raise DataError(f"{where}: found {found}, expected an even width: two pictures of a size side by side")
+    half = image.width // 2
+    halves = [image.crop((left, 0, left + half, image.height)) for left in (0, half)]
+    if halves[0].size != (size, size):
+        halves = [image.resize((size, size), Image.Resampling.BICUBIC) for image in halves]
+    return np.concatenate([_decode.planes(image) for image in halves], axis=2)

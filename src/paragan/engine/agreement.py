@@ -1,0 +1,98 @@
+"""Whether all ranks still train the same run: sums over the bits of what must be equal, compared every so often."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.clock import Clock
+from paragan.core.dist import World
+from paragan.core.errors import RankError
+from paragan.core.window import Window
+from paragan.game.player import Player
+
+_ROW = 1024  # words
+
+
+@dataclass
+class Agreement:
+    """Compares at the first step it is shown, and then every `steps` steps; 0: never. What travels is one hash a rank.
+
+    Of a player: the whole tensors of network and average, counters and learning rate. Pieces are no other rank's.
+    """
+
+    world: World
+    steps: int
+    _last: int | None = None
+
+    def check(self, clock: Clock, players: Mapping[str, Player]) -> None:
+        """`RankError` on all ranks names the first that differs. Ranks that go their own ways are not compared."""
+        if self.world.size == 1 or not self.steps or not all(player.settled for player in players.values()):
+            return
+        if self._last is not None and clock.step < self._last + self.steps:
+            return
+        self._last = clock.step
+        mine = _sums(clock, players)
+        digest = hashlib.sha256(json.dumps(mine).encode()).hexdigest()
+        if len(set(self.world.gather(digest))) > 1:
+            self._refuse(clock.step, self.world.gather(mine))
+
+    def _refuse(self, step: int, found: list[dict[str, Any]]) -> None:
+        for rank, theirs in enumerate(found):
+            for name in {**found[0], **theirs}:
+                if theirs.get(name) != found[0].get(name):
+                    raise RankError(
+                        f"step {step}: {name} differs between ranks 0 and {rank}: they no longer train one run; give "
+                        "the same command again to go on from the last checkpoint, and if it comes back look for what "
+                        "draws or branches by rank in code of your own"
+                    )
+
+
+def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
+    """What has to be equal, by name; one transfer from the device per player."""
+    found: dict[str, Any] = {"clock: step": clock.step, "clock: images": clock.images}
+    for side, player in players.items():
+        numbers = {"updates": player.updates, "learning rate": player.optimizer.param_groups[0]["lr"]}
+        if player.scaler is not None:
+            numbers |= {"loss scale": player.scaler.scale, "good steps": player.scaler.good}
+        found |= {f"{side}: {name}": float(value) for name, value in numbers.items()}
+        found |= {f"{side}: version": player.version, f"{side}: images": player.images}
+        tensors = dict(_whole(player))
+        sums = torch.stack([checksum(tensor) for tensor in tensors.values()]).tolist()
+        found |= {f"{side}: {name}": of_tensor for name, of_tensor in zip(tensors, sums, strict=True)}
+    return found
+
+
+def _whole(player: Player) -> Iterator[tuple[str, Tensor]]:
+    layout = player.strategy.layout(player.net)
+    yield from _uncut("", player.net, layout.weights)
+    if player.ema is not None:
+        yield from _uncut("average: ", player.ema.net, layout.state)
+
+
+def _uncut(prefix: str, net: nn.Module, window: Window) -> Iterator[tuple[str, Tensor]]:
+    tensors = [*net.named_buffers()] if window.of > 1 else [*net.named_parameters(), *net.named_buffers()]
+    yield from ((prefix + name, value.detach()) for name, value in tensors if not value.is_meta)
+
+
+def checksum(tensor: Tensor) -> Tensor:
+    """Three int64 on its device, of its bits: their sum, and the sums weighted by row and by column of a matrix.
+
+    A bit that flips changes the first, two unequal words that change places one of the others.
+    """
+    octets = tensor.contiguous().reshape(-1).view(torch.uint8)
+    if len(octets) % 8 or octets.storage_offset() % 8:
+        octets = torch.cat([octets, octets.new_zeros(-len(octets) % 8)])
+    words = octets.view(torch.int64)
+    full = len(words) // _ROW * _ROW
+    matrix, rest = words[:full].view(-1, _ROW), words[full:]
+    rows, columns = torch.cat([matrix.sum(1), rest.sum(0, keepdim=True)]), matrix.sum(0)
+    columns[: len(rest)] += rest
+    weights = torch.arange(1, 1 + max(len(rows), _ROW), device=words.device)
+    return torch.stack([rows.sum(), (rows * weights[: len(rows)]).sum(), (columns * weights[:_ROW]).sum()])

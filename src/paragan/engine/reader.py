@@ -1,0 +1,157 @@
+"""A checkpoint as it lies on disk: its files verified, then its tensors read one at a time. Nothing is unpickled.
+
+A group of tensors (one per player) is one file, `g.safetensors`, or a file per piece, `g.0-of-2.safetensors`: of a
+tensor that is cut each holds a piece along the first axis; what is whole lies in the first. Format 1 knew one file per
+group."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from paragan.core.errors import CheckpointError
+from paragan.core.pieces import Stored
+
+MANIFEST, STATE = "manifest.json", "state.json"
+_FORMATS = (1, 2)
+_FILE = re.compile(r"([^.]+)(?:\.(\d{1,6})-of-(\d{1,6}))?\.safetensors", re.ASCII)
+_UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """groups: tensors by name and group, read when asked for. values: plain numbers and strings."""
+
+    step: int
+    groups: Mapping[str, Stored]
+    values: Mapping[str, Any]
+    path: Path
+
+
+def read(path: Path, only: str | None = None) -> Checkpoint:
+    """One checkpoint, verified against its manifest; `CheckpointError` names the first file that does not hold.
+
+    only: this group; files of others are not looked at.
+    """
+    sums = _listed(path)
+    wanted = _wanted(path, sums, only)
+    for name in (STATE, *(name for files in wanted.values() for name in files)):
+        if Path(name).name != name or not (path / name).is_file() or sha256_of(path / name) != sums[name]:
+            raise CheckpointError(f"checkpoint {path}: {name} is missing or damaged (its sha256 is not the manifest's)")
+    return _opened(path, wanted)
+
+
+def opened(path: Path) -> Checkpoint:
+    """As `read`, of a checkpoint that another rank has verified."""
+    if not path.is_dir():
+        raise CheckpointError(f"checkpoint {path}: not to be seen here, but on rank 0: all hosts need one file system")
+    return _opened(path, _wanted(path, _listed(path), None))
+
+
+def _opened(path: Path, files: Mapping[str, list[str]]) -> Checkpoint:
+    state = json_of(path / STATE)
+    if not isinstance(state.get("step"), int) or not isinstance(state.get("values"), dict):
+        raise CheckpointError(f"checkpoint {path}: {STATE} lacks the step or its values")
+    groups = {group: _stored([path / name for name in names]) for group, names in files.items()}
+    return Checkpoint(state["step"], groups, state["values"], path)
+
+
+def _listed(path: Path) -> dict[str, str]:
+    """sha256 of the checkpoint's files, by name."""
+    manifest = json_of(path / MANIFEST)
+    if manifest.get("format") not in _FORMATS:
+        raise CheckpointError(
+            f"checkpoint {path}: found format {manifest.get('format')!r}, expected {_FORMATS[-1]} or less; "
+            "use the paragan that wrote it"
+        )
+    files = manifest.get("files")
+    if not isinstance(files, dict) or STATE not in files:
+        raise CheckpointError(f"checkpoint {path}: the manifest lists no {STATE}")
+    return files
+
+
+def _wanted(path: Path, names: Iterable[str], only: str | None) -> dict[str, list[str]]:
+    try:
+        groups = grouped(name for name in names if name != STATE)
+    except CheckpointError as error:
+        raise CheckpointError(f"checkpoint {path}: {error}") from None
+    if only is not None and only not in groups:
+        raise CheckpointError(f"checkpoint {path}: {only}.safetensors is missing or damaged (not in the manifest)")
+    return groups if only is None else {only: groups[only]}
+
+
+def grouped(names: Iterable[str]) -> dict[str, list[str]]:
+    """Files by group, in the order of their pieces; `CheckpointError` where some are lacking."""
+    found: dict[str, dict[tuple[int, int], str]] = {}
+    for name in names:
+        told = _FILE.fullmatch(name)
+        if told is None:
+            raise CheckpointError(f"{name[:100]} is missing or damaged (no file of a checkpoint is called so)")
+        group, index, of = told.groups()
+        found.setdefault(group, {})[(0, 1) if index is None else (int(index), int(of))] = name
+    for group, pieces in found.items():
+        if sorted(pieces) != [(index, len(pieces)) for index in range(len(pieces))]:
+            told_of = ", ".join(sorted(pieces.values())[:5])
+            raise CheckpointError(f"{group}: found the files {told_of}, expected all pieces of one cut")
+    return {group: [pieces[place] for place in sorted(pieces)] for group, pieces in found.items()}
+
+
+def _stored(paths: list[Path]) -> Stored:
+    """The tensors of one group; of those that are cut the pieces are joined when they are read."""
+    held: dict[str, list[Any]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            file: Any = safe_open(path, "pt")
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
+        except _UNREADABLE:
+            raise CheckpointError(
+                f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
+            ) from None
+        for name, shape in found.items():
+            held.setdefault(name, []).append(file)
+            shapes[name] = _longer(shapes.get(name), shape, f"{path}: {name}")
+
+    def whole(name: str) -> Tensor:
+        try:
+            pieces: list[Tensor] = [file.get_tensor(name) for file in held[name]]
+        except _UNREADABLE as error:
+            told = " ".join(str(error).split())[:100]
+            raise CheckpointError(f"checkpoint {paths[0].parent}: {name} cannot be read ({told})") from None
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    return Stored(shapes, whole)
+
+
+def _longer(so_far: tuple[int, ...] | None, piece: tuple[int, ...], where: str) -> tuple[int, ...]:
+    if so_far is None:
+        return piece
+    if not piece or so_far[1:] != piece[1:]:
+        raise CheckpointError(f"checkpoint {where}: found a piece of shape {piece} after {so_far}")
+    return (so_far[0] + piece[0], *piece[1:])
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a checkpoint."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise CheckpointError(f"checkpoint {path.parent}: {path.name} is missing or not JSON")
+    return found
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file, in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

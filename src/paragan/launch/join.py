@@ -1,0 +1,132 @@
+"""The ranks that torchrun started find each other and become a `World`; afterwards they part.
+
+torchrun may give a restarted rank the store of the ranks before it, where gloo would find the addresses of the dead
+(its restart trap). It tells no number that all agents share, not even of the attempt: on several hosts only the one
+whose process died counts it. So each rank says hello with a word of its own, rank 0 answers those words with the name
+of a fresh round, and everything else lies under that name. Words of the dead are answered, too, and nobody listens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from paragan.core.dist import World
+from paragan.core.errors import RankError
+from paragan.launch.place import GLOO_INTERFACE, GOES_ON, Place, loopback
+
+_PAUSE_S = 0.02
+
+
+def join(
+    place: Place | None,
+    device: torch.device,
+    timeout_s: float,
+    stopped: Callable[[], bool] = lambda: False,
+    alone_group: bool = False,
+) -> World:
+    """The world of this process; every wait in it ends after `timeout_s`.
+
+    place None, or of one process: a world alone, with a group of one where `alone_group` asks (a strategy needs one).
+    stopped: looked at while the others are waited for. `RankError` names those who did not come.
+    """
+    patience = timedelta(seconds=timeout_s)
+    if place is None or place.size == 1:
+        return _alone(device, patience) if alone_group else World(device=device)
+    try:
+        store = _round(_base(place, patience), place, timeout_s, stopped)
+        group, control = _groups(store, place.rank, place.size, device, patience)
+    except (RuntimeError, OSError) as error:
+        first = str(error).partition("\n")[0][:200]
+        raise RankError(f"{place}: the ranks could not join within {timeout_s:g} s ({first}); {GOES_ON}") from error
+    return World(place.rank, place.size, place.local_rank, place.local_size, device, group, control, store)
+
+
+def leave(world: World) -> None:
+    """Destroy the groups, without waiting for anybody."""
+    if world.group is not None:
+        dist.destroy_process_group()
+
+
+def _alone(device: torch.device, patience: timedelta) -> World:
+    """A group of one. Its store lives in this process, and gloo is held to the loopback interface."""
+    before = os.environ.get(GLOO_INTERFACE)
+    os.environ[GLOO_INTERFACE] = loopback() or before or ""
+    try:
+        group, control = _groups(dist.HashStore(), 0, 1, device, patience)
+    finally:
+        del os.environ[GLOO_INTERFACE]
+        if before is not None:
+            os.environ[GLOO_INTERFACE] = before
+    return World(device=device, group=group, control=control)
+
+
+def _groups(
+    store: dist.Store, rank: int, size: int, device: torch.device, patience: timedelta
+) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup]:
+    """The one that computes, on the device's own backend, and the one that agrees, on the host."""
+    backend = dist.get_default_backend_for_device(device)
+    own = None if backend == "gloo" else device
+    mine = dist.PrefixStore("group", store)
+    dist.init_process_group(backend, store=mine, rank=rank, world_size=size, timeout=patience, device_id=own)
+    return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
+
+
+def _base(place: Place, patience: timedelta) -> dist.Store:
+    """torchrun's store; rank 0 keeps one where torchrun does not, and waits in it for nobody."""
+    keeps = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    return dist.TCPStore(host, port, None, keeps, patience, wait_for_workers=False, multi_tenant=True)
+
+
+def _round(base: dist.Store, place: Place, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+    """A store that only the ranks of this start know. Each tells there where it is."""
+    deadline = time.monotonic() + timeout_s
+    word = uuid.uuid4().hex
+
+    def until(condition: Callable[[], bool]) -> bool:
+        while not condition():
+            if stopped() or time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE_S)
+        return True
+
+    base.set(f"paragan/hello/{place.rank}", word)
+    if place.rank == 0:
+        base.set(f"paragan/welcome/{word}", word)
+    if not until(lambda: base.check([f"paragan/welcome/{word}"])):
+        raise RankError(_absent([0], timeout_s))
+    store = dist.PrefixStore(f"paragan/{base.get(f'paragan/welcome/{word}').decode()}", base)
+    store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
+    greeted: set[bytes] = set()
+
+    def all_here() -> bool:
+        if place.rank == 0:
+            _welcome(base, place.size, word, greeted)
+        return store.check([f"here/{rank}" for rank in range(place.size)])
+
+    if not until(all_here):
+        raise RankError(_absent([r for r in range(place.size) if not store.check([f"here/{r}"])], timeout_s))
+    return store
+
+
+def _welcome(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
+    """Answer every hello that has not been answered yet."""
+    for rank in range(1, size):
+        key = f"paragan/hello/{rank}"
+        if base.check([key]) and (word := base.get(key)) not in greeted:
+            base.set(f"paragan/welcome/{word.decode()}", name)
+            greeted.add(word)
+
+
+def _absent(ranks: list[int], timeout_s: float) -> str:
+    named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
+    return f"rank {named} is gone or did not join within {timeout_s:g} s; {GOES_ON}"

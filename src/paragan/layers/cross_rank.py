@@ -1,0 +1,175 @@
+"""Batch norm whose statistics span ranks (Peng et al. 2018, "MegDet", section 3.3), with second derivatives, anywhere.
+
+Each layer gives one small tensor to one all-reduce per forward, and one per backward.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.layers.across import Across, AllReduceSum, Normalise
+from paragan.layers.batch_norm import BatchNorm
+
+__all__ = ["Across", "AllReduceSum", "CrossRankBatchNorm", "convert"]
+
+
+class CrossRankBatchNorm(BatchNorm):
+    """`BatchNorm` of the samples of all ranks in `across`; None: of this rank's. Made by `convert`, not constructed.
+
+    averaged: who has other statistics; the running ones are averaged over them, so that they stay equal. Evaluation
+    asks nobody: a rank may do that alone, but never a forward in training.
+    """
+
+    across: Across | None
+    averaged: Across | None
+
+    def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
+        if not self.training or self.across is None:
+            return super().forward(x, gain_C, bias_C)
+        y, mean, var, count = Normalise.apply(x, gain_C, bias_C, self.eps, self.across)
+        if self.disarm():
+            var = _unbiased(var, count)
+            self._follow(_towards(self.mean, mean, self.momentum), _towards(self.var, var, self.momentum))
+        return y
+
+    def _follow(self, mean: Tensor, var: Tensor) -> None:
+        super()._follow(*_average(mean, var, self.averaged))
+
+
+class _TorchNorm(nn.modules.batchnorm._BatchNorm):
+    """torch's batch norm, with its parameters, buffers and rules: running statistics follow every training forward.
+
+    Without running statistics, evaluation normalises by those of this rank's batch: it asks nobody.
+    """
+
+    across: Across | None
+    averaged: Across | None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(x)
+        self._check_input_dim(x)
+        if self.across is not None:
+            y, mean, var, count = Normalise.apply(x, self.weight, self.bias, self.eps, self.across)
+            var = _unbiased(var, count)
+        else:
+            like = self.running_mean if self.track_running_stats else None
+            mean, var = (None, None) if like is None else (torch.zeros_like(like), torch.zeros_like(like))
+            y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)  # writes the batch's own
+        if self.track_running_stats:
+            self._follow(*_average(mean, var, self.averaged))
+        return y
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, var: Tensor) -> None:
+        names = ("running_mean", "running_var", "num_batches_tracked")
+        running_mean, running_var, tracked = (self.get_buffer(name) for name in names)
+        tracked.add_(1)
+        weight = 1 / tracked.to(mean.dtype) if self.momentum is None else self.momentum
+        running_mean.copy_(_towards(running_mean, mean, weight))
+        running_var.copy_(_towards(running_var, var, weight))
+
+
+class _TorchNorm1d(_TorchNorm, nn.BatchNorm1d):
+    pass
+
+
+class _TorchNorm2d(_TorchNorm, nn.BatchNorm2d):
+    pass
+
+
+class _TorchNorm3d(_TorchNorm, nn.BatchNorm3d):
+    pass
+
+
+_CROSS_RANK: dict[type[nn.Module], type[nn.Module]] = {
+    BatchNorm: CrossRankBatchNorm,
+    nn.BatchNorm1d: _TorchNorm1d,
+    nn.BatchNorm2d: _TorchNorm2d,
+    nn.BatchNorm3d: _TorchNorm3d,
+}
+
+
+def convert(net: nn.Module, world: World, ranks: int | None) -> None:
+    """Let every batch norm of `net`, ours and torch's, span `ranks` consecutive ranks (None: all; 1: each by itself).
+
+    In place: the modules stay the same objects, for other parts of the network may hold them, and hooks hang on them.
+    Names, buffers, dtype and device stay. A world of one changes nothing. Collective: every rank, in the same order.
+    """
+    if world.size == 1:
+        return
+    norms = _norms(net)
+    mine = _group(world, ranks) if norms else None
+    averaged = None if mine is world.group else world.group
+    for name, norm in norms.items():
+        norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
+        norm.across = None if mine is None else Across(mine, name, world.count)
+        norm.averaged = None if averaged is None else Across(averaged, name, world.count)
+
+
+def _norms(net: nn.Module) -> dict[str, Any]:
+    """By the name that a message will tell; ConfigError for one that cannot be converted, before anything is."""
+    found = {}
+    for name, module in net.named_modules():
+        name = name or type(module).__name__
+        if isinstance(module, nn.SyncBatchNorm):
+            raise ConfigError(
+                f"{name}: found nn.SyncBatchNorm, which has no second derivative and no CPU; expected nn.BatchNorm1d, "
+                "2d or 3d: leave it so, its statistics will span the ranks by themselves (see norm_ranks)"
+            )
+        if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm):
+            if type(module) not in (*_CROSS_RANK, *_CROSS_RANK.values()):
+                raise ConfigError(
+                    f"{name}: found {type(module).__name__}, a batch norm of its own kind, whose statistics cannot "
+                    "span ranks; expected nn.BatchNorm1d, 2d, 3d or paragan's own: use one of them, or devices: 1"
+                )
+            found[name] = module
+    return found
+
+
+def _group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
+    """Of this rank; None: itself alone."""
+    ranks = world.size if ranks is None else ranks
+    if ranks < 1 or world.size % ranks:
+        raise ConfigError(f"norm_ranks: found {ranks} for {world.size} ranks; expected a divisor of {world.size}")
+    if ranks == 1:
+        return None
+    return world.group if ranks == world.size else _consecutive(world.group, ranks, world.device)
+
+
+@cache
+def _consecutive(group: dist.ProcessGroup, size: int, device: torch.device) -> dist.ProcessGroup:
+    """This rank's group of `size`. Made once: every network of a run shares it."""
+    everyone, mine = dist.get_process_group_ranks(group), dist.get_rank(group) // size
+    timeout = group._get_backend(device).options._timeout  # else torch waits for half an hour
+    backend = dist.get_backend(group)
+    made = [
+        dist.new_group(everyone[i : i + size], timeout, backend, use_local_synchronization=True)
+        for i in range(0, len(everyone), size)
+    ]
+    return made[mine]
+
+
+def _unbiased(var: Tensor, count: Tensor) -> Tensor:
+    return var * (count / (count - 1)).to(var.dtype)
+
+
+def _towards(running: Tensor, new: Tensor, weight: float | Tensor) -> Tensor:
+    return torch.lerp(running.to(new.dtype), new, weight)
+
+
+@torch.no_grad()
+def _average(mean: Tensor, var: Tensor, ranks: Across | None) -> tuple[Tensor, Tensor]:
+    """Over ranks whose statistics differ."""
+    if ranks is None:
+        return mean, var
+    mean, var = ranks.sum_(torch.stack([mean, var])) / dist.get_world_size(ranks.group)
+    return mean, var

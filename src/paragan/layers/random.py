@@ -1,0 +1,55 @@
+"""Layers that draw in a forward: whoever calls them says where the generator stands, else no run could be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+def draws(net: nn.Module) -> bool:
+    """Whether a training-mode forward draws from torch's global generator.
+
+    True for dropout of every kind, and for any network or layer that says so by an attribute `draws = True`.
+    """
+    return any(
+        isinstance(m, nn.modules.dropout._DropoutNd) or getattr(m, "draws", False) is True for m in net.modules()
+    )
+
+
+class Dropout(nn.Module):
+    """Dropout (Srivastava et al. 2014) in place, whose draws depend on the generator and the shape alone.
+
+    torch's own fills its mask in the order of memory: a network in another layout or format would draw another one.
+    """
+
+    draws = True
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, h: Tensor) -> Tensor:
+        if not self.training:
+            return h
+        kept = torch.empty(h.shape, device=h.device).bernoulli_(1 - self.p)
+        return h.mul_(kept.div_(1 - self.p).to(h.dtype))
+
+
+@contextmanager
+def untouched(*modules: nn.Module) -> Iterator[None]:
+    """Buffers and the generators of the devices they run on are put back at the end."""
+    layers = [layer for module in modules for layer in module.modules()]
+    kept = [(layer, {n: (b, b.clone()) for n, b in layer._buffers.items() if b is not None}) for layer in layers]
+    devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}
+    kind = next(iter(devices)).type if devices else "cpu"
+    try:
+        with torch.random.fork_rng(list(devices), device_type=kind):
+            yield
+    finally:
+        for layer, buffers in kept:
+            for name, (buffer, value) in buffers.items():
+                buffer.copy_(value)
+                layer._buffers[name] = buffer  # a forward may have put another in its place

@@ -1,0 +1,27 @@
+"""Peak signal-to-noise ratio to the target in dB, on average over the images; higher is better.
+
+10 log10(peak² / mse) with the peak 2 of values in [-1, 1]: the same number as of grey levels with the peak 255.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from paragan.metrics._pairs import PairMean
+
+MOST = 100.0  # dB, of images that are equal: infinity is no number in JSON
+
+
+@dataclass(frozen=True)
+class Metric(PairMean):
+    """psnr, at most 100 dB for one image."""
+
+    name: ClassVar[str] = "psnr"
+
+    @staticmethod
+    def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+        mse_B = (made_BCHW - target_BCHW).square().flatten(1).mean(1)
+        return 10 * (4 / mse_B).log10().clamp(max=MOST / 10)

@@ -1,0 +1,53 @@
+"""Structural similarity to the target, on average over the images; higher is better, 1 is equal.
+
+Source: Z. Wang et al., "Image quality assessment: from error visibility to structural similarity", IEEE TIP 2004,
+equation 13 with the settings of section III.C: a Gaussian window of 11x11 pixels, sigma 1.5, K1 = 0.01, K2 = 0.03, only
+where the window lies within the image. They looked at brightness; here the mean over the channels is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paragan.metrics._pairs import PairMean
+
+_WINDOW, _SIGMA, _PEAK = 11, 1.5, 2.0
+_C1, _C2 = (0.01 * _PEAK) ** 2, (0.03 * _PEAK) ** 2
+
+
+@dataclass(frozen=True)
+class Metric(PairMean):
+    """ssim in [-1, 1]. Of images smaller than the window the middle of the window is used."""
+
+    name: ClassVar[str] = "ssim"
+
+    @staticmethod
+    def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+        x, y = made_BCHW + 1, target_BCHW + 1  # grey levels: of values around 0 the means would say nothing
+        mean_x, mean_y = _smooth(x), _smooth(y)
+        var_x, var_y = _smooth(x * x) - mean_x**2, _smooth(y * y) - mean_y**2
+        covariance = _smooth(x * y) - mean_x * mean_y
+        brightness = (2 * mean_x * mean_y + _C1) / (mean_x**2 + mean_y**2 + _C1)
+        structure = (2 * covariance + _C2) / (var_x + var_y + _C2)
+        return (brightness * structure).flatten(1).mean(1)
+
+
+def _smooth(x_BCHW: Tensor) -> Tensor:
+    """Weighted means under the window, which is a product of two: rows first, then columns."""
+    channels = x_BCHW.shape[1]
+    for axis, form in ((2, (1, 1, -1, 1)), (3, (1, 1, 1, -1))):
+        length = min(_WINDOW, (x_BCHW.shape[axis] - 1) // 2 * 2 + 1)
+        window = _gauss(length).to(x_BCHW).view(form)
+        x_BCHW = F.conv2d(x_BCHW, window.repeat(channels, 1, 1, 1), groups=channels)
+    return x_BCHW
+
+
+def _gauss(length: int) -> Tensor:
+    offsets = torch.arange(length, dtype=torch.float64) - length // 2
+    weights = (-(offsets**2) / (2 * _SIGMA**2)).exp()
+    return weights / weights.sum()

@@ -1,0 +1,184 @@
+"""Image to image: a U-Net and a discriminator of overlapping patches (pix2pix, Isola et al. 2017), for 8 to 512 px.
+
+At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight halvings, D with 2,768,705 and logits
+that see 70x70 pixels each. Dropout lies on the 512 -> 512 layers that follow the innermost, at most three, as in the
+authors' second code (their first has it one layer further in). The generator has no latent: its noise is the dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.errors import DataError
+from paragan.core.options import Count, Fraction
+from paragan.core.types import Verdict
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.blocks import through
+from paragan.layers.precision import autocast_off, widened
+from paragan.layers.random import Dropout
+from paragan.models._checks import side_of
+
+_SIDES = (8, 16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class Options:
+    """width: channels of the first layer of either side, doubled at each halving up to 8 times. dropout: probability.
+
+    norm: batch is the paper's, at batch 1 the same as instance until it is evaluated with running statistics; larger
+    batches blur with it. instance keeps the samples of a batch apart, whatever the batch. Both have gain and bias.
+    """
+
+    width: Count = 64
+    norm: Literal["batch", "instance"] = "batch"
+    dropout: Fraction = 0.5
+    weight_init: Literal["normal_0.02", "orthogonal", "glorot", "torch"] = "normal_0.02"
+
+
+class Generator(nn.Module):
+    """The condition, (B, C, H, W) in [-1, 1], to x_BCHW in [-1, 1] of its shape; z_BZ (B, 0) and labels are unused.
+
+    Its blocks hand on a tuple: the maps so far, whose ends are joined on the way up.
+    """
+
+    latent, num_classes = 0, 0
+    takes_condition = True
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        self.weight_init = options.weight_init
+        levels = side_of(shape, "pix2pix", _SIDES).bit_length() - 1
+        widths = _widths(options.width, levels)
+        norm = _norm(options.norm)
+        inner = range(1, levels - 1)  # the first layer has no norm; the innermost map is one pixel, its own mean
+        downs = [
+            Down(a, b, norm(b) if i in inner else None, first=i == 0)
+            for i, (a, b) in enumerate(pairwise((shape[0], *widths)))
+        ]
+        ups = []
+        for i, (a, b) in enumerate(pairwise(widths[::-1])):
+            dropout = options.dropout if 1 <= i <= 3 and b == 8 * options.width else 0.0
+            ups.append(Up(a if i == 0 else 2 * a, b, norm(b), dropout, first=i == 0))
+        self.blocks = nn.ModuleList([*downs, *ups, Paint(2 * widths[0], shape[0])])
+
+    def forward(self, z_BZ: Tensor | None, y_B: Tensor | None = None, condition: Tensor | None = None) -> Tensor:
+        return through(self.blocks, self.entry(z_BZ, condition))
+
+    def entry(self, z_BZ: Tensor | None, condition: Tensor | None) -> tuple[Tensor, ...]:
+        """What the first block is given."""
+        return (_required(condition),)
+
+
+class Discriminator(nn.Module):
+    """x_BCHW beside its condition to a `Verdict` of logits (B, h, w), one per patch; its features are the last map."""
+
+    takes_condition = True
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        self.weight_init = options.weight_init
+        halvings = min(3, side_of(shape, "pix2pix", _SIDES).bit_length() - 3)  # below 32 px the map would get too small
+        widths, norm = _widths(options.width, halvings + 1), _norm(options.norm)
+        patches = [
+            Patch(a, b, 2 if i < halvings else 1, norm(b) if i else None)
+            for i, (a, b) in enumerate(pairwise((2 * shape[0], *widths)))
+        ]
+        self.blocks = nn.ModuleList([*patches, Head(widths[-1])])
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Verdict:
+        return Verdict.of(through(self.blocks, self.entry(x_BCHW, condition)))
+
+    def entry(self, x_BCHW: Tensor, condition: Tensor | None) -> Tensor:
+        """What the first block is given."""
+        return torch.cat([_required(condition), x_BCHW], 1)
+
+
+class Down(nn.Module):
+    """4x4 of stride two, norm, leaky ReLU 0.2, of the newest map. The activation is the block's own and so in place."""
+
+    def __init__(self, inputs: int, outputs: int, norm: nn.Module | None, first: bool) -> None:
+        super().__init__()
+        self.first = first
+        self.conv = nn.Conv2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
+        self.norm = norm
+
+    def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> tuple[Tensor, ...]:
+        h = self.conv(maps[-1])
+        h = F.leaky_relu(h if self.norm is None else self.norm(h), 0.2, inplace=True)
+        # The picture itself is joined nowhere; after the ReLU an activated map is worth as much as a raw one.
+        return (h,) if self.first else (*maps, h)
+
+
+class Up(nn.Module):
+    """Transposed 4x4 of stride two, norm, dropout; the map of the same size from the way down beside it; ReLU."""
+
+    def __init__(self, inputs: int, outputs: int, norm: nn.Module, dropout: float, first: bool) -> None:
+        super().__init__()
+        self.first = first
+        self.conv = nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
+        self.norm = norm
+        self.dropout = Dropout(dropout) if dropout else None
+
+    def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> tuple[Tensor, ...]:
+        *beside, newest = maps
+        h = self.norm(self.conv(newest.relu() if self.first else newest))
+        if self.dropout is not None:
+            h = self.dropout(h)
+        return (*beside[:-1], torch.cat([h, beside[-1]], 1).relu_())
+
+
+class Paint(nn.Module):
+    """Transposed 4x4 of stride two, tanh: the image, at least float32."""
+
+    def __init__(self, inputs: int, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose2d(inputs, channels, 4, stride=2, padding=1)
+
+    def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> Tensor:
+        return widened(self.conv(maps[-1])).tanh()
+
+
+class Patch(nn.Module):
+    """4x4, norm, leaky ReLU 0.2."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: nn.Module | None) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 4, stride=stride, padding=1, bias=norm is None)
+        self.norm = norm
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        h = self.conv(h)
+        return F.leaky_relu(h if self.norm is None else self.norm(h), 0.2, inplace=True)
+
+
+class Head(nn.Module):
+    """4x4 to one logit per place, in at least float32: (logits (B, h, w), the map it saw)."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, 1, 4, padding=1)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        with autocast_off(h):
+            features = widened(h)
+            return self.conv(features).squeeze(1), features
+
+
+def _widths(width: int, levels: int) -> tuple[int, ...]:
+    return tuple(width * min(2**level, 8) for level in range(levels))
+
+
+def _norm(name: str) -> Any:
+    return AffineBatchNorm if name == "batch" else lambda channels: nn.InstanceNorm2d(channels, affine=True)
+
+
+def _required(condition: Tensor | None) -> Tensor:
+    if condition is None:
+        raise DataError("condition: found none, but pix2pix makes images from images; give data of pairs")
+    return condition

@@ -1,0 +1,39 @@
+"""Mean absolute difference between what G made and what it was to make (Isola et al. 2017, equations 3 and 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core.options import Count, NotNegative
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: the paper's lambda, of values in [-1, 1]. interval: every so many updates of G, then that much stronger.
+
+    Needs data of pairs; beside a random real image there is nothing to be near to.
+    """
+
+    weight: NotNegative = 100.0
+    interval: Count = 1
+
+
+class Penalty:
+    """weight * mean |made - real| per sample, of images as they are: augmentation is for D alone."""
+
+    name = "l1"
+    side = Side.G
+    needs: frozenset[Can] = frozenset()
+    per_sample = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+
+    def __call__(self, part: Part) -> Tensor:
+        assert part.feed.real is not None and part.feed.real.x_BCHW is not None
+        return self.weight * (part.outputs.images - part.feed.real.x_BCHW).abs().flatten(1).mean(1)

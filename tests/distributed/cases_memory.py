@@ -1,0 +1,74 @@
+"""What a rank holds of a pair of some 45 million weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.dist import World
+from paragan.core.make import Make
+from paragan.core.shard import local
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.ema import Ema
+from paragan.game.gan import GAN, Loss
+from paragan.game.options import EmaOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.layers.init import initialise
+from paragan.losses import hinge
+from paragan.schemes import synchronous
+from tests.distributed.cases_laws import strategy
+
+WIDTH = 2400
+
+
+class Wide(nn.Module):
+    weight_init = "torch"
+
+    def __init__(self, inputs: int, layers: int, outputs: tuple[int, ...]) -> None:
+        super().__init__()
+        widths = [inputs, *[WIDTH] * layers]
+        self.blocks = nn.ModuleList([nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)])
+        self.last = nn.Linear(WIDTH, outputs[0] if outputs else 1)
+        self.outputs = outputs
+
+    def forward(self, x, y=None):
+        h = x.flatten(1)
+        for block in self.blocks:
+            h = block(h).relu()
+        h = self.last(h)
+        return h.unflatten(1, (1, 8, -1)) if self.outputs else h.squeeze(1)
+
+
+def held(world: World, name: str, steps: int = 1) -> dict[str, int]:
+    """Bytes of memory behind this rank's weights, optimiser state and average after a step; weights in all."""
+    seats, total = [], 0
+    for side in Side:
+        shape = (64, 5, (64,)) if side is Side.G else (64, 4, ())
+        make = Make(lambda shape=shape: Wide(*shape), partial(initialise, seed=0, stream=side.value))
+        placing = strategy(name)
+        net = placing.prepare(make, world)
+        total += sum(p.numel() for p in net.parameters())
+        ema = Ema(placing.average(make, world), EmaOptions())
+        seats.append(Player(side, net, placing, Policy(), ema=ema))
+    gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), Prior(0, 64))
+    for step in range(steps):
+        rows = Rows(step, *world.share(4), 4)
+        synchronous.step(gan, iter([Batch(rows, torch.zeros(rows.count, 1, 8, 8))]))
+    state = [t for seat in seats for entry in seat.optimizer.state.values() for t in entry.values()]
+    return {
+        "weights": _bytes(local(p) for seat in seats for p in seat.net.parameters()),
+        "optimizer": _bytes(t for t in state if isinstance(t, Tensor)),
+        "average": _bytes(local(p) for seat in seats for p in seat.ema.net.parameters()),
+        "total": total,
+    }
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    """Of the memory behind them, each piece of it once."""
+    memory = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    return sum(memory.values())

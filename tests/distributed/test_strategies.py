@@ -1,0 +1,76 @@
+"""What strategies send, hold and do beside the laws."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.distributed
+
+CASES = "tests.distributed.cases_strategies"
+
+
+def payload(pool, name="ddp", options=None, parts=1, total=20):
+    return pool.run(f"{CASES}:payload", name=name, options=options or {}, parts=parts, total=total)
+
+
+def test_every_other_update_sends_half(two_ranks):
+    for every_update, every_other in zip(payload(two_ranks), payload(two_ranks, "averaged", {"every": 2}), strict=True):
+        assert every_other["parameters"] == every_update["parameters"] / 2 > 0
+        assert every_update["norm"] > 0
+
+
+def test_accumulation_of_four_sends_a_quarter(two_ranks):
+    one, four = payload(two_ranks)[0], payload(two_ranks, parts=4, total=80)[0]
+    assert four["parameters"] == one["parameters"] / 4
+    assert four["reduced"] == four["parameters"]  # what is counted is what torch's reducer was given
+    assert one["reduced"] == one["parameters"]
+
+
+def test_averaging_every_update_is_one_process(two_ranks):
+    assert max(two_ranks.run(f"{CASES}:averaged_every_update")) <= 1e-12
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["fp32", "bf16"])
+def test_ranks_meet_every_other_update(two_ranks, narrow):
+    assert two_ranks.run(f"{CASES}:apart_and_together", narrow=narrow) == [[False, True, False, True]] * 2
+
+
+def test_averaged_vectors_of_spectral_norm_stay_unit_vectors(two_ranks):
+    assert max(two_ranks.run(f"{CASES}:unit_vectors")) <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["none", "ddp", "zero3"])
+def test_recomputation_changes_nothing(request, name):
+    pool = request.getfixturevalue("one_rank" if name == "none" else "two_ranks")
+    for difference, moved in pool.run(f"{CASES}:with_demands", name=name, demands={"recompute": True}):
+        assert difference <= 1e-12
+        assert moved > 1e-3
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3"])
+def test_narrow_reduction_is_near(two_ranks, name):
+    for difference, _ in two_ranks.run(f"{CASES}:with_demands", name=name, demands={"narrow": True}):
+        assert 0 < difference < 0.07  # three steps of 1e-2 by an optimiser that follows signs
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3"])
+def test_a_layer_that_nothing_uses(two_ranks, name):
+    for difference, moved in two_ranks.run(f"{CASES}:unreached", name=name):
+        assert difference <= 1e-12
+        assert not moved
+
+
+def test_memory_of_a_rank(two_ranks):
+    held = {
+        name: two_ranks.run("tests.distributed.cases_memory:held", timeout=240, name=name)[0]
+        for name in ("ddp", "zero1", "zero2", "zero3")
+    }
+    whole = held["ddp"]
+    assert whole["total"] >= 40e6
+    assert whole["weights"] == 4 * whole["total"]
+    assert held["zero1"]["optimizer"] <= 0.52 * whole["optimizer"]
+    for name in ("zero2", "zero3"):
+        mine = held[name]["weights"] + held[name]["optimizer"]
+        assert mine <= 0.55 * (whole["weights"] + whole["optimizer"])
+    for name in ("zero1", "zero2", "zero3"):
+        assert held[name]["average"] <= 0.52 * whole["average"]

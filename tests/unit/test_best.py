@@ -1,0 +1,153 @@
+"""The checkpoint with the best score is kept whole, whatever happens to the others."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+import paragan as pg
+from paragan.cli.main import main
+from paragan.core.errors import CheckpointError
+from paragan.engine import best as module
+from paragan.engine.best import Best
+from paragan.engine.evaluate import Score
+from paragan.engine.reader import read
+from tests import tiny_run
+
+
+def score(value: float, metric: str = "fd[judge]", num_images: int = 100, **protocol) -> Score:
+    return Score({metric: value, "coverage": 0.5}, num_images, {"by": ("a", 1), **protocol})
+
+
+def checkpoint(folder: Path, text: str) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("manifest.json", "g.safetensors"):
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def kept(tmp_path):
+    best = Best(tmp_path / "best")
+    best.keep(checkpoint(tmp_path / "step-3", "three"), 3, 300, score(2.0))
+    return best
+
+
+@pytest.mark.parametrize(
+    ("other", "better"),
+    [
+        (score(1.9), True),
+        (score(2.0), False),
+        (score(math.nan), False),
+        (score(9.0, metric="l1"), True),  # does not compare
+        (score(9.0, num_images=50), True),
+        (score(9.0, judge="another"), True),
+        (score(math.inf, metric="l1"), False),
+    ],
+)
+def test_less_is_better_where_it_was_measured_alike(kept, other, better):
+    assert kept.beaten_by(other) is better
+
+
+def test_the_first_score_is_the_best_so_far(tmp_path):
+    assert Best(tmp_path / "best").beaten_by(score(1e9))
+    with pytest.raises(CheckpointError, match="expected one of a run that was scored; leave --best out"):
+        Best(tmp_path / "best").path()
+
+
+def test_it_outlives_the_checkpoint_and_is_replaced_whole(kept, tmp_path):
+    four = checkpoint(tmp_path / "step-4", "four")
+    for name in ("manifest.json", "g.safetensors"):
+        (tmp_path / "step-3" / name).unlink()
+    assert (kept.path() / "g.safetensors").read_text() == "three"
+    kept.keep(four, 4, 400, score(1.5))
+    assert (kept.path() / "g.safetensors").samefile(four / "g.safetensors")  # no copy
+    told = json.loads((kept.path() / "score.json").read_text())
+    assert (told["step"], told["images"], told["metric"], told["value"]) == (4, 400, "fd[judge]", 1.5)
+    assert (told["fd[judge]"], told["num_images"]) == (1.5, 100)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["best", "step-3", "step-4"]
+
+
+def test_without_links_it_is_a_copy(kept, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
+    kept.keep(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
+    assert (kept.path() / "g.safetensors").read_text() == "four"
+
+
+def test_a_full_disk_leaves_the_former_one(kept, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "_link", full)
+    with pytest.raises(CheckpointError, match=r"not written .*; make room"):
+        kept.keep(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
+    assert (kept.path() / "g.safetensors").read_text() == "three"
+    assert not kept.beaten_by(score(2.0))
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_kill_while_it_is_replaced_leaves_one_that_is_whole(kept, tmp_path, monkeypatch, renames):
+    left, rename = [renames], Path.rename
+
+    def killed(self, target):
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        kept.keep(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
+    monkeypatch.undo()
+    assert (kept.path() / "g.safetensors").read_text() == ("three", "four")[renames]
+    assert kept.beaten_by(score(1.7)) is (renames == 0)
+    five = checkpoint(tmp_path / "step-5", "five")
+    monkeypatch.setattr(module, "_link", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(CheckpointError):
+        kept.keep(five, 5, 500, score(1.0))
+    monkeypatch.undo()
+    assert (kept.path() / "g.safetensors").read_text() == ("three", "four")[renames]
+    kept.keep(five, 5, 500, score(1.0))
+    assert (tmp_path / "best" / "g.safetensors").read_text() == "five"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Scores 4, 2, 3 and at the end 5: the second step is the best, of which no checkpoint was due."""
+    folder = tmp_path_factory.mktemp("best") / "run"
+    values = iter((0.5, 4.0, 2.0, 3.0, 5.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("paragan.build.scorer", lambda *_, **__: lambda player, prior: score(next(values)))
+        words = ("every.score_kimg=0.016", "every.save_kimg=0.064", "every.keep=1", "score.extractor=judge")
+        tiny_run.train(folder, *words)
+    return folder
+
+
+def test_a_run_keeps_its_best_where_pruning_does_not_reach(run):
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000000004"]
+    assert read(run / "best").step == 2  # the untrained generator's 0.5 does not count
+    assert pg.load(run).facts.step == 4
+    assert pg.load(run, best=True).facts.step == 2
+
+
+def test_verbs_take_the_best(run, capsys, tmp_path):
+    assert main(["sample", str(run), "--best", "--num", "4"]) == 0
+    assert "step-2" in capsys.readouterr().out
+    assert main(["export", str(run), "--best", "--out", str(tmp_path)]) == 0
+    assert "at step 2." in (tmp_path / "README.md").read_text()
+    assert pg.load(tmp_path).facts.step == 2
+    assert main(["eval", str(run), "--best", "--num-images", "10"]) == 0
+    assert capsys.readouterr().out.strip().splitlines()[-1].startswith("step 2 ")
+    assert main(["sample", str(tmp_path / "generator.safetensors"), "--best"]) == 2
+    assert "best: found beside the file" in capsys.readouterr().err
+
+
+def test_a_run_that_was_never_scored_has_none(tmp_path):
+    tiny_run.train(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="no best checkpoint"):
+        pg.load(tmp_path / "run", best=True)

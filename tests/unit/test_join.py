@@ -1,0 +1,267 @@
+"""Ranks: which one this is, how they meet, and why one ends where several run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError, FollowedError, RankError, outcome
+from paragan.hardware import device
+from paragan.launch import failure, join, place
+from paragan.launch.place import Place
+
+ENVIRONMENT = {
+    "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1",
+    "TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_RUN_ID": "x",
+}  # fmt: skip
+
+
+def rank(number, size=2, attempt=0, run="x"):
+    return Place(number, size, number, size, attempt, run)
+
+
+# which rank this is
+
+
+def test_the_environment_tells_the_place():
+    found = place.here(ENVIRONMENT)
+    assert (found.rank, found.size, found.local_rank, found.local_size) == (3, 4, 1, 2)
+    assert (found.attempt, found.run, found.launcher) == (1, "x", None)
+    assert not found.orphaned()
+
+
+def test_a_process_alone_has_no_place():
+    """Clusters set RANK and WORLD_SIZE for whatever starts in their containers."""
+    assert place.here({"RANK": "0", "WORLD_SIZE": "8", "MASTER_ADDR": "a"}) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("WORLD_SIZE", None, "WORLD_SIZE=''"),
+        ("RANK", "-1", "RANK='-1'"),
+        ("MASTER_ADDR", None, "MASTER_ADDR=''"),
+        ("RANK", "4", "rank 4 of 4"),
+        ("LOCAL_WORLD_SIZE", "5", "on this host 1 of 5"),
+    ],
+)
+def test_half_an_environment_is_refused(key, value, told):
+    env = {k: v for k, v in (ENVIRONMENT | {key: value}).items() if v is not None}
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        place.here(env)
+
+
+def test_a_rank_whose_launcher_is_gone_is_an_orphan():
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(30)
+    assert not place.here(ENVIRONMENT | {place.LAUNCHER: str(os.getpid())}).orphaned()
+    assert place.here(ENVIRONMENT | {place.LAUNCHER: str(gone.pid)}).orphaned()
+    assert replace(place.here(ENVIRONMENT), agent=1 << 30).orphaned()
+
+
+def test_a_process_that_has_ended_but_is_not_read_is_not_alive():
+    zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    zombie.stdout.read()
+    for _ in range(1000):
+        if not place.alive(zombie.pid):
+            break
+        signal.sigtimedwait([], 0.01)
+    assert not place.alive(zombie.pid)
+    zombie.wait(30)
+    zombie.stdout.close()
+    assert place.alive(os.getpid())
+
+
+# how they meet
+
+
+def meet(store, size, timeout_s=20.0):
+    """Every rank in a thread of its own; the stores they found, or what they raised."""
+    found = {}
+
+    def run(number):
+        try:
+            found[number] = join._round(store, rank(number, size), timeout_s, lambda: False)
+        except RankError as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return found
+
+
+def test_a_later_round_reads_nothing_of_the_dead():
+    """torchrun hands restarted ranks the store of those before: the gloo restart trap."""
+    store = dist.HashStore()
+    first = meet(store, 3)
+    for number, mine in first.items():
+        mine.set(f"address/{number}", "of the dead")
+    second = meet(store, 3)
+    assert not any(mine.check([f"address/{n}"]) for mine in second.values() for n in range(3))
+    second[0].set("key", "value")
+    assert all(mine.get("key") == b"value" for mine in second.values())
+
+
+def test_a_smaller_round_after_a_larger_one():
+    store = dist.HashStore()
+    meet(store, 3)
+    found = meet(store, 2)
+    found[1].set("key", "value")
+    assert found[0].get("key") == b"value"
+
+
+def test_who_does_not_come_is_named():
+    store = dist.HashStore()
+    meet(store, 3)  # the hello of a dead rank 2 is still there
+    found = {}
+
+    def run(number):
+        try:
+            join._round(store, rank(number, 3), 0.5, lambda: False)
+        except RankError as error:
+            found[number] = str(error)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in (0, 1)]
+    [thread.start() for thread in threads]
+    [thread.join(60) for thread in threads]
+    assert all("rank 2 is gone or did not join within 0.5 s" in told for told in found.values()) and len(found) == 2
+
+
+def test_a_request_to_stop_ends_the_wait():
+    with pytest.raises(RankError):
+        join._round(dist.HashStore(), rank(1), 1e6, lambda: True)
+
+
+def test_a_world_alone_has_a_group_where_one_is_asked_for():
+    assert join.join(None, torch.device("cpu"), 5) == World()
+    before = listening()
+    world = join.join(None, torch.device("cpu"), 5, alone_group=True)
+    try:
+        assert (world.rank, world.size, dist.get_world_size(world.group)) == (0, 1, 1)
+        values = torch.ones(2)
+        dist.all_reduce(values, group=world.control)
+        assert values.tolist() == [1, 1]
+        assert all(address == "127.0.0.1" for address in listening() - before)
+    finally:
+        join.leave(world)
+    assert not dist.is_initialized()
+    assert "GLOO_SOCKET_IFNAME" not in os.environ
+
+
+def test_a_group_of_one_is_held_to_the_loopback_interface(monkeypatch):
+    """Whatever the host name resolves to; what the user has set stands afterwards."""
+    monkeypatch.setenv(place.GLOO_INTERFACE, "eth7")
+    seen = []
+    monkeypatch.setattr(join, "_groups", lambda *given: (seen.append(os.environ[place.GLOO_INTERFACE]), None))
+    join.join(None, torch.device("cpu"), 5, alone_group=True)
+    assert (seen, os.environ[place.GLOO_INTERFACE]) == ([place.loopback()], "eth7")
+
+
+def listening():
+    """Addresses that this process listens on, IPv4."""
+    mine = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            mine.add(os.readlink(f"/proc/self/fd/{fd}"))
+        except OSError:
+            continue
+    with open("/proc/self/net/tcp") as table:
+        rows = [line.split() for line in table.readlines()[1:]]
+    ours = [row for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in mine]
+    return {socket.inet_ntoa(bytes.fromhex(row[1].partition(":")[0])[::-1]) for row in ours}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_local_rank_gets_a_device_of_its_own(monkeypatch, count):
+    chosen = []
+    kind = SimpleNamespace(type="meta")
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: kind)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: count)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", chosen.append)
+    if count == 1:
+        with pytest.raises(ConfigError, match="found 1 meta on this host, fewer devices than asked: 3"):
+            device.pick(None, 2, 3)
+    else:
+        assert device.pick(None, 2, 3) == torch.device("meta", 2)
+        assert chosen == [2]
+
+
+# why a rank ends
+
+
+@pytest.fixture
+def pair():
+    """Two ranks of this process, with the store where reasons are left; rank 1's process can be another's."""
+    store = dist.HashStore()
+    for number in range(2):
+        store.set(f"here/{number}", json.dumps([socket.gethostname(), os.getpid()]))
+    return [World(number, 2, store=store) for number in range(2)]
+
+
+BROKEN = RuntimeError("[../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1")
+
+
+def test_the_first_to_fail_is_heard_and_the_others_follow(pair):
+    own = ConfigError("g.parts: found 0")
+    assert failure.explained(pair[1], own) is own
+    assert failure.explained(pair[1], own) is own  # told again on the way out
+    for late in (BROKEN, ValueError("rank 0 came to grief, too")):
+        follower = failure.explained(pair[0], late)
+        assert isinstance(follower, FollowedError)
+        assert outcome(follower) == (2, "rank 0 stopped because rank 1 failed: g.parts: found 0")
+        assert failure.explained(pair[0], follower) is follower
+
+
+def test_a_bug_is_told_by_its_type(pair):
+    failure.explained(pair[1], KeyError("name"))
+    assert "KeyError: 'name'" in str(failure.explained(pair[0], BROKEN))
+    assert failure.explained(pair[0], BROKEN).exit_code == 1
+
+
+def test_a_rank_that_is_gone_is_named(pair):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait(30)
+    pair[0].store.set("here/1", json.dumps([socket.gethostname(), gone.pid]))
+    error = failure.explained(pair[0], BROKEN)
+    assert isinstance(error, RankError) and error.exit_code == 75
+    assert str(error).startswith("rank 1 is gone")
+    assert "the last checkpoint stands; the same command goes on" in str(error)
+
+
+def test_a_rank_that_does_not_answer_is_not_waited_for(pair, monkeypatch):
+    monkeypatch.setattr(failure, "LOOK_S", 0.2)
+    error = failure.explained(pair[0], RuntimeError("Timed out waiting 2000ms for recv operation to complete"))
+    assert "another rank is gone or did not answer in time" in str(error)
+
+
+def test_what_a_layer_made_of_a_broken_collective_is_understood(pair, monkeypatch):
+    monkeypatch.setattr(failure, "LOOK_S", 0.2)
+    error = RankError("norm: not every rank joined in")
+    error.__cause__ = BROKEN
+    assert failure.explained(pair[0], error) is error  # nothing better is known
+    failure.explained(pair[1], ConfigError("d_loss: odd"))
+    error = RankError("norm: not every rank joined in")
+    error.__cause__ = BROKEN
+    assert "rank 0" in str(failure.explained(pair[1], error))
+
+
+def test_alone_an_error_is_what_it_is():
+    assert failure.explained(World(), BROKEN) is BROKEN
+    assert not failure.is_broken(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))

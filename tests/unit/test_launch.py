@@ -1,0 +1,211 @@
+"""What ranks leave behind, and what the launcher makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from dataclasses import replace
+
+import pytest
+
+from paragan.cli import start
+from paragan.config import load
+from paragan.core.errors import CheckpointError, ConfigError, FollowedError, RankError, outcome
+from paragan.core.interrupt import Interrupt
+from paragan.core.notes import Note
+from paragan.engine.folder import RunFolder
+from paragan.launch import ends, place, torchrun
+from paragan.launch.place import Place
+from paragan.launch.torchrun import Job
+from paragan.writers.jsonl import RankWriter
+
+
+def rank(number, size=2, attempt=0, run="x"):
+    return Place(number, size, number, size, attempt, run)
+
+
+def leave_end(folder, number, error, attempt=0, run="x"):
+    code, line = (0, "finished") if error is None else outcome(error)
+    ends.write(folder, rank(number, 4, attempt, run), error, code, line or str(error))
+
+
+def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
+    leave_end(tmp_path, 1, RankError("before"), attempt=0)
+    leave_end(tmp_path, 0, FollowedError("rank 0 stopped because …", 2, 2), attempt=1)
+    leave_end(tmp_path, 2, ConfigError("that one"), attempt=1)
+    leave_end(tmp_path, 3, ConfigError("later"), attempt=1)
+    assert ends.first(ends.of_run(tmp_path, "x")).reason == "that one"
+    assert ends.of_run(tmp_path, "y") == []
+    assert ends.first([]) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("no"), 2),
+        (RankError("gone"), None),
+        (TypeError("ours"), 1),
+        (RuntimeError("a device"), None),
+        (None, None),
+    ],
+)
+def test_what_cannot_be_helped_is_not_tried_again(tmp_path, error, code):
+    leave_end(tmp_path, 1, error)
+    assert ends.settled(tmp_path, rank(1, attempt=0)) is None
+    assert ends.settled(tmp_path, rank(1, attempt=1, run="another")) is None
+    found = ends.settled(tmp_path, rank(1, attempt=1))
+    assert (None if found is None else found.code) == code
+
+
+def test_a_first_attempt_forgets(tmp_path):
+    leave_end(tmp_path, 1, ConfigError("of last week"), run="none")
+    ends.forget(tmp_path, rank(1, attempt=1, run="none"))
+    assert ends.of_run(tmp_path, "none")
+    ends.forget(tmp_path, rank(1, run="none"))
+    assert not ends.of_run(tmp_path, "none")
+
+
+def test_strange_ends_are_passed_over(tmp_path):
+    leave_end(tmp_path, 1, None)
+    for number, text in enumerate(("", "[]", '{"rank": 1}', "[" * 100_000, '{"rank": "1"}')):
+        (tmp_path / "ranks" / f"rank-{number + 2}.exit.json").write_text(text)
+    assert [end.rank for end in ends.of_run(tmp_path, "x")] == [1]
+
+
+@pytest.mark.parametrize(("attempt", "agent", "again"), [(0, 7, True), (0, 8, False), (1, 8, True)])
+def test_fresh_is_meant_once_for_a_run(tmp_path, attempt, agent, again):
+    """Users give torchrun the same id twice."""
+    later = replace(rank(0, attempt=attempt), agent=agent)
+    assert not ends.claimed(tmp_path, later)
+    ends.claim(tmp_path, replace(rank(0), agent=7))
+    assert ends.claimed(tmp_path, later) is again
+    assert not ends.claimed(tmp_path, replace(later, run="another"))
+
+
+def test_a_rank_keeps_its_own_events(tmp_path):
+    path, sent = tmp_path / "ranks" / "rank-1.jsonl", {"parameters": 8}
+    for attempt in range(2):
+        writer = RankWriter(path, {"rank": 1, "attempt": attempt}, sent)
+        writer.write(Note("start", 0, 0, 0.1, {"resumed": attempt > 0, "commands": {}}))
+        writer.write(Note("step", 20, 320, 0.5, {"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0}))
+        writer.write(Note("samples", 20, 320, 0.6, {"path": "x"}))
+        writer.write(Note("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 is gone"}))
+        writer.close()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(x["kind"], x["attempt"], x["rank"]) for x in lines] == [
+        (kind, attempt, 1) for attempt in range(2) for kind in ("start", "step", "end")
+    ]
+    step = lines[1]
+    assert (step["sent_bytes"], step["data_wait"], "d/real" in step) == ({"parameters": 8}, 0.1, False)
+
+
+def job(folder, **changes):
+    return Job(("train", "digits", "devices=3"), folder, 3, 10.0, **changes)
+
+
+def test_the_command_of_torchrun(tmp_path):
+    command = job(tmp_path).command("run", "/scratch")
+    at = command.index("paragan")
+    assert command[:3] == [sys.executable, "-m", "torch.distributed.run"]
+    assert command[at - 1 :] == ["-m", "paragan", "train", "digits", "devices=3"]
+    assert {"--nproc-per-node=3", "--max-restarts=3", "--rdzv-id=run", "--rdzv-endpoint=localhost:0"} <= set(command)
+
+
+def test_the_environment_of_the_ranks(tmp_path):
+    shared = job(tmp_path).environment({"HOME": "/root"}, cores=8)
+    assert shared == {
+        "HOME": "/root",
+        "OMP_NUM_THREADS": "2",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "11",
+        place.LAUNCHER: shared[place.LAUNCHER],
+    }
+    assert shared[place.LAUNCHER] == str(os.getpid())
+    assert job(tmp_path).environment({}, cores=2)["OMP_NUM_THREADS"] == "1"
+    set_by_user = {"OMP_NUM_THREADS": "5", "GLOO_SOCKET_IFNAME": "eth0"}
+    assert set_by_user.items() <= job(tmp_path).environment(set_by_user, cores=8).items()
+
+
+@pytest.mark.parametrize(
+    ("error", "asked", "code", "told"),
+    [
+        (ConfigError("g.parts: no"), False, 2, "g.parts: no\n"),
+        (RankError("rank 1 is gone"), False, 75, "rank 1 is gone\n"),
+        (RankError("did not join"), True, 85, ""),
+        (TypeError("odd"), False, 1, "rank 1: odd; its traceback is in"),
+        (None, False, 75, "no rank could tell why it ended"),
+        (None, True, 85, "stopped before the first step\n"),
+    ],
+)
+def test_what_the_user_hears(tmp_path, capsys, error, asked, code, told):
+    if error is not None:
+        leave_end(tmp_path, 1, error)
+    assert torchrun._told(job(tmp_path), "x", 1, asked) == code
+    said = capsys.readouterr().err
+    assert said.startswith(told) and bool(told) == bool(said) and said.count("\n") <= 1
+    assert not (tmp_path / "exit.json").exists()  # there is no run here
+
+
+def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):
+    (tmp_path / "config.yaml").touch()
+    (tmp_path / "checkpoints" / "step-000000040").mkdir(parents=True)
+    assert torchrun._told(job(tmp_path), "x", 1, False) == 75
+    left = json.loads((tmp_path / "exit.json").read_text())
+    assert (left["code"], left["step"]) == (75, 40)
+    leave_end(tmp_path, 0, ConfigError("another"))
+    torchrun._told(job(tmp_path), "x", 1, False)
+    assert json.loads((tmp_path / "exit.json").read_text()) == left  # rank 0's own word stands
+
+
+def test_more_processes_than_cores_are_allowed_and_told_of(tmp_path, capsys, monkeypatch):
+    launched = []
+    monkeypatch.setattr(torchrun, "launch", lambda job, interrupt: launched.append((job, interrupt)) or 7)
+    monkeypatch.setattr(start, "_accelerators", lambda: 0)
+    for name in ("LOCAL_RANK", "RANK"):
+        monkeypatch.delenv(name, raising=False)
+    config = load("digits", ["devices=999", "train.timeout_s=5"])
+    assert start.start(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
+    (made, interrupt) = launched[0]
+    assert made.words == ("train", "digits", "devices=999", "--out", str(tmp_path / "a"), "--fresh")
+    assert (made.devices, made.timeout_s, interrupt.patient) == (999, 5.0, True)
+    assert "999 processes share" in capsys.readouterr().err
+
+
+def test_all_accelerators_are_used_unless_told(monkeypatch):
+    monkeypatch.setattr(start, "_accelerators", lambda: 4)
+    assert start._devices(load("digits")) == 4
+    assert start._devices(load("digits", ["devices=1"])) == 1
+    monkeypatch.setattr(start, "_accelerators", lambda: 0)
+    assert start._devices(load("digits")) == 1
+
+
+def test_the_logs_of_a_live_run_are_left_alone(tmp_path):
+    RunFolder(tmp_path / "none").refuse_in_use()
+    with RunFolder(tmp_path), pytest.raises(CheckpointError, match="in use by process"):
+        RunFolder(tmp_path).refuse_in_use()
+    RunFolder(tmp_path).refuse_in_use()
+
+
+def test_the_log_of_the_run_to_come_is_not_set_aside(tmp_path):
+    out = tmp_path / "run"
+    (out / "ranks").mkdir(parents=True)
+    for name in ("config.yaml", "ranks/launch.log", "ranks/rank-1.jsonl"):
+        (out / name).write_text(name)
+    aside = RunFolder(out).set_aside()
+    assert [p.name for p in (out / "ranks").iterdir()] == ["launch.log"]
+    assert [p.name for p in (aside / "ranks").iterdir()] == ["rank-1.jsonl"]
+
+
+def test_to_a_rank_a_second_signal_says_nothing_new(capfd):
+    """The terminal, the launcher and torchrun all hand on the same request."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked = Interrupt(patient=True, says="")
+    for number in (signal.SIGTERM, signal.SIGTERM):
+        asked._ask(number, None)
+    assert asked.requested and not asked.aborted
+    asked._ask(signal.SIGINT, None)
+    assert asked.aborted  # for the launcher to act on
+    assert capfd.readouterr().err == ""
+    assert {number: signal.getsignal(number) for number in before} == before

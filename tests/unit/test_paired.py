@@ -1,0 +1,197 @@
+"""Pairs of pictures: the halves stay together, and what is drawn depends on the place in the stream alone."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from paragan.core.errors import DataError
+from paragan.datasets import paired
+from paragan.loading.loader import Loader, normalised
+
+SIDE = 32
+CPU = torch.device("cpu")
+
+
+def halves(number):
+    """Where a pixel lies is what it shows: rows in red, columns in green; the right half adds the pair in blue."""
+    rows, columns = np.mgrid[0:SIDE, 0:SIDE].astype(np.uint8)
+    left = np.stack([rows * 4, columns * 4, np.full_like(rows, 10 + number)], -1)
+    return left, left + np.array([0, 0, 100], np.uint8)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    for part, numbers in (("train", range(12)), ("val", range(12, 18))):
+        (folder / part).mkdir()
+        for number in numbers:
+            Image.fromarray(np.concatenate(halves(number), 1)).save(folder / part / f"{number:02}.png")
+    return folder
+
+
+def source(root, split="train", **wanted):
+    options = {"path": str(root), "size": SIDE, "load_size": SIDE, "flip": False} | wanted
+    return paired.source(paired.Options(**options), split)
+
+
+def places(n, first=0):
+    return np.arange(first, first + n)
+
+
+def test_left_is_made_into_right_or_back(root):
+    left, right = (torch.from_numpy(half).permute(2, 0, 1) for half in halves(0))
+    for direction, (condition, target) in (("a_to_b", (left, right)), ("b_to_a", (right, left))):
+        x, given = source(root, direction=direction).fetch_pairs([0])
+        assert torch.equal(x[0], target) and torch.equal(given[0], condition)
+        assert torch.equal(source(root, direction=direction).fetch([0])[0][0], target)
+
+
+def test_parts_come_from_the_folders(root):
+    assert [len(source(root, split)) for split in ("train", "held_out")] == [12, 6]
+    blue = source(root, "held_out").fetch_pairs(range(6))[1][:, 2, 0, 0]
+    assert blue.tolist() == [22, 23, 24, 25, 26, 27]
+
+
+def moves(root, size=24, **wanted):
+    """(top, left, mirrored) of every place, read off what the pixels show; of both halves."""
+    data = source(root, size=size, load_size=SIDE, **wanted)
+    for row in range(12):
+        for place in range(40):
+            both = data.fetch_pairs([row], [place], 3)
+            yield [
+                (int(h[0, 0, 0, 0]) // 4, int(h[0, 1, 0].min()) // 4, bool(h[0, 1, 0, 0] > h[0, 1, 0, -1]))
+                for h in both
+            ]
+
+
+def test_both_halves_are_cropped_and_mirrored_alike(root):
+    found = list(moves(root, flip=True))
+    assert all(x == condition for x, condition in found)
+    tops, lefts, mirrored = (set(values) for values in zip(*(x for x, _ in found), strict=True))
+    assert tops == lefts == set(range(9))
+    assert mirrored == {False, True}
+    assert 0.3 < np.mean([x[2] for x, _ in found[:40]]) < 0.7  # of the first row's places
+
+
+def test_without_flip_nothing_is_mirrored(root):
+    assert not any(x[2] for x, _ in moves(root))
+
+
+def test_held_out_pairs_are_as_they_are(root):
+    data = source(root, "held_out", size=24, load_size=SIDE, flip=True)
+    still = data.fetch_pairs([1])
+    for place in range(6):
+        assert all(torch.equal(a, b) for a, b in zip(data.fetch_pairs([1], [place], 0), still, strict=True))
+
+
+def test_what_is_drawn_depends_on_seed_and_place(root):
+    data = source(root, size=16, load_size=SIDE, flip=True)
+    first, again, other, later = (
+        data.fetch_pairs([0] * 8, at, seed)[0]
+        for at, seed in ((places(8), 0), (places(8), 0), (places(8), 1), (places(8, 8), 0))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other) and not torch.equal(first, later)
+
+
+def test_any_share_and_any_resume_sees_the_same(root):
+    def loader(share=None):
+        return Loader(source(root, size=16, load_size=SIDE, flip=True), 5, 7, CPU, share=share)
+
+    whole, *parts = loader(), loader((0, 2)), loader((2, 3))
+    batches = [next(whole) for _ in range(4)]
+    for batch, *mine in zip(batches, *(iter(part) for part in parts), strict=False):
+        for name in ("x_BCHW", "condition"):
+            assert torch.equal(torch.cat([getattr(m, name) for m in mine]), getattr(batch, name))
+    resumed = loader()
+    resumed.position = 3
+    assert torch.equal(next(resumed).condition, batches[3].condition)
+    assert batches[0].condition.min() >= -1 and batches[0].y_B is None
+    assert batches[0].parts(2)[1].condition.shape[0] == 2
+
+
+def test_a_pair_is_cropped_anew_in_every_epoch(root):
+    loader = Loader(source(root, size=16, load_size=SIDE), 12, 0, CPU)
+    epochs = [next(loader).x_BCHW for _ in range(2)]
+    corners = [{int(x[2, 0, 0] * 127.5): (float(x[0, 0, 0]), float(x[1, 0, 0])) for x in epoch} for epoch in epochs]
+    assert corners[0].keys() == corners[1].keys() and len(corners[0]) == 12
+    assert sum(corners[0][pair] != corners[1][pair] for pair in corners[0]) >= 9
+
+
+def test_sizes_are_brought_to_the_load_size(root):
+    data = source(root, size=16, load_size=None)
+    assert data.fetch_pairs([0], [0], 0)[0].shape == (1, 3, 16, 16)
+    assert data._whole.shape == (3, 18, 36)
+    assert source(root, "held_out", size=16, load_size=None)._whole.shape == (3, 16, 32)
+    assert source(root, channels=1).fetch_pairs([0])[1].shape == (1, 1, SIDE, SIDE)
+
+
+def test_halves_do_not_run_into_each_other(tmp_path):
+    wide = np.concatenate([np.zeros((30, 30, 3), np.uint8), np.full((30, 30, 3), 255, np.uint8)], 1)
+    for name in "ab":
+        Image.fromarray(wide).save(tmp_path / f"{name}.png")
+    x, condition = source(tmp_path, size=8, load_size=8, held_out=0.5).fetch_pairs([0])
+    assert (condition == 0).all() and (x == 255).all()
+
+
+@pytest.mark.parametrize("packed", ["zip", "tar", "tar.gz", "tar.xz"])
+def test_archives_hold_what_the_folder_holds(root, tmp_path, packed):
+    file = tmp_path / f"pairs.{packed}"
+    if packed == "zip":
+        with zipfile.ZipFile(file, "w") as archive:
+            for path in sorted(root.rglob("*.png")):
+                archive.write(path, f"pairs/{path.relative_to(root)}")
+    else:
+        with tarfile.open(file, f"w:{packed[4:]}") as archive:
+            archive.add(root, "pairs")
+    for split in ("train", "held_out"):
+        mine, theirs = source(root, split), source(file, split)
+        assert len(mine) == len(theirs)
+        everything = range(len(mine))
+        assert torch.equal(mine.fetch_pairs(everything)[1], theirs.fetch_pairs(everything)[1])
+    assert source(file, "train").fingerprint != source(file, "held_out").fingerprint
+
+
+def test_what_is_wrong_is_told_in_a_line(root, tmp_path):
+    with pytest.raises(DataError, match=r"data\.load_size: found 16, expected at least data\.size \(32\)"):
+        source(root, load_size=16)
+    for name in "ab":
+        Image.fromarray(np.zeros((8, 9, 3), np.uint8)).save(tmp_path / f"{name}.png")
+    with pytest.raises(DataError, match="a picture 9 px wide, expected an even width"):
+        source(tmp_path).fetch_pairs([0])
+    with tarfile.open(tmp_path / "empty.tar", "w"):
+        pass
+    with pytest.raises(DataError, match="fewer than two pictures"):
+        source(tmp_path / "empty.tar")
+    whole = tmp_path / "whole.tar"
+    with tarfile.open(whole, "w") as archive:
+        archive.add(root, "pairs")
+    (tmp_path / "cut.tar").write_bytes(whole.read_bytes()[:1500])
+    with pytest.raises(DataError, match=r"damaged|ends within"):
+        source(tmp_path / "cut.tar")
+
+
+def test_pictures_to_make_others_from(root, tmp_path):
+    for number, size in enumerate([(40, 20), (20, 40)]):
+        Image.new("RGB", size, (10 * number, 0, 0)).save(tmp_path / f"{number}.png")
+    x = paired.inputs(str(tmp_path), (3, 16, 16))
+    assert x.shape == (2, 3, 16, 16) and x[:, 0, 0, 0].tolist() == [0, 10]
+    assert torch.equal(paired.inputs(str(tmp_path / "1.png"), (3, 16, 16)), x[1:])
+    with pytest.raises(DataError, match="found no folder"):
+        paired.inputs(str(tmp_path / "none"), (3, 16, 16))
+
+
+def test_facades(data_root):
+    path = data_root / "facades" / "facades-train-val.tar"
+    options = paired.Options(str(path), direction="b_to_a")
+    train, held_out = (paired.source(options, split) for split in ("train", "held_out"))
+    assert (len(train), len(held_out), train.shape) == (400, 100, (3, 256, 256))
+    photo, labels = (normalised(x) for x in held_out.fetch_pairs(range(4)))
+    flat = [(x[..., 1:] - x[..., :-1]).abs().lt(0.05).double().mean() for x in (photo, labels)]
+    assert flat[1] > 0.8 > flat[0]  # label maps are flat almost everywhere

@@ -1,0 +1,68 @@
+"""What the ranks of one run must agree on before they train."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from paragan.cli import ranks
+from paragan.config import dump, load
+from paragan.core.dist import World
+from paragan.core.errors import CheckpointError, ConfigError
+
+
+def told_by(*others):
+    """A world whose other ranks say what is given."""
+    return SimpleNamespace(size=1 + len(others), gather=lambda mine: [mine, *(change(mine) for change in others)])
+
+
+def with_words(*words):
+    return lambda mine: mine | {"config": dump(load("digits", words))}
+
+
+def test_equal_settings_pass():
+    same = with_words("data.size=16", "devices=4")  # devices: of a host
+    ranks.refuse_different(load("digits"), told_by(with_words(), same))
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (with_words("train.batch=32"), "train.batch is 64 on rank 0 and 32 on rank 2; give the same command"),
+        (with_words("g.ema.half_life_kimg=3"), "g.ema.half_life_kimg is 2.0 on rank 0 and 3.0 on rank 2"),
+        (with_words("penalties=[]"), "penalties.0.name is r1 on rank 0 and None on rank 2"),
+        (lambda mine: mine | {"torch": "1.0"}, f"torch is {torch.__version__} on rank 0 and 1.0 on rank 2; install"),
+    ],
+)
+def test_other_settings_are_refused_by_name(other, told):
+    with pytest.raises(ConfigError, match=re.escape(f"ranks differ: {told}")) as caught:
+        ranks.refuse_different(load("digits"), told_by(with_words(), other))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rank_or_part_without_an_image_is_refused():
+    config = load("digits", ["train.batch=7", "g.parts=3"])
+    ranks.refuse_thin(config, World(size=2))
+    with pytest.raises(ConfigError, match=r"g\.parts: found 3 micro-batches of a share of 2 images"):
+        ranks.refuse_thin(config, World(size=3))
+    with pytest.raises(ConfigError, match=r"train\.batch: found 7 for 8 ranks, expected at least one image for each"):
+        ranks.refuse_thin(config, World(size=8))
+
+
+def test_ranks_on_different_disks_are_refused():
+    trainer = SimpleNamespace(
+        clock=SimpleNamespace(step=20), batches=SimpleNamespace(source=SimpleNamespace(fingerprint="a"))
+    )
+    ranks.refuse_apart(trainer, told_by(lambda mine: mine))
+    with pytest.raises(CheckpointError, match="of step 20 on rank 0 and 0 on rank 1; the run folder must lie on"):
+        ranks.refuse_apart(trainer, told_by(lambda mine: [0, "a"]))
+    with pytest.raises(CheckpointError, match="the data is a on rank 0 and b on ranks 1, 2"):
+        ranks.refuse_apart(trainer, told_by(*[lambda mine: [20, "b"]] * 2))
+
+
+def test_a_group_of_one_for_strategies_that_speak():
+    plain = load("digits")
+    assert not ranks.needs_group(plain)

@@ -1,0 +1,269 @@
+"""A small run of pix2pix from its recipe: it repeats and goes on exactly, is sampled in either mode, is handed on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import typer
+from PIL import Image
+from torch import nn
+
+import paragan as pg
+from paragan import build
+from paragan.cli import sample as verb
+from paragan.config import dump, load, to_tree
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.datasets import paired
+from paragan.engine.bundle import Bundle
+from paragan.engine.pictures import PAIR_COLUMNS
+from paragan.engine.telemetry import Telemetry
+from paragan.engine.trainer import Observed, Samples, Scored
+from paragan.game.gan import GAN, Loss
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.layers.random import Dropout, draws
+from paragan.losses import nonsaturating
+from tests.tiny_run import train
+
+SIDE = 64  # the smallest with a layer of dropout
+WORDS = ("data.size=64", "train.batch=1", "train.kimg=0.004", "model.width=2", "score.extractor=judge")
+QUIET = ("every.score_kimg=0", "every.sample_kimg=0")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """Ten squares of two greys, each beside its negative."""
+    root = tmp_path_factory.mktemp("pairs")
+    for part, numbers in (("train", range(6)), ("val", range(6, 10))):
+        (root / part).mkdir()
+        for number in numbers:
+            left = np.random.default_rng(number).integers(0, 2, (8, 8, 3)).repeat(8, 0).repeat(8, 1) * 200
+            wide = np.concatenate([left, 255 - left], 1).astype(np.uint8)
+            Image.fromarray(wide).save(root / part / f"{number}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def run(pairs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("translation") / "run"
+    events = started(folder, pairs, "every.sample_kimg=0.002", "every.score_kimg=0.002")
+    return folder, events
+
+
+def started(folder, pairs, *words, stop=lambda: False):
+    config = load("pix2pix-facades", [f"data.path={pairs}", *WORDS, *words])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(dump(config))
+    trainer = build.trainer(config, folder, print, stop)
+    trainer.resume()
+    return [*trainer.run(), trainer]
+
+
+def weights(trainer):
+    return {f"{side}/{k}": v for side, p in trainer.players.items() for k, v in p.net.state_dict().items()}
+
+
+def same(a, b):
+    return all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_it_trains_shows_and_scores(run):
+    events = run[1]
+    shown = [event for event in events if isinstance(event, Samples)]
+    assert [event.step for event in shown] == [0, 2, 4]
+    assert all(event.x_BCHW.shape == (3 * 4, 3, SIDE, SIDE) for event in shown)
+    assert {(event.columns, event.mode) for event in shown} == {(PAIR_COLUMNS, "train-stats")}
+    condition, made, target = shown[-1].x_BCHW[0::3], shown[-1].x_BCHW[1::3], shown[-1].x_BCHW[2::3]
+    torch.testing.assert_close(condition, -target, rtol=0, atol=1e-5)
+    assert not torch.equal(made, shown[0].x_BCHW[1::3])
+    assert torch.equal(condition, shown[0].x_BCHW[0::3])
+    assert torch.equal(condition, pg.load(run[0]).pairs(4)[1])
+    scores = [event.score for event in events if isinstance(event, Scored)]
+    assert [list(score.metrics) for score in scores] == [["l1", "psnr", "ssim"]] * 3
+    assert scores[0].protocol["mode"] == "train-stats" and scores[0].num_images == 4
+    told = next(event.values for event in events if isinstance(event, Observed))
+    assert {"d/accuracy_held_out", "d/overfitting", "diversity"} <= told.keys()
+
+
+def test_dropout_repeats_and_goes_on(pairs, tmp_path):
+    whole = started(tmp_path / "whole", pairs, *QUIET)[-1]
+    torch.manual_seed(99)
+    again = started(tmp_path / "again", pairs, *QUIET)[-1]
+    assert draws(whole.players["g"].net) and same(weights(whole), weights(again))
+    steps = iter(range(100))
+    started(tmp_path / "cut", pairs, *QUIET, stop=lambda: next(steps) == 2)
+    torch.manual_seed(5)
+    assert same(weights(whole), weights(started(tmp_path / "cut", pairs, *QUIET)[-1]))
+
+
+@pytest.mark.parametrize("scheme", ["synchronous", "shared_fakes"])
+def test_dropout_is_another_in_every_update(pairs, tmp_path, scheme, monkeypatch):
+    drawn = []
+    plain = Dropout.forward
+
+    def noted(self, h):
+        out = plain(self, torch.ones_like(h))
+        drawn.append(out[0, :, 0, 0].clone())
+        return out
+
+    monkeypatch.setattr(Dropout, "forward", noted)
+    started(tmp_path / "run", pairs, *QUIET, f"scheme={scheme}", "score.extractor=none", "train.kimg=0.003")
+    assert len(drawn) == 3 * (2 if scheme == "synchronous" else 1)
+    flat = {tuple(mask.tolist()) for mask in drawn}
+    assert len(flat) == len(drawn)
+
+
+def test_looking_changes_nothing(run, pairs, tmp_path):
+    """With pictures, scores and telemetry or without: the same weights."""
+    assert same(weights(run[1][-1]), weights(started(tmp_path / "run", pairs, *QUIET)[-1]))
+
+
+class Copy(nn.Module):
+    """As G shows its condition; as D tells of every image what it was judged beside."""
+
+    latent = 0
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+        self.seen = []
+
+    def forward(self, x, y=None, condition=None):
+        if x.dim() == 2:
+            return condition * self.weight
+        self.seen += list(zip(x, condition, strict=True))
+        return x.flatten(1).mean(1) * self.weight
+
+
+def test_telemetry_judges_every_image_beside_its_own_condition(pairs):
+    train, held_out = (paired.source(paired.Options(str(pairs), size=SIDE), split) for split in ("train", "held_out"))
+    g, d = (Player(side, Copy()) for side in Side)
+    gan = GAN(g, d, Loss(nonsaturating.d_loss, nonsaturating.g_loss), Prior(0, 0))
+    values = Telemetry(train, held_out, batch=2)(gan)
+    assert values["diversity"] > 0
+    fakes = [torch.equal(x, condition) for x, condition in d.net.seen]
+    reals = [torch.allclose(x, -condition, atol=1e-5) for x, condition in d.net.seen]
+    assert (sum(fakes), sum(reals), len(d.net.seen)) == (6, 10, 16)
+
+
+def test_modes(run):
+    generator = pg.load(run[0])
+    assert generator.takes_condition and generator.mode == "train-stats"
+    net = {k: v.clone() for k, v in generator.net.state_dict().items()}
+    state = torch.get_rng_state()
+    as_trained, as_told = generator.sample(4), generator.sample(4, mode="train-stats")
+    assert torch.equal(as_trained.tensor, as_told.tensor)
+    assert torch.equal(generator.sample(2).tensor, as_told.tensor[:2])
+    assert not torch.equal(generator.sample(4, seed=1).tensor, as_told.tensor)
+    still = generator.sample(4, mode="eval").tensor
+    assert not torch.allclose(still, as_told.tensor, atol=1e-3)
+    assert torch.equal(still, generator.sample(4, mode="eval", seed=1).tensor)  # nothing is drawn
+    assert torch.equal(state, torch.get_rng_state())
+    assert not generator.net.training and all(torch.equal(net[k], v) for k, v in generator.net.state_dict().items())
+    with pytest.raises(ConfigError, match="mode: found 'train', expected one of eval, train-stats"):
+        generator.sample(1, mode="train")
+
+
+def test_pictures_are_what_the_library_samples(run):
+    last = [event for event in run[1] if isinstance(event, Samples)][-1]
+    torch.testing.assert_close(pg.load(run[0]).sample(4).tensor, last.x_BCHW[1::3], rtol=0, atol=1e-5)  # another layout
+
+
+def test_conditions(run):
+    generator = pg.load(run[0])
+    _, condition = generator.pairs(3)
+    assert torch.equal(generator.sample(3, conditions=condition).tensor, generator.sample(3).tensor)
+    assert not torch.equal(generator.sample(3, conditions=-condition).tensor, generator.sample(3).tensor)
+    with pytest.raises(ConfigError, match="n: found 5, expected 1 to 4 held-out pairs"):
+        generator.sample(5)
+    with pytest.raises(ConfigError, match="conditions: found a tensor of 3x3x64x64, expected 2 of 3x64x64"):
+        generator.sample(2, conditions=condition)
+
+
+def test_the_verb(run, tmp_path, capfd):
+    app = typer.Typer()
+    app.command()(verb.sample)
+
+    def call(*words):
+        app([str(run[0]), *map(str, words)], standalone_mode=False)
+        return capfd.readouterr().out.strip()
+
+    with Image.open(call()) as sheet:
+        assert sheet.size == (6 * (SIDE + 2), 2 * (SIDE + 2))
+    assert call("--mode", "eval").endswith("sample-step-4-seed-0-mode-eval.png")
+    picture = tmp_path / "mine.png"
+    Image.new("RGB", (50, 40)).save(picture)
+    with Image.open(call("--input", picture)) as sheet:
+        assert sheet.size == (2 * (SIDE + 2), SIDE + 2)
+    for word in (
+        ["--walk", 2, "--out", tmp_path / "a.webp"],
+        ["--classes"],
+        ["--class", 1],
+        ["--grid", "2x2"],
+        ["--truncation", 0.5],
+    ):
+        with pytest.raises(ConfigError, match=f"^{word[0]}: found beside a generator that makes images from images"):
+            call(*word)
+
+
+def test_an_exported_file_needs_pictures(run, tmp_path):
+    lines = Bundle(pg.load(run[0]), tree(run), {}).write(tmp_path, ["safetensors"])
+    assert [line.rpartition("/")[2] for line in lines] == ["generator.safetensors", "samples.png", "README.md"]
+    alone = pg.load(tmp_path / "generator.safetensors")
+    condition = pg.load(run[0]).pairs(2)[1]
+    assert torch.equal(alone.sample(2, conditions=condition).tensor, pg.load(run[0]).sample(2).tensor)
+    with pytest.raises(ConfigError, match="conditions: found no data beside this generator"):
+        alone.sample(2)
+    with pytest.raises(ConfigError, match=r"makes images from images, .*; export safetensors"):
+        Bundle(pg.load(run[0]), tree(run), {}).write_file(tmp_path / "generator.pt2", "torch")
+
+
+def tree(run):
+    return to_tree(pg.load(run[0]).config)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "told"),
+    [
+        ("digits", ["model=pix2pix"], "model: pix2pix makes images from images, found data digits"),
+        ("digits", ["penalties.0.name=l1"], "penalties: l1 needs the targets of pairs"),
+        ("pix2pix-facades", ["model=dcgan"], "model: dcgan makes images from latents, found data paired"),
+        ("pix2pix-facades", ["score.extractor=mnist-cnn"], "score.extractor: found mnist-cnn, but data of pairs"),
+    ],
+)
+def test_what_does_not_fit_is_refused(pairs, tmp_path, recipe, words, told):
+    given = [f"data.path={pairs}", "data.size=64", "model.width=2"] if recipe != "digits" else []
+    with pytest.raises(ConfigError, match=told):
+        build.trainer(load(recipe, [*words, *given]), tmp_path, print, lambda: False)
+
+
+def test_modes_of_a_generator_of_latents(tmp_path):
+    train(tmp_path / "run")
+    generator = pg.load(tmp_path / "run")
+    assert generator.mode == "eval"
+    assert torch.equal(generator.sample(4).tensor, generator.sample(4, mode="eval").tensor)
+    assert not torch.equal(generator.sample(4).tensor, generator.sample(4, mode="train-stats").tensor)
+    with pytest.raises(ConfigError, match="makes images from latents; leave them out"):
+        generator.sample(1, conditions=torch.zeros(1, 1, 8, 8))
+
+
+def test_the_recipe_is_the_papers_but_for_length_and_averaging():
+    config = load("pix2pix-facades")
+    assert (config.train.batch, config.model.name, config.scheme.name) == (1, "pix2pix", "shared_fakes")
+    assert (config.loss.name, config.loss.options.d_weight) == ("nonsaturating", 0.5)
+    assert [(p.name, p.options.weight) for p in config.penalties] == [("l1", 100.0)]
+    assert (config.data.options.direction, config.score.mode) == ("b_to_a", "train-stats")
+    for player in (config.g, config.d):
+        assert (player.optimizer.name, player.optimizer.lr) == ("Adam", 2e-4)
+        assert player.optimizer.arguments == {"betas": [0.5, 0.999]}
+
+
+def test_the_weight_of_d_is_in_its_loss_alone():
+    module = build.shelf.load("losses", "nonsaturating")
+    half, whole = module.Loss(module.Options(d_weight=0.5)), module.Loss(module.Options())
+    real, fake = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(half.d_loss(real, fake), whole.d_loss(real, fake) / 2)
+    assert torch.equal(whole.d_loss(real, fake), module.d_loss(real, fake))
+    assert torch.equal(half.g_loss(fake), module.g_loss(fake))

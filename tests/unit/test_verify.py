@@ -1,0 +1,366 @@
+"""`paragan verify`: all laws hold for good networks; each fault fails the row it should, for the reason it has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.cli.verify import table
+from paragan.core.errors import ConfigError
+from paragan.engine.laws_played import Apart, apart
+from paragan.engine.laws_told import Finding
+
+NETS = """
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.spectral_norm import spectral_norm
+
+
+@dataclass(frozen=True)
+class Options:
+    width: int = 6
+
+
+class Block(nn.Module):
+    def __init__(self, a, b):
+        super().__init__()
+        self.conv = spectral_norm(nn.Conv2d(a, b, 3, padding=1))
+
+    def forward(self, x):
+        return F.silu(self.conv(x))
+
+
+class Generator(nn.Module):
+    def __init__(self, options, shape, num_classes):
+        super().__init__()
+        self.latent, self.num_classes = 5, 0
+        self.first = nn.Linear(5, options.width * 16)
+        self.norm = NORM(options.width)
+        self.last = nn.Conv2d(options.width, 1, 3, padding=1)
+
+    def forward(self, z, y=None):
+        h = self.norm(self.first(z).unflatten(1, (-1, 4, 4)))
+        return torch.tanh(self.last(F.interpolate(F.silu(h), scale_factor=2)))
+
+
+class Discriminator(nn.Module):
+    def __init__(self, options, shape, num_classes):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(1, options.width), Block(options.width, options.width)])
+        self.last = nn.Linear(options.width, 1)
+
+    def forward(self, x, y=None):
+        h = self.blocks[1](self.blocks[0](x)).mean((2, 3))
+        return self.last(h).squeeze(1)
+"""
+STRAIGHT = "NORM(options.width)", "nn.Identity()"  # without a batch norm, so that nothing is exempt
+FUNCTION = """
+class Squash(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.tanh(x)
+
+    @staticmethod
+    {refusal}
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (1 - torch.tanh(x{detached}).square())
+
+
+class Block(nn.Module):"""
+
+
+def faulty(*changes: tuple[str, str]) -> str:
+    text = NETS
+    for stands, instead in changes:
+        assert stands in text
+        text = text.replace(stands, instead, 1)
+    return text.replace("NORM(", "AffineBatchNorm(")
+
+
+@pytest.fixture
+def verified(tmp_path, monkeypatch, capfd):
+    """The rows of a module as the command tells them, and its exit code; a package of another name each time."""
+
+    def verify(text: str, *words: str) -> tuple[list[dict], int]:
+        name = f"nets_{abs(hash(text)):x}"
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "nets.py").write_text(text)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        words = words if "--ranks" in words else (*words, "--ranks", "1")
+        code = main(["verify", f"{name}.nets", "--shape", "1x8x8", "--json", *words])
+        return json.loads(capfd.readouterr().out), code
+
+    return verify
+
+
+def failures(rows: list[dict]) -> dict[str, str]:
+    """`law, strategy` to reason."""
+    return {f"{row['law']}, {row['strategy']}": row["reason"] for row in rows if row["result"] == "FAILED"}
+
+
+def test_good_networks_hold_in_one_process(verified):
+    rows, code = verified(faulty())
+    assert (failures(rows), code) == ({}, 0)
+    results = {(row["law"], row["strategy"]): row["result"] for row in rows}
+    assert results["parts are the whole", "G"] == "exempt"  # its batch norm
+    assert [result for (law, _), result in results.items() if law == "one is none"] == ["held"] * 5
+    assert [r for (law, name), r in results.items() if law == "ranks are the batch"] == ["not run"] * 8 + ["exempt"]
+    assert "--ranks 1" in next(row["reason"] for row in rows if row["result"] == "not run")
+
+
+def test_without_a_batch_norm_nothing_is_exempt(verified):
+    rows, code = verified(faulty(STRAIGHT))
+    assert code == 0
+    assert {row["strategy"] for row in rows if row["result"] == "exempt"} == {"averaged"}
+
+
+TORCH_SPECTRAL = (
+    "import spectral_norm\n",
+    "import SpectralNorm\nfrom torch.nn.utils.parametrizations import spectral_norm\n",
+)
+FAULTS = {
+    "torch-spectral-norm": (
+        [TORCH_SPECTRAL],
+        {
+            "frozen means frozen, D": "use paragan.layers.spectral_norm",
+            "parts are the whole, D": "use paragan.layers.spectral_norm",
+        },
+    ),
+    "torch-batch-norm": (
+        [("NORM(options.width)", "nn.BatchNorm2d(options.width)")],
+        {"frozen means frozen, G": "torch.nn.BatchNorm2d follows its statistics at every forward"},
+    ),
+    "functional-dropout": (
+        [("return F.silu(self.conv(x))", "return F.dropout(F.silu(self.conv(x)), 0.5, True)")],
+        {"deterministic, none": "Discriminator: its forward draws from torch without saying so"},
+    ),
+    "numpy-in-the-constructor": (
+        [
+            (
+                "self.last = nn.Linear(options.width, 1)",
+                "self.last = nn.Linear(options.width, 1)\n"
+                "        import numpy\n        nn.init.constant_(self.last.bias, numpy.random.rand())",
+            )
+        ],
+        {"deterministic, none": "the constructor draws from something else than torch's generator"},
+    ),
+    "detached-images": (
+        [("self.blocks[0](x))", "self.blocks[0](x.detach()))")],
+        {"twice differentiable, D": "no gradient reaches the images"},
+    ),
+    "detached-on-one-way": (
+        [("self.blocks[0](x))", "self.blocks[0](x + x.detach()))")],
+        {"twice differentiable, D": "is not the slope of the logits"},
+    ),
+    "once-differentiable": (
+        [
+            (
+                "class Block(nn.Module):",
+                FUNCTION.format(refusal="@torch.autograd.function.once_differentiable", detached=""),
+            ),
+            ("F.silu(self.conv(x))", "Squash.apply(self.conv(x))"),
+        ],
+        {"twice differentiable, D": "found the autograd Function Squash"},
+    ),
+    "wrong-second-derivative": (
+        [
+            ("class Block(nn.Module):", FUNCTION.format(refusal="", detached=".detach()")),
+            ("F.silu(self.conv(x))", "Squash.apply(self.conv(x))"),
+        ],
+        {"twice differentiable, D": "the second derivative is not that of the first; found the autograd"},
+    ),
+    "state-in-an-attribute": (
+        [
+            (
+                "def forward(self, z, y=None):",
+                "calls = 0\n\n    def forward(self, z, y=None):\n        self.calls += 1",
+            ),
+            ("torch.tanh(self.last(", "torch.tanh((1 + 0.1 * self.calls) * self.last("),
+        ],
+        {
+            "frozen means frozen, G": "keeps a state in an attribute",
+            "stopping is invisible, none": "not in the state dict",
+        },
+    ),
+    "state-in-a-buffer": (
+        [
+            ("self.latent, self.num", "self.register_buffer('seen', torch.zeros(()))\n        self.latent, self.num"),
+            ("h = self.norm", "self.seen += 1\n        h = self.norm"),
+        ],
+        {"frozen means frozen, G": "Generator.seen changed in the other's turn: Generator changes it in a forward"},
+    ),
+    "shared-weights": (
+        [
+            ("class Generator", "SHARED = nn.Linear(6, 6)\n\n\nclass Generator"),
+            ("self.latent, self.num", "self.shared = SHARED\n        self.latent, self.num"),
+            ("self.last = nn.Linear(options.width, 1)", "self.last, self.shared = nn.Linear(options.width, 1), SHARED"),
+        ],
+        {"frozen means frozen, G": "is a weight of the other network, too"},
+    ),
+    "mean-over-the-batch": (
+        [STRAIGHT, ("h = self.norm(self.first(z)", "z = z - z.mean(0)\n        h = self.norm(self.first(z)")],
+        {  # D's fakes are made part by part, too
+            "parts are the whole, G": "Generator: a row comes out otherwise",
+            "parts are the whole, D": "Generator: a row comes out otherwise",
+        },
+    ),
+    "raises-in-float64": (
+        [("return self.last(h).squeeze(1)", "return F.linear(h, self.last.weight.float()).squeeze(1)")],
+        {"called in float64, D": "raised RuntimeError: expected m1 and m2"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_fails_its_row_for_its_reason(fault, verified):
+    changes, expected = FAULTS[fault]
+    rows, code = verified(faulty(*changes))
+    found = failures(rows)
+    assert code == 2
+    assert found.keys() >= expected.keys(), found
+    assert not [(row, found[row]) for row, said in expected.items() if said not in found[row]]
+    if fault not in ("shared-weights", "detached-images"):  # with these hardly anything can be played
+        assert found.keys() == expected.keys()  # one fault is told once
+
+
+def test_declared_dropout_is_a_named_exception(verified):
+    text = faulty(
+        ("self.conv = ", "self.drop = nn.Dropout(0.5)\n        self.conv = "), ("F.silu(self.c", "self.drop(self.c")
+    )
+    rows, code = verified(text, "--ranks", "2")
+    assert (failures(rows), code) == ({}, 0)
+    exempt = [row for row in rows if row["result"] == "exempt" and "Dropout" in row["reason"]]
+    assert {row["law"] for row in exempt} == {"parts are the whole", "ranks are the batch"}
+    assert all(
+        "blocks.0.drop (Dropout) and 1 more draws anew" in row["reason"] for row in exempt if row["strategy"] != "G"
+    )
+
+
+@pytest.mark.distributed
+def test_good_networks_hold_on_two_ranks_and_none_is_left(verified):
+    rows, code = verified(faulty(), "--ranks", "2")
+    assert (failures(rows), code) == ({}, 0)
+    several = [row for row in rows if row["law"] == "ranks are the batch"]
+    assert [row["result"] for row in several] == ["held"] * 8 + ["exempt"]
+    assert all(row["difference"] < 1e-12 for row in several[:-1])
+    left = subprocess.run(["pgrep", "-f", "paragan.cli.subject .*nets_"], capture_output=True, text=True, timeout=30)
+    assert left.stdout == ""
+
+
+OUTSIDE = ("self.blocks[1](self.blocks[0](x))", "self.blocks[1](F.silu(self.blocks[0].conv(x)))")
+SEVERAL = {
+    "mean-over-the-batch": (
+        [FAULTS["mean-over-the-batch"][0][1]],
+        ("ddp", "zero3"),
+        "Generator: a row comes out otherwise",
+    ),
+    "outside-its-block": ([OUTSIDE], ("zero3", "zero2"), "is used outside the forward of its block blocks.0"),
+    "of-the-process": (
+        [
+            (
+                "self.latent, self.num",
+                "import os\n        self.pid = os.getpid() % 1000\n        self.latent, self.num",
+            ),
+            ("torch.tanh(self.last(", "torch.tanh((1 + self.pid) * self.last("),
+        ],
+        ("ddp", "zero3"),
+        "Generator.",
+    ),
+    "one-rank-dies": (
+        [
+            (
+                "def forward(self, z, y=None):",
+                "def forward(self, z, y=None):\n        import os\n        if len(z) == 3:\n            os._exit(7)",
+            )
+        ],
+        ("ddp, uneven", "zero3, uneven"),
+        "rank 0: ended with exit code 7",
+    ),
+    "one-rank-raises": (
+        [
+            (
+                "def forward(self, z, y=None):",
+                "def forward(self, z, y=None):\n        assert len(z) != 3, 'three are a crowd'",
+            )
+        ],
+        ("ddp, uneven", "zero3, uneven"),
+        "rank 0: raised AssertionError: three are a crowd (",
+    ),
+}
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize("fault", SEVERAL)
+def test_a_fault_shows_on_two_ranks(fault, verified):
+    changes, strategies, said = SEVERAL[fault]
+    rows, code = verified(faulty(*changes), "--ranks", "2")
+    found = failures(rows)
+    assert code == 2
+    assert not [found for name in strategies if said not in found.get(f"ranks are the batch, {name}", "")]
+    if fault == "one-rank-raises":  # the rows beside those are not drawn into it
+        assert len([row for row in rows if row["law"] == "ranks are the batch" and row["result"] == "held"]) == 4
+
+
+def test_a_recipe_is_tried_with_its_own_game(capsys):
+    words = ["digits", "model.width=4", "model.latent=8", "--ranks", "1"]
+    assert main(["verify", *words]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].split() == ["law", "strategy", "result", "difference", "reason"]
+    assert out.splitlines()[-1] == "11 held, 2 exempt, 8 not run"
+    assert err.splitlines()[0] == "twice differentiable, D: held"
+
+
+def test_a_recipe_whose_data_is_not_here_says_what_to_do(capsys):
+    assert main(["verify", "dcgan-mnist"]) == 2
+    assert "give --shape CxHxW" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no.such.nets"], "expected the dotted path of a module"),
+        (["digits", "digits"], "expected one module"),
+        (["digits", "--shape", "32"], "expected channels, height and width"),
+        (["digits", "--ranks", "0"], "--ranks"),
+    ],
+)
+def test_what_cannot_be_tried_is_told_in_a_line(words, said, capsys):
+    assert main(["verify", *words]) == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1 and said in told[0]
+
+
+def test_the_table_folds_reasons_to_the_terminal():
+    rows = [Finding("a", "ddp", "held", 1e-16), Finding("b", "ddp", "FAILED", None, "because " * 20)]
+    assert max(map(len, table(rows, 90).splitlines())) <= 90
+    assert len(table(rows).splitlines()) == 4
+    assert table(rows).splitlines()[-1] == "1 held, 1 FAILED"
+
+
+def test_distance_is_by_bits_where_nothing_is_allowed():
+    import torch
+
+    one = {0: {"w": torch.ones(2)}, 1: {"w": torch.tensor([1.0, float("nan")])}}
+    assert apart(one, one, 0.0) == Apart()
+    other = {0: one[0], 1: {"w": torch.ones(2)}}
+    assert (apart(other, one).name, apart(other, one).step) == ("w", 1)
+    assert apart({0: {"w": torch.tensor(-0.0)}}, {0: {"w": torch.tensor(0.0)}}, 0.0).largest == 0.0  # equal values
+
+
+def test_no_word_is_a_config_error():
+    from paragan.cli.verify import verify
+
+    with pytest.raises(ConfigError, match="found none"):
+        verify([])
