@@ -38,7 +38,21 @@ class Host:
 
     def shape(self, rate: str) -> None:
         """Slow its cable down, in the direction away from it: `100mbit`."""
-        self.run("tc", "qdisc", "replace", "dev", self.interface, "root", "tbf", "rate", rate, "burst", "128kb", "latency", "100ms")
+        self.run(
+            "tc",
+            "qdisc",
+            "replace",
+            "dev",
+            self.interface,
+            "root",
+            "tbf",
+            "rate",
+            rate,
+            "burst",
+            "128kb",
+            "latency",
+            "100ms",
+        )
 
     def torchrun(self, words: Sequence[str], first: bool, log: Path, port: int = PORT) -> subprocess.Popen[bytes]:
         """One agent of two with one rank. The rendezvous lies on the first host."""
@@ -86,7 +100,7 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
 
 
 def run_on_both(hosts: tuple[Host, Host], words: Sequence[str], folder: Path, timeout_s: float) -> str:
-    """`python -m torch.distributed.run … WORDS` on both; what the first said. AssertionError: it failed or took too long."""
+    """torchrun with these words on both; what the first said. AssertionError: it failed or took too long."""
     logs = folder / "host-a.log", folder / "host-b.log"
     agents = [host.torchrun(words, host is hosts[0], log) for host, log in zip(hosts, logs, strict=True)]
     deadline = time.monotonic() + timeout_s

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -20,11 +19,10 @@ from paragan.core.make import Make
 from paragan.core.outside import told
 from paragan.core.seams import Penalty, Source, Strategy, paired
 from paragan.core.types import Can, Side
+from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.desk import Desk
-from paragan.engine.evaluate import Evaluator, PairEvaluator, Score
-from paragan.engine.extractors import EXTRACTORS, beside
-from paragan.engine.judge import Judge, ready_made, train_or_load
+from paragan.engine.evaluate import Score
 from paragan.engine.pictures import Pictures
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.trainer import Scheme, Trainer
@@ -41,11 +39,6 @@ from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
 from paragan.parallel._demands import Demands
-
-_AT_CHANCE = (
-    "score: the judge tells which way up images are for {:.0%} of unseen ones, {:.0%} by chance: its numbers may say "
-    "little here; look at the pictures, or sort the images into classes"
-)
 
 
 @dataclass(frozen=True)
@@ -215,41 +208,6 @@ def _refuse_odd_counts(side: Side, options: PlayerOptions, batch: int, world: Wo
         )
 
 
-def scorer(
-    config: RunConfig, found: Data, folder: Path, say: Callable[[str], None], must_keep: bool = True
-) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; None: scoring is off. must_keep: a judge that cannot be written is an error.
-
-    A judge of the run's own is trained, or read from `folder`, when the first score is due; one from a file is read
-    now, so that a missing file is told before anything is written.
-    """
-    options = config.score
-    if options.extractor != "none" and (held_out := paired(found.held_out)) is not None:
-        if options.extractor != "judge":
-            told = f"score.extractor: found {options.extractor}, but data of pairs is scored against its targets"
-            raise ConfigError(f"{told}; leave it out, or set it to none")
-        return PairEvaluator(held_out, options.num_images, options.mode)
-
-    def scored_by(judge: Judge) -> Evaluator:
-        return Evaluator(judge, found.train, found.held_out, options.num_images, options.mode)
-
-    match options.extractor:
-        case "none":
-            return None
-        case name if name in EXTRACTORS:
-            weights = options.weights or beside(getattr(config.data.options, "path", None), name)
-            return scored_by(ready_made(name, Path(weights), found.train.shape[-1]))
-
-    @cache
-    def evaluator() -> Evaluator:
-        judge = train_or_load(found.train, found.held_out, folder, must_keep=must_keep)
-        if found.num_classes < 2 and judge.accuracy is not None and judge.accuracy < 1.5 / judge.num_classes:
-            say(_AT_CHANCE.format(judge.accuracy, 1 / judge.num_classes))
-        return scored_by(judge)
-
-    return lambda player, prior: evaluator()(player, prior)
-
-
 def trainer(
     config: RunConfig,
     folder: Path,
@@ -272,12 +230,25 @@ def trainer(
         round(config.train.kimg * 1000),
         config.every,
         Checkpoints(folder / "checkpoints", config.every.keep, say, world),
-        scorer(config, found, folder / "judge", say, must_keep=not reading),
+        scorer(config, found, folder / "judge", say, not reading, world),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
         pictures=Pictures(config.score.mode, paired(found.held_out)),
         world=world,
     )
+
+
+def scorer(
+    config: RunConfig,
+    found: Data,
+    folder: Path,
+    say: Callable[[str], None],
+    must_keep: bool = True,
+    world: World = ALONE,
+) -> Callable[[Player, Prior], Score] | None:
+    """Scores a generator player; None: scoring is off. must_keep: a judge that cannot be kept is an error."""
+    beside, keeping = getattr(config.data.options, "path", None), scorers.Keeping(folder, must_keep, say, world)
+    return scorers.scorer(config.score, found.train, found.held_out, beside, keeping)
 
 
 def desk(config: RunConfig, folder: Path, step: int) -> Desk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from functools import partial
 
@@ -32,7 +33,7 @@ class Wide(nn.Module):
     def __init__(self, inputs: int, layers: int, outputs: tuple[int, ...]) -> None:
         super().__init__()
         widths = [inputs, *[WIDTH] * layers]
-        self.blocks = nn.ModuleList([nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)])
+        self.blocks = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(widths)])
         self.last = nn.Linear(WIDTH, outputs[0] if outputs else 1)
         self.outputs = outputs
 

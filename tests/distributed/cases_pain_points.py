@@ -223,7 +223,7 @@ def _penalised(kind: Any, world: World) -> dict[str, torch.Tensor]:
 
 
 def mixed(world: World, name: str) -> dict[str, Any]:
-    """A gradient penalty on rows between real and fake: distance of gradients (naive), of weights (ours) from one process."""
+    """A gradient penalty between real and fake: distance of gradients (naive), of weights (ours) from one process."""
     (real, mine), (fake, mine_too) = rows(world, 8), rows(world, 8, seed=3)
 
     def naive(net: nn.Module, x: torch.Tensor, z: torch.Tensor) -> dict[str, torch.Tensor]:

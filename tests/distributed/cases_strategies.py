@@ -118,12 +118,9 @@ def with_demands(world: World, name: str, demands: dict[str, Any]) -> tuple[floa
     ours = _play(on, world, lambda: kind(Demands(**demands)), 3)
     plain = _play(on, world, lambda: kind(Demands()), 3)
     start = {side: dict(make(side, on)().state_dict()) for side in Side}
-    pairs = [(a.strategy.weights(a.net), b.strategy.weights(b.net), start[a.side]) for a, b in zip(*_both(ours, plain))]
+    seats = ((ours.g, plain.g), (ours.d, plain.d))
+    pairs = [(a.strategy.weights(a.net), b.strategy.weights(b.net), start[a.side]) for a, b in seats]
     return max(distance(a, b) for a, b, _ in pairs), min(distance(a, s) for a, _, s in pairs)
-
-
-def _both(a, b):
-    return (a.g, a.d), (b.g, b.d)
 
 
 class Partial(nn.Module):
@@ -159,5 +156,3 @@ def unreached(world: World, name: str) -> tuple[float, bool]:
     ours = play(lambda: strategy(name), world, world.share(BATCH))
     plain = play(none.Strategy, ALONE, (0, BATCH))
     return distance(ours, plain), not torch.equal(ours["unused.weight"], start)
-
-

@@ -1,8 +1,8 @@
 """Laws: one is none, ranks are the batch. Float64, three steps, everything compared: weights, average, what is told.
 
-The matrix is {batch norm over ranks, spectral norm, R1, accumulation 1 or 4, conditional}, each on or off, with even and
-uneven shards. All of it runs under `./run test all`; every day each strategy meets each set of switches with one kind of
-shards on two ranks, and a sixth of them on four.
+The matrix is {batch norm over ranks, spectral norm, R1, accumulation 1 or 4, conditional}, each on or off, with even
+and uneven shards. All of it runs under `./run test all`; every day each strategy meets each set of switches with one
+kind of shards on two ranks, and a sixth of them on four.
 """
 
 from __future__ import annotations

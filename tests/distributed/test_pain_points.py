@@ -90,8 +90,8 @@ def test_a_loss_of_the_penalty_alone_leaves_gradients_unreduced(two_ranks, name)
 
 @pytest.mark.parametrize("name", ["ddp", "zero2", "zero3"])
 def test_a_gradient_penalty_is_another_one_on_several_devices(two_ranks, name):
-    """pytorch/pytorch #2467, #19024: theirs was `DataParallel`, which needs GPUs and is not offered here. What is left of
-    it in one process per device: every rank mixes real and fake by the same draws.
+    """pytorch/pytorch #2467, #19024: theirs was `DataParallel`, which needs GPUs and is not offered here. What is
+    left of it in one process per device: every rank mixes real and fake by the same draws.
     """
     for found in two_ranks.run(f"{CASES}:mixed", name=name):
         assert found["naive"] > 1e-4

@@ -15,7 +15,7 @@ def test_buffers_broadcast_before_every_forward(two_ranks):
     huggingface/accelerate #80; jolibrain/joliGEN #126; openclimatefix/skillful_nowcasting #47.
 
     The error of two forwards and one backward was met on GPUs; on a CPU torch 2.13 does not see that the buffers
-    changed. What stays is that by default only rank 0's rows are in the statistics, and by the folk fix each rank has its own.
+    changed. What stays: by default only rank 0's rows are in the statistics; by the folk fix each rank has its own.
     """
     for found in two_ranks.run(f"{CASES}:two_forwards"):
         assert found["default"][0] > 1e-3
@@ -90,7 +90,7 @@ def test_a_flat_parameter_does_not_freeze_one_network(two_ranks):
 
 
 def test_a_penalty_through_pieces_meets_freed_weights(two_ranks):
-    """pytorch/pytorch #47562, with weights in pieces: the inner backward gives back the weights that the outer one needs."""
+    """pytorch/pytorch #47562, with weights in pieces: the inner backward frees weights that the outer one needs."""
     for found in two_ranks.run(f"{CASES}:penalised_pieces"):
         assert found["naive"].startswith("RuntimeError: setStorage")
         assert found["ours"] <= EXACT

@@ -41,7 +41,8 @@ class Switches:
 
 
 MATRIX = tuple(
-    Switches(*values) for values in itertools.product((False, True), (False, True), (False, True), (1, 4), (False, True))
+    Switches(*values)
+    for values in itertools.product((False, True), (False, True), (False, True), (1, 4), (False, True))
 )
 
 
@@ -128,4 +129,3 @@ def stream(on: Switches, first: int = 0, count: int = BATCH):
     """Rows of an endless stream of global batches."""
     for batch in batches(first, count, total=BATCH):
         yield batch if on.conditional else Batch(batch.rows, batch.x_BCHW)
-

@@ -14,9 +14,9 @@ import torch.distributed as dist
 
 from paragan.core.types import Side
 from paragan.parallel import none
-from paragan.schemes import shared_fakes, synchronous
+from paragan.schemes import synchronous
 from tests.laws.placements import pipeline, roles
-from tests.laws.small_gan import BATCH, PROBE, batches, distance, game, network, play, player
+from tests.laws.small_gan import PROBE, batches, distance, game, network, play, player
 
 G, D = Side.G, Side.D
 

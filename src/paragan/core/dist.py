@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +74,23 @@ class World:
         all_of_them = [torch.empty_like(padded) for _ in range(self.size)]
         dist.all_gather(all_of_them, padded, group=self.control)
         return [json.loads(bytes(t[:n].tolist())) for t, n in zip(all_of_them, lengths.tolist(), strict=True)]
+
+    def pieces(self, tensor: Tensor) -> list[Tensor]:
+        """A host tensor of each rank, by rank; they may differ in their first axis only."""
+        if self.size == 1:
+            return [tensor]
+        lengths = self.gather(len(tensor))
+        padded = tensor.new_zeros(max(lengths), *tensor.shape[1:])
+        padded[: len(tensor)] = tensor
+        all_of_them = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(all_of_them, padded, group=self.control)
+        return [piece[:length] for piece, length in zip(all_of_them, lengths, strict=True)]
+
+    def follow(self, tensors: Iterable[Tensor]) -> None:
+        """Rank 0's values of host tensors, into the same tensors everywhere."""
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, group_src=0, group=self.control)
 
     def broadcast(self, tensor: Tensor) -> Tensor:
         """Rank 0's values, into the same tensor everywhere. The tensor lies on `device`."""

@@ -221,7 +221,7 @@ class Report:
     scalars: Mapping[str, Tensor]
 
     def read(self, total: Callable[[Tensor], Tensor] = lambda share: share) -> dict[str, float]:
-        """The numbers. total: sums over the ranks, all of which have to ask. The only host sync, and no other exchange."""
+        """The numbers. total: sums over the ranks, all of which have to ask. The only host sync."""
         if not self.scalars:
             return {}
         values = total(torch.stack([v.detach().float() for v in self.scalars.values()])).tolist()

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.seams import Paired, Source
 from paragan.core.types import Rows
@@ -56,6 +57,7 @@ class Evaluator:
     held_out: Source
     num_images: int
     mode: Mode = "eval"
+    world: World = ALONE
 
     def __post_init__(self) -> None:
         classes = len(self.train.class_names)
@@ -79,11 +81,26 @@ class Evaluator:
         """
         self._prepare()
         began = time.monotonic()
-        rows = range(0, self.num_images, _AT_ONCE)
-        made = (generate(first, min(_AT_ONCE, self.num_images - first)) for first in rows)
-        judged = [self.judge.judge(_finite(x), asked if self._recognises else None) for x, asked in made]
-        fakes = Judged.joined(judged)
+        fakes = self._fakes(generate)
         return Score(self._measure(fakes), self.num_images, self.protocol, time.monotonic() - began)
+
+    def _fakes(self, generate: Generate) -> Judged:
+        """All rows, judged: blocks are dealt to the ranks, and every rank has the whole in the end.
+
+        Each makes equally many calls of the generator, which may lie in pieces over them. Where training statistics are
+        taken, ranks must see the same images.
+        """
+        world = self.world if self.mode == "eval" else ALONE
+        firsts = range(0, self.num_images, _AT_ONCE)
+        blocks = [(first, min(_AT_ONCE, self.num_images - first)) for first in firsts]
+        mine = blocks[world.rank :: world.size] or blocks[-1:]
+        mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
+        judged = []
+        for first, count in mine:
+            x, asked = generate(first, count)
+            _finite(x, world)
+            judged.append(self.judge.judge(x, asked if self._recognises else None))
+        return _whole(Judged.joined(judged), [count for _, count in blocks], world)
 
     def _prepare(self) -> None:
         """What is computed once and kept."""
@@ -202,8 +219,21 @@ def samples_of(player: Player, prior: Prior, total: int, mode: Mode = "eval") ->
     return generate
 
 
-def _finite(x_BCHW: Tensor) -> Tensor:
-    if not x_BCHW.isfinite().all():
+def _whole(mine: Judged, counts: list[int], world: World) -> Judged:
+    """Blocks of `counts` rows that were dealt to the ranks, in order; what a rank has beyond its blocks is left out."""
+    if world.size == 1:
+        return mine
+    columns = [c if c is None else world.pieces(c) for c in (mine.features_BF, mine.logits_BK, mine.asked_B)]
+    found: list[Judged] = []
+    for number, count in enumerate(counts):
+        rank, before = number % world.size, sum(counts[number % world.size : number : world.size])
+        theirs = Judged(*(None if column is None else column[rank] for column in columns))  # type: ignore[arg-type]
+        found.append(theirs.rows(before, before + count))
+    return Judged.joined(found)
+
+
+def _finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
+    if world.any(not x_BCHW.isfinite().all()):
         raise ConfigError(
             "score: found generated images that are not finite, expected numbers: the run has diverged; "
             "go back to an earlier checkpoint"

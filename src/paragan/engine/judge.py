@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.seams import Source
 from paragan.engine import classifier
@@ -87,23 +88,33 @@ class Turned:
         return torch.stack(turned), torch.from_numpy(turns)
 
 
-def train_or_load(train: Source, held_out: Source, folder: Path | None, seed: int = 0, must_keep: bool = True) -> Judge:
+def train_or_load(
+    train: Source,
+    held_out: Source,
+    folder: Path | None,
+    seed: int = 0,
+    must_keep: bool = True,
+    world: World = ALONE,
+) -> Judge:
     """The judge of this data: the one in `folder` if data, settings and seed are the same, else trained and kept.
 
     Where there are no two classes it learns which way up images are (`Turned`): its features serve all the same.
-    Raises `CheckpointError` if the folder cannot be written, unless it need not be kept.
+    Raises `CheckpointError` if the folder cannot be written, unless it need not be kept. On several ranks each trains
+    the same one, so that none waits for another; rank 0's is taken and kept.
     """
     if len(train.class_names) < 2:
         train, held_out = Turned(train), Turned(held_out)
     fingerprint = _fingerprint(train, held_out, seed)
     found = None if folder is None else _kept(train, folder, fingerprint, seed)
-    if found is not None:
+    if not world.any(found is None):
+        assert found is not None
         return found
     net = fitted(train, seed)
+    world.follow(net.state_dict().values())
     weights = save(net.state_dict())
     judge = Judge("judge", net, train.shape, len(train.class_names), hashlib.sha256(weights).hexdigest())
     judge = measured(judge, held_out)
-    if folder is not None:
+    if folder is not None and world.leads:
         with nullcontext() if must_keep else suppress(CheckpointError):
             _keep(judge, folder, weights, fingerprint)
     return judge

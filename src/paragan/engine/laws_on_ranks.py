@@ -196,8 +196,9 @@ def serve(subject: Subject, rank: int, size: int, number: int, folder: Path, sto
     while os.getppid() == parent:
         number += 1
         path = folder / f"order-{number}.json"
+        deadline = time.monotonic() + _ROW_S
         while not path.exists():
-            if os.getppid() != parent:
+            if os.getppid() != parent or time.monotonic() > deadline:
                 return
             time.sleep(_PAUSE_S)
         order = json.loads(path.read_text(encoding="utf-8"))

@@ -42,10 +42,10 @@ class EveryOptions:
 class ScoreOptions:
     """How a run is scored.
 
-    mode: how a generator is sampled, for scores and pictures: `eval`, or `train-stats` as in training (batch statistics,
-    dropout on). num_images: samples per score; data of pairs is scored against its held-out targets, by no extractor but
-    `none`, which switches scores off. extractor: `judge` (a small CNN trained on this run's real images), `none`, or a
-    ready-made one (an npz of weights at `weights`; None: beside the data).
+    mode: how a generator is sampled, for scores and pictures: `eval`, or `train-stats` as in training (statistics of
+    the batch, dropout on). num_images: samples per score; data of pairs is scored against its held-out targets, by no
+    extractor but `none`, which switches scores off. extractor: `judge` (a small CNN trained on this run's real images),
+    `none`, or a ready-made one (an npz of weights at `weights`; None: beside the data).
     """
 
     num_images: Annotated[int, Range(least=6)] = 2000  # coverage looks at the 5 nearest

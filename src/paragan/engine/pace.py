@@ -36,7 +36,7 @@ class Pace:
         spent, self._last = now - self._last, now
         if kind == "step":
             self._steps += 1
-            kept = 0.0 if self._steps == 2 else _RECENT  # the first step warms up: once there is another, it is forgotten
+            kept = 0.0 if self._steps == 2 else _RECENT  # the first warms up: it is forgotten when there is another
             self._step_s = kept * self._step_s + (1 - _RECENT) * spent
             self._weight = kept * self._weight + (1 - _RECENT)
         else:

@@ -32,13 +32,15 @@ class Ema:
         return float(1.0 - 0.5 ** (batch / (self.options.half_life_kimg * 1000)))
 
     @torch.no_grad()
-    def follow(self, net: nn.Module, shares: Sequence[Tensor], ok: Tensor, images: int, batch: int) -> None:
+    def follow(
+        self, net: nn.Module, ok: Tensor, images: int, batch: int, shares: Sequence[Tensor] | None = None
+    ) -> None:
         """After the update of `net` that ended at `images`, counted over its own turns and all ranks.
 
-        shares: what this rank's pieces of the average follow.
+        shares: what this rank's pieces of the average follow; the weights of `net` unless given.
         """
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
         weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only
-        torch._foreach_lerp_(self._weights, list(shares), weights)
+        torch._foreach_lerp_(self._weights, list(net.parameters() if shares is None else shares), weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))

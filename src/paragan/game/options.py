@@ -62,10 +62,10 @@ class PlayerOptions:
     precision: pure holds the weights themselves in bf16 beside the optimiser's float32 ones. parts: micro-batches per
     update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per step.
 
-    strategy: where the network lies; `none` in one process and `ddp` on several ranks unless given. norm_ranks: over how
-    many ranks batch norm takes its statistics; all unless given, 1: each rank by itself. reduce: the format in which
-    gradients (`averaged`: changes of weights) travel. recompute: activations inside blocks are computed again in the
-    backward, for less memory. offload: optimiser state lies in the host's memory.
+    strategy: where the network lies; `none` in one process and `ddp` on several ranks unless given. norm_ranks: over
+    how many ranks batch norm takes its statistics; all unless given, 1: each rank by itself. reduce: the format in
+    which gradients (`averaged`: changes of weights) travel. recompute: activations inside blocks are computed again in
+    the backward, for less memory. offload: optimiser state lies in the host's memory.
     """
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)

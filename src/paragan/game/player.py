@@ -100,7 +100,7 @@ class Player:
         self.strategy.settle(self.net, self.optimizer, self.version, self._counters())
         self._unfollowed += batch
         if self.ema is not None and self.settled:
-            self.ema.follow(self.net, self._followed(), ok, self.images, self._unfollowed)
+            self.ema.follow(self.net, ok, self.images, self._unfollowed, self._followed())
         self._unfollowed *= not self.settled
 
     @property

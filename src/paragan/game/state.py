@@ -42,7 +42,7 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
 
 
 def _remembered(own: Window) -> str:
-    """Under what an optimiser's tensors are saved: rank 0's, or those that are the same everywhere, without a number."""
+    """Under what an optimiser's tensors are saved; rank 0's, as those that are equal everywhere, without a number."""
     return f"rank-{own.index}/optimizer/" if own.index else "optimizer/"
 
 

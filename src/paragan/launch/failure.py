@@ -38,8 +38,8 @@ def explained(world: World, error: BaseException) -> BaseException:
         store.set_timeout(timedelta(seconds=LOOK_S))
         if is_broken(error):
             found = _look(store, world)
-            if isinstance(found, dict):
-                return _followed(world, found)
+            if isinstance(found, dict):  # its own where it has been told already, further down
+                return error if found["rank"] == world.rank else _followed(world, found)
             if found or not isinstance(error, RankError):  # one of ours may know in which layer
                 error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {GOES_ON}")
         first = _tell(store, world, error)

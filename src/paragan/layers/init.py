@@ -32,8 +32,9 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
     """Draw all parameters by `net.weight_init`, a name in `SCHEMES`. A network without one keeps what it has.
 
     A network that lies in pieces over ranks gets its pieces of the same weights; no rank holds more than one tensor
-    whole. Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1 and bias
-    0 under every scheme. A module with parameters that no scheme knows offers `fill(role, tensor, generator)` for them.
+    whole. Spectral norm's vectors are drawn and warmed up on the new weights. Class-conditional norms start at gain 1
+    and bias 0 under every scheme. A module with parameters that no scheme knows offers `fill(role, tensor, generator)`
+    for them.
     """
     name = getattr(net, "weight_init", None)
     if name is None:
@@ -102,7 +103,7 @@ def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
         yield role, role, parameter
     if parametrize.is_parametrized(module):
         for role in cast(nn.ModuleDict, module.parametrizations):
-            yield f"parametrizations.{role}.original", role, cast(Tensor, _chain(module, role).original)
+            yield f"parametrizations.{role}.original", role, _chain(module, role).original
 
 
 def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
@@ -126,7 +127,7 @@ def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generato
 def _raw_weight(module: nn.Module) -> Tensor | None:
     """As it is stored: asking a cut network for a parametrised weight would compute it from a piece."""
     if parametrize.is_parametrized(module, "weight"):
-        return cast(Tensor, _chain(module, "weight").original)
+        return _chain(module, "weight").original
     weight = getattr(module, "weight", None)
     return weight if isinstance(weight, Tensor) else None
 

@@ -20,3 +20,6 @@ class Demands:
     narrow: bool = False
     pure: torch.dtype | None = None
     norm_ranks: int | None = None
+
+
+NOTHING = Demands()

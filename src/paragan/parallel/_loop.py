@@ -108,7 +108,7 @@ def _backward(
 
 
 def gather(parts: list[Terms]) -> Terms:
-    """The detached terms of all parts, rows in order."""
+    """The detached terms of all parts, part by part: whoever takes them sums."""
 
     def joined(of: Callable[[Terms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
         return {name: join([of(terms)[name].detach() for terms in parts]) for name in of(parts[0])}

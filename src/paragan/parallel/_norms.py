@@ -11,17 +11,17 @@ from torch import Tensor
 _LOW = (torch.bfloat16, torch.float16)
 
 
-def norm_of(grads: Sequence[Tensor]) -> Tensor:
-    """The 2-norm of all of them together, 0-dim, in at least float32; 0 of none."""
+def norm_of(grads: Sequence[Tensor], device: torch.device | None = None) -> Tensor:
+    """The 2-norm of all of them together, 0-dim, in at least float32; 0 of none, on this device."""
     if not grads:
-        return torch.zeros(())
+        return torch.zeros((), device=device)
     dtype = torch.float32 if any(g.dtype in _LOW for g in grads) else None
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, 2, dtype)))
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(grads), 2, dtype)))
 
 
 def norm_over(grads: Sequence[Tensor], group: dist.ProcessGroup, device: torch.device) -> Tensor:
     """The same of tensors of which every rank of the group has a piece: one number travels."""
-    mine = norm_of(grads).to(device)
+    mine = norm_of(grads, device).to(device)
     if group.size() == 1:
         return mine  # without a square and its root, so that one rank is the plain run bit for bit
     squared = mine.square()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -34,4 +34,4 @@ def place(net: nn.Module, placed: Placed) -> nn.Module:
 
 
 def placed(net: nn.Module) -> Placed:
-    return net._placed  # type: ignore[return-value]
+    return cast(Placed, net._placed)

@@ -15,7 +15,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.make import Make
 from paragan.parallel._blocks import blocks
-from paragan.parallel._demands import Demands
+from paragan.parallel._demands import NOTHING, Demands
 
 _NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight depends on all of it
 
@@ -25,12 +25,12 @@ def mesh_of(world: World) -> DeviceMesh:
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
 
 
-def shard(net: nn.Module, mesh: DeviceMesh, demands: Demands = Demands(), keep: bool = False) -> nn.Module:
+def shard(net: nn.Module, mesh: DeviceMesh, demands: Demands = NOTHING, keep: bool = False) -> nn.Module:
     """Every block, and what is left, in place. keep: after a forward a block stays whole until its backward.
 
     Weights without axes cannot be cut and stay whole; their gradients are the strategy's business.
     """
-    net.to(memory_format=torch.contiguous_format)  # shards are rows in memory
+    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # shards are rows in memory
     scalars = {p for p in net.parameters() if p.dim() == 0}
     offload = CPUOffloadPolicy() if demands.offload else OffloadPolicy()
     reduce = torch.bfloat16 if demands.narrow else None
@@ -75,7 +75,7 @@ def _weights_on_meta() -> Iterator[None]:
             parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
         register(self, name, parameter)
 
-    nn.Module.register_parameter = on_meta  # type: ignore[method-assign]
+    nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

@@ -1,10 +1,10 @@
 """Ranks that go their own ways and average their weights every few updates (local SGD: Stich 2019).
 
-`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes the mean over its own
-rows; batch norm, unless it is told otherwise, sees them alone. At an averaging weights and statistics become their
-means, the vectors of spectral norm those of rank 0 (a mean of unit vectors is none), and the averaged generator follows.
-What an optimiser remembers (Adam's moments) stays each rank's own, which costs nothing and is what local SGD with
-momentum does, or is averaged as well (`moments: average`; for Adam three times the bytes).
+`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes the mean over its
+own rows; batch norm, unless it is told otherwise, sees them alone. At an averaging weights and statistics become their
+means, the vectors of spectral norm those of rank 0 (a mean of unit vectors is none), and the averaged generator
+follows. What an optimiser remembers (Adam's moments) stays each rank's own, which costs nothing and is what local SGD
+with momentum does, or is averaged as well (`moments: average`; for Adam three times the bytes).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from paragan.core.window import WHOLE, Layout, Window
 from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import _loop, none
+from paragan.parallel._demands import NOTHING, Demands
 from paragan.parallel._placed import Placed, place, placed
 
 
@@ -40,7 +41,7 @@ class Options:
 class Strategy(none.Strategy):
     can = frozenset(Can) - {Can.COUPLED}
 
-    def __init__(self, options: Options = Options(), demands: Any = none.Demands()) -> None:
+    def __init__(self, options: Options = Options(), demands: Demands = NOTHING) -> None:
         super().__init__(options, demands)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -33,7 +33,7 @@ class Strategy(none.Strategy):
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.adapted(make())
         convert(net, world, self.demands.norm_ranks)
-        wrapped = DistributedDataParallel(net, process_group=world.group, gradient_as_bucket_view=True, **_NO_BUFFERS)
+        wrapped = DistributedDataParallel(net, process_group=world.group, gradient_as_bucket_view=True, **_no_buffers())
         if self.demands.narrow:
             wrapped.register_comm_hook(world.group, _in_bf16)
         return place(net, Placed(world, wrapped))
@@ -44,8 +44,8 @@ class Strategy(none.Strategy):
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> Terms:
-        wrapped = nets[turn.side].module
-        net = wrapped.module
+        wrapped = cast(DistributedDataParallel, nets[turn.side].module)
+        net = cast(nn.Module, wrapped.module)
         here = placed(net)
         gradient = partial(self.input_gradient, net, scale=scale)
         factor = here.world.size * (1 if scale is None else scale)  # DDP takes the mean over ranks; ours is the sum
@@ -64,7 +64,7 @@ class Strategy(none.Strategy):
         grads = [p.grad for p in net.parameters() if p.grad is not None]
         if scale is not None and grads:
             torch._foreach_mul_(grads, 1 / scale)
-        norm = norm_of(grads)
+        norm = norm_of(grads, next(net.parameters()).device)
         clip(grads, max_norm, norm)
         return norm
 
@@ -92,13 +92,10 @@ class Strategy(none.Strategy):
         return 1.0 / placed(net).world.size
 
 
-def _no_buffers() -> dict[str, bool]:
+def _no_buffers() -> dict[str, Any]:
     """Buffers are equal on all ranks by themselves; the word for that changed in torch 2.13."""
     known = inspect.signature(DistributedDataParallel.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
-
-
-_NO_BUFFERS = _no_buffers()
 
 
 def _reducing(wrapped: DistributedDataParallel, last: bool) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ from paragan.core.types import Can, Side, Terms
 from paragan.core.window import WHOLE, Layout
 from paragan.layers.norms import is_norm
 from paragan.parallel import _blocks, _loop
-from paragan.parallel._demands import Demands
+from paragan.parallel._demands import NOTHING, Demands
 from paragan.parallel._master import Master
 from paragan.parallel._norms import clip, norm_of
 
@@ -26,7 +26,7 @@ class Strategy:
 
     can = frozenset(Can)
 
-    def __init__(self, options: Any = None, demands: Demands = Demands()) -> None:
+    def __init__(self, options: Any = None, demands: Demands = NOTHING) -> None:
         self.options, self.demands = options, demands
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
@@ -69,7 +69,7 @@ class Strategy:
         grads = [p.grad for p in net.parameters() if p.grad is not None]
         if scale is not None and grads:
             torch._foreach_mul_(grads, 1 / scale)
-        norm = norm_of(grads)
+        norm = norm_of(grads, next(net.parameters()).device)
         clip(grads, max_norm, norm)
         return norm
 
