@@ -229,12 +229,14 @@ def evil(tmp_path, monkeypatch):
 @pytest.mark.parametrize("place", ["model", "loss", "strategy"])
 def test_outside_code_is_never_imported_unasked(run, evil, place):
     config = (run / "config.yaml").read_text()
-    old = {"model": "name: dcgan", "loss": "name: nonsaturating", "strategy": "strategy: none"}[place]
+    old = {"model": "name: dcgan", "loss": "name: nonsaturating", "strategy": "strategy: null"}[place]
     key, name = old.split(": ")
     assert old in config
     (run / "config.yaml").write_text(config.replace(old, f"{key}: evil.nets", 1))
     told = exported.safe_open(run / "g.safetensors", "pt").metadata()["config"]
-    spoil(run / "g.safetensors", config=told.replace(f'"{key}": "{name}"', f'"{key}": "evil.nets"', 1))
+    there = f'"{key}": ' + ("null" if name == "null" else f'"{name}"')
+    assert there in told
+    spoil(run / "g.safetensors", config=told.replace(there, f'"{key}": "evil.nets"', 1))
     for path in (run, run / "g.safetensors"):
         assert "evil.nets" in refused(path)
         for verb in (sample, export):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from paragan.cli import _table1_rows as rows
@@ -45,10 +46,10 @@ class Asked:
         if self.data is not None:
             # no average: neither the poster nor the authors of pix2pix had one, and it would be scored in place of G
             words = (f"data.path={self.data}", "g.ema=null", f"score.num_images={self.num_validation}")
-            found.append(Table("pix2pix-facades", self.images, words, rows.PIX2PIX))
+            found.append(Table("pix2pix-facades", self.images, words, rows.PIX2PIX, 1.0))
         if self.mnist is not None:
             words = (f"data.path={self.mnist}", f"score.extractor={_extractor(self.mnist)}", "score.num_images=2000")
-            found.append(Table("vanilla-mnist", self.mnist_images, words, rows.VANILLA))
+            found.append(Table("vanilla-mnist", self.mnist_images, words, rows.VANILLA, 0.0005))
         if not found:
             raise ConfigError("bench table1: found no data, expected --data FACADES, --mnist MNIST, or both")
         for table in found:
@@ -63,7 +64,7 @@ def run(asked: Asked, out: Path) -> None:
     """Measure all, and write as far as it is after every group. Raises `ConfigError` for what no row could do."""
     tables = asked.tables()
     out.mkdir(parents=True, exist_ok=True)
-    pace = Pace(sum(num_rounds(asked, t, g) * len(g.rows) * _weight(t, g) for t in tables for g in t.groups))
+    pace = Pace(sum(sum(_rounds(asked, t, g)) * t.cost * len(g.rows) for t in tables for g in t.groups))
     found: list[tuple[Table, list[Measured]]] = []
     for table in tables:
         found.append((table, []))
@@ -74,19 +75,21 @@ def run(asked: Asked, out: Path) -> None:
 
 
 def measured(asked: Asked, table: Table, group: Group, pace: Pace | None = None) -> list[Measured]:
-    """The rows of one group. A row that fails tells why in its place; without the first there is nothing: `RowError`."""
+    """The rows of one group. One that fails tells why in its place; without the first there is nothing: `RowError`."""
     found = [Measured(row, group.batch * asked.ranks, n == 0) for n, row in enumerate(group.rows)]
     with tempfile.TemporaryDirectory(prefix="paragan-table1-") as folder:
         running = [_running(asked, table, group, row, Path(folder) / str(n)) for n, row in enumerate(group.rows)]
         try:
             for seat, one in zip(running, found, strict=True):
                 _try(one, seat.start)
+            pairs, count = list(zip(running, found, strict=True)), num_rounds(asked, table, group)
             for number, images in enumerate(_rounds(asked, table, group)):
-                _round(asked, list(zip(running, found, strict=True)), number, images)
+                _round(pairs, number, images)
                 if pace is not None:
-                    pace.tell(f"{table.recipe}, batch {group.batch}, round {number + 1}", len(running), table, group)
-            for seat, one in zip(running, found, strict=True):
-                _try(one, lambda seat=seat, one=one: _closed(asked, seat, one))
+                    what = f"{table.recipe}, batch {found[0].batch}, round {number + 1} of {count}"
+                    pace.tell(what, images * table.cost * len(running))
+            for seat, one in pairs:
+                _try(one, partial(_closed, asked, seat, one))
         finally:
             for seat in running:
                 seat.end()
@@ -117,14 +120,14 @@ def _running(asked: Asked, table: Table, group: Group, row: Row, folder: Path) -
     return Running(row.name, table.recipe, words, asked.ranks if row.joined else 1, row.joined, folder)
 
 
-def _round(asked: Asked, pairs: Sequence[tuple[Running, Measured]], number: int, images: int) -> None:
+def _round(pairs: Sequence[tuple[Running, Measured]], number: int, images: int) -> None:
     """One piece of every row; another one begins each time."""
     first = number % len(pairs)
     for seat, one in (*pairs[first:], *pairs[:first]):
-        _try(one, lambda seat=seat, one=one: _piece(asked, seat, one, images))
+        _try(one, partial(_piece, seat, one, images))
 
 
-def _piece(asked: Asked, seat: Running, one: Measured, images: int) -> None:
+def _piece(seat: Running, one: Measured, images: int) -> None:
     answers = seat.train(images // (one.batch * one.row.parts))
     one.seconds.append(sum(answer["cpu_s"] for answer in answers))
     one.wall.append(max(answer["wall_s"] for answer in answers))
@@ -142,7 +145,7 @@ def _closed(asked: Asked, seat: Running, one: Measured) -> None:
     seat.end()
 
 
-def _try(one: Measured, work) -> None:
+def _try(one: Measured, work: Callable[[], None]) -> None:
     """Unless it has failed before. Nothing can be told without the base."""
     if one.error is not None:
         return
@@ -156,21 +159,16 @@ def _try(one: Measured, work) -> None:
 
 
 class Pace:
-    """How far it is. total: of all weights of rows and rounds."""
+    """How far it is. total: of the work, in images of pix2pix."""
 
     def __init__(self, total: float) -> None:
         self.total, self.done, self.began = total, 0.0, time.monotonic()
 
-    def tell(self, what: str, num_rows: int, table: Table, group: Group) -> None:
-        self.done += num_rows * _weight(table, group)
+    def tell(self, what: str, work: float) -> None:
+        self.done += work
         took = time.monotonic() - self.began
         left = took / self.done * (self.total - self.done)
         print(f"{what}: {took / 60:.1f} min, about {left / 60:.0f} to go", file=sys.stderr, flush=True)
-
-
-def _weight(table: Table, group: Group) -> float:
-    """Of a round of one row, by and large."""
-    return 1.0
 
 
 def _extractor(mnist: str) -> str:

@@ -58,19 +58,22 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """words: of the recipe, for all rows."""
+    """words: of the recipe, for all rows. images: of an epoch. cost: of one image, in images of pix2pix, roughly."""
 
     recipe: str
     images: int
     words: tuple[str, ...]
     groups: tuple[Group, ...]
+    cost: float = 1.0
 
 
 @dataclass
 class Measured:
     """What one row gave. seconds: CPU time of each round, all its processes together. ratios: to the base, by round.
 
-    updates: of D and G, per epoch. error: why there is nothing else.
+    base: others are compared with this one. images: of an epoch, as far as all rows make whole updates of them.
+    pieces: of each round, the images and the sums of the losses. updates: of D and G, per epoch. error: why there is
+    nothing else.
     """
 
     row: Row
@@ -80,6 +83,7 @@ class Measured:
     seconds: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
+    pieces: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     updates: tuple[float, float] = (0.0, 0.0)
     d_loss: float | None = None
     g_loss: float | None = None
@@ -89,7 +93,8 @@ class Measured:
     def plain(self) -> dict[str, Any]:
         """For JSON."""
         told = None if self.row.poster is None else {**asdict(self.row.poster), "ratio": self.row.poster.ratio}
-        return {**asdict(self), "row": self.row.name, "words": list(self.row.words), "poster": told}
+        found = {key: value for key, value in asdict(self).items() if key not in ("row", "pieces")}
+        return {"row": self.row.name, "words": list(self.row.words), "parts": self.row.parts, **found, "poster": told}
 
 
 _BASE = Row("baseline", poster=BASELINE)

@@ -116,7 +116,11 @@ class Running:
             return env
         numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.ranks, "LOCAL_WORLD_SIZE": self.ranks}
         env |= {name: str(number) for name, number in numbers.items()}
-        env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self._store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+        env |= {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self._store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
         return env if (interface := loopback()) is None else env | {GLOO_INTERFACE: interface}
 
     def _log(self, rank: int) -> Path:

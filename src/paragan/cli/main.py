@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from paragan import __version__
-from paragan.cli import data, listing
+from paragan.cli import bench, data, listing
 from paragan.cli.arguments import AsJson, Best, Run, Seed, Trust
 from paragan.cli.doctor import doctor
 from paragan.cli.export import export
@@ -144,6 +144,7 @@ app.command()(new)
 app.command()(verify)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
 
 
 def run_name(recipe: str) -> str:

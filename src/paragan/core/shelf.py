@@ -27,7 +27,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.options")
 _SHELVES = (
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics"),
-    *("transports", "writers", "launch", "recipes"),
+    *("transports", "writers", "recipes"),
 )
 
 _OFFERED = {  # what outside code must offer
