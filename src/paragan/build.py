@@ -144,7 +144,7 @@ def gan(config: RunConfig, found: Data, device: torch.device, world: World = ALO
     penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in seats.items():
-        refuse_what_it_cannot(options[side], seat, mine[side])
+        refuse_what_it_cannot(options[side], seat, mine[side], getattr(module, "NEEDS", frozenset()), config.loss.name)
         _refuse_odd_counts(side, options[side], config.train.batch, world)
     generator = seats[Side.G].net
     prior = Prior(config.seed, latent_of(generator), _classes_asked(generator, found), device)
@@ -156,9 +156,17 @@ def gan(config: RunConfig, found: Data, device: torch.device, world: World = ALO
     return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D], augment)
 
 
-def refuse_what_it_cannot(options: PlayerOptions, seat: Player, penalties: tuple[Penalty, ...]) -> None:
+def refuse_what_it_cannot(
+    options: PlayerOptions,
+    seat: Player,
+    penalties: tuple[Penalty, ...],
+    loss_needs: frozenset[Can] = frozenset(),
+    loss: str = "",
+) -> None:
     """`ConfigError` if the strategy or the network lacks something this player's settings need."""
     can = seat.strategy.can
+    for need in loss_needs - can:
+        raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
     for penalty in penalties:
         if penalty.per_sample and seat.called.mixes:
             raise ConfigError(
@@ -190,6 +198,11 @@ def _refuse_unpaired(config: RunConfig, found: Data) -> None:
     takes = getattr(shelf.load("models", config.model.name).Generator, "takes_condition", None)
     if takes is not None or "." not in config.model.name:
         refuse_other_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
+    if found.has_pairs and config.augment is not None:
+        raise ConfigError(
+            f"augment: found {config.augment.name} with pairs, whose images it would move apart from their conditions; "
+            "leave it out, and vary pairs by data.flip and data.load_size"
+        )
     if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
         raise ConfigError(f"penalties: l1 needs the targets of pairs, found data {config.data.name}; leave it out")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ import torch.distributed as dist
 from torch import nn
 
 from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.ema import Ema
+from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -156,3 +159,54 @@ def unreached(world: World, name: str) -> tuple[float, bool]:
     ours = play(lambda: strategy(name), world, world.share(BATCH))
     plain = play(none.Strategy, ALONE, (0, BATCH))
     return distance(ours, plain), not torch.equal(ours["unused.weight"], start)
+
+
+def coupled(world: World, name: str) -> str:
+    """What is said to an objective with a term that mixes samples."""
+    on = Switches()
+    gan = game(on, *(player(side, on, strategy(name), world) for side in (G, D)))
+    whole = gan._g_objective
+
+    def objective(outputs, feed):
+        terms = whole(outputs, feed)
+        return replace(terms, coupled={"spread": outputs.fake.logits_B.var()})
+
+    object.__setattr__(gan, "_g_objective", objective)
+    try:
+        synchronous.step(gan, stream(on, *world.share(BATCH)))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def pure(world: World, name: str) -> tuple[list[str], float]:
+    """Formats of a pure network's weights and of what is stepped; how far from float64 it ends, in ways walked."""
+    on, seats = Switches(bn=True), []
+    low = Demands(pure=torch.bfloat16)
+
+    def play(demands, dtype, kind, where, share):
+        players = []
+        for side in (G, D):
+            placing = strategy(kind) if kind != "none" else none.Strategy()
+            placing.demands = demands
+            making = replace(make(side, on), construct=lambda side=side: make(side, on).construct().to(dtype))
+            calling = Calling(None if demands.pure is None else demands.pure)
+            policy = Policy(torch.optim.Adam, 1e-4, {"betas": (0.0, 0.9)})
+            players.append(Player(side, placing.prepare(making, where), placing, policy, calling))
+        gan = game(on, *players)
+        gan.prior = replace(gan.prior, dtype=dtype)
+        for batch in itertools.islice(stream(on, *share), 20):
+            synchronous.step(gan, iter([replace(batch, x_BCHW=batch.x_BCHW.to(dtype))]))
+        seats[:] = players
+        copies = getattr(players[0].optimizer, "copies", None) or [p.detach() for p in players[0].net.parameters()]
+        return torch.cat([c.detach().double().flatten() for c in copies])
+
+    alone = ("none", ALONE, (0, BATCH))  # averaged is another algorithm
+    exact = play(Demands(), torch.float64, *((name, world, world.share(BATCH)) if name == "averaged" else alone))
+    mine = play(low, torch.float32, name, world, world.share(BATCH))
+    formats = sorted({str(p.dtype) for p in seats[0].net.parameters()})
+    stepped = sorted({str(p.dtype) for group in seats[0].optimizer.param_groups for p in group["params"]})
+    start = torch.cat([p.detach().flatten() for p in make(G, on)().parameters()])
+    if name == "zero1":  # this rank steps pieces only
+        return [*formats, *stepped], 0.0
+    return [*formats, *stepped], float((mine - exact).norm() / (exact - start).norm())

@@ -129,6 +129,9 @@ def test_a_run_on_two_ranks_has_one_console(tmp_path, started):
     assert process.returncode == 0, said + complaints + (out / "ranks" / "launch.log").read_text()
     assert complaints == ""
     assert [said.count(word) for word in ("starting:", "finished: step 10")] == [1, 1]
+    assert "\nranks     2 on 1 host: G ddp, D ddp; 8 of 16 images each\n" in said
+    (start,) = (x for x in events(out / "metrics.jsonl") if x["kind"] == "start")
+    assert (start["ranks"], start["hosts"], start["players"]["g"]["strategy"]) == (2, 1, "ddp")
     assert json.loads((out / "exit.json").read_text()) == {"code": 0, "step": 10, "reason": "finished"}
     assert json.loads((out / "environment.json").read_text())["ranks"] == 2
     assert "devices: 2" in (out / "config.yaml").read_text()

@@ -74,3 +74,17 @@ def test_memory_of_a_rank(two_ranks):
         assert mine <= 0.55 * (whole["weights"] + whole["optimizer"])
     for name in ("zero1", "zero2", "zero3"):
         assert held[name]["average"] <= 0.52 * whole["average"]
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3", "averaged"])
+def test_a_term_that_mixes_samples_is_refused_on_ranks(two_ranks, name):
+    told = two_ranks.run(f"{CASES}:coupled", name=name)
+    assert all(text.startswith("strategy: spread couples the samples of a batch") for text in told)
+
+
+@pytest.mark.parametrize("name", ["none", "ddp", "zero1", "averaged"])
+def test_pure_holds_weights_low_and_steps_them_in_full(request, name):
+    pool = request.getfixturevalue("one_rank" if name == "none" else "two_ranks")
+    for formats, away in pool.run(f"{CASES}:pure", name=name):
+        assert formats == ["torch.bfloat16", "torch.float32", "torch.float32"]  # norms keep float32
+        assert away < 0.4

@@ -115,6 +115,14 @@ def test_few_images_are_told_unless_augmented():
     assert advise([], 12)[0].value == 12
 
 
+def test_pairs_are_never_advised_to_be_augmented():
+    (few,) = advise([], 400, has_pairs=True)
+    assert few.name == "few_images" and "diffaugment" not in few.try_ and "data.load_size" in few.try_
+    history = [{"d/overfitting": 0.9, "d/accuracy_train": 0.95, "d/accuracy_held_out": 0.2} for _ in range(2)]
+    (told,) = advise(history, 5000, has_pairs=True)
+    assert told.name == "d_overfits" and "diffaugment" not in told.try_
+
+
 def test_missing_and_infinite_values_are_passed_over():
     nan = float("nan")
     history = [{"kimg": 1}, *looks(d_saturation=[nan, float("inf"), nan], diversity=[nan, nan, nan]), *scores(nan, nan)]

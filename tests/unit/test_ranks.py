@@ -12,6 +12,8 @@ from paragan.cli import ranks
 from paragan.config import dump, load
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.game.network import Calling
+from paragan.parallel import ddp, zero3
 
 
 def told_by(*others):
@@ -41,6 +43,17 @@ def test_other_settings_are_refused_by_name(other, told):
     with pytest.raises(ConfigError, match=re.escape(f"ranks differ: {told}")) as caught:
         ranks.refuse_different(load("digits"), told_by(with_words(), other))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("batch", "each"), [(64, "32 of 64"), (63, "32 or 31 of 63")])
+def test_the_first_lines_tell_where_everything_lies(batch, each):
+    def player(module):
+        return SimpleNamespace(net=torch.nn.Linear(2, 2), calling=Calling(), strategy=module.Strategy())
+
+    trainer = SimpleNamespace(world=World(size=2), players={"g": player(zero3), "d": player(ddp)})
+    assert ranks.line(trainer, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
+    here = SimpleNamespace(local_rank=0, gather=lambda mine: [mine, 1, 2, 0, 1])
+    assert ranks.num_hosts(here) == 2
 
 
 def test_a_rank_or_part_without_an_image_is_refused():

@@ -208,10 +208,15 @@ def test_the_verb(run, tmp_path, capfd):
             call(*word)
 
 
-def test_an_exported_file_needs_pictures(run, tmp_path):
+def test_an_exported_file_needs_pictures(run, tmp_path, monkeypatch):
     lines = Bundle(pg.load(run[0]), tree(run), {}).write(tmp_path, ["safetensors"])
     assert [line.rpartition("/")[2] for line in lines] == ["generator.safetensors", "samples.png", "README.md"]
     alone = pg.load(tmp_path / "generator.safetensors")
+    card = (tmp_path / "README.md").read_text()
+    assert "| input | an image of 3x64x64 in [-1, 1] |" in card and "--input PICTURES" in card
+    monkeypatch.chdir(tmp_path)
+    exec(card.split("```python\n")[1].split("```")[0], {})  # noqa: S102 our own card
+    assert (tmp_path / "mine.png").exists()
     condition = pg.load(run[0]).pairs(2)[1]
     assert torch.equal(alone.sample(2, conditions=condition).tensor, pg.load(run[0]).sample(2).tensor)
     with pytest.raises(ConfigError, match="conditions: found no data beside this generator"):
@@ -230,6 +235,7 @@ def tree(run):
         ("digits", ["model=pix2pix"], "model: pix2pix makes images from images, found data digits"),
         ("digits", ["penalties.0.name=l1"], "penalties: l1 needs the targets of pairs"),
         ("pix2pix-facades", ["model=dcgan"], "model: dcgan makes images from latents, found data paired"),
+        ("pix2pix-facades", ["augment=diffaugment"], "augment: found diffaugment with pairs"),
         ("pix2pix-facades", ["score.extractor=mnist-cnn"], "score.extractor: found mnist-cnn, but data of pairs"),
     ],
 )

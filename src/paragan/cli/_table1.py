@@ -168,7 +168,7 @@ class Pace:
         self.done += work
         took = time.monotonic() - self.began
         left = took / self.done * (self.total - self.done)
-        print(f"{what}: {took / 60:.1f} min, about {left / 60:.0f} to go", file=sys.stderr, flush=True)
+        print(f"{what}: {took / 60:.1f} min, about {left / 60:.0f} min to go", file=sys.stderr, flush=True)
 
 
 def _extractor(mnist: str) -> str:

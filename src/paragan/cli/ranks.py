@@ -11,6 +11,8 @@ from paragan import __version__
 from paragan.config import RunConfig, differences, dump, loads, to_tree
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.types import Rows
+from paragan.engine.session import told
 from paragan.engine.trainer import Trainer
 
 _MAY_DIFFER = ("data.path", "devices", "score.weights")  # between hosts
@@ -20,6 +22,20 @@ def needs_group(config: RunConfig) -> bool:
     """Whether a player's strategy speaks to a group even where the process is alone."""
     chosen = [player.strategy for player in (config.g, config.d)]
     return any(getattr(strategy, "name", strategy) not in (None, "none") for strategy in chosen)
+
+
+def num_hosts(world: World) -> int:
+    """Asked by all ranks together."""
+    return world.gather(world.local_rank).count(0)
+
+
+def line(trainer: Trainer, batch: int, hosts: int) -> str:
+    """Several ranks as the first lines of a run tell them: where each network lies, how the batch is shared."""
+    world = trainer.world
+    on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
+    placed = ", ".join(f"{name.upper()} {told(player)['strategy']}" for name, player in trainer.players.items())
+    counts = sorted({rows.count for rows in Rows(0, 0, batch, batch).shares(world.size)}, reverse=True)
+    return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"
 
 
 def refuse_different(config: RunConfig, world: World) -> None:

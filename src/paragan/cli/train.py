@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,9 +110,9 @@ def _train(asked: _Asked, world: World) -> tuple[int, str]:
             if asked.place is not None:
                 ends.claim(asked.out, asked.place)
             write_json(folder.path / "environment.json", environment(world.size))
-            say(_opening(asked.recipe, trainer, folder, resumed))
-        desk = _desk(asked, world, trainer)
-        return _run(Session(trainer, folder.path, desk, _about(asked.recipe, config, folder), world), say)
+        about = _about(asked.recipe, trainer, config, folder) | {"hosts": ranks.num_hosts(world)}
+        say(_opening(about, config, trainer, folder, resumed))
+        return _run(Session(trainer, folder.path, _desk(asked, world, trainer), about, world), say)
 
 
 def _make_room(asked: _Asked, folder: RunFolder) -> None:
@@ -187,9 +187,9 @@ def _refuse_less(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None
         )
 
 
-def _opening(recipe: str, trainer: Trainer, folder: RunFolder, resumed: bool) -> str:
+def _opening(about: Mapping[str, Any], config: RunConfig, trainer: Trainer, folder: RunFolder, resumed: bool) -> str:
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
-    run = f"{recipe} for {trainer.images / 1000:g} kimg in {folder.path}"
+    run = f"{about['recipe']} for {trainer.images / 1000:g} kimg in {folder.path}"
     source = trainer.batches.source
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
@@ -198,6 +198,7 @@ def _opening(recipe: str, trainer: Trainer, folder: RunFolder, resumed: bool) ->
         f"{start}: {run} (Ctrl-C saves; the same command goes on)",
         f"data      {len(source):,} {colour}images{classes}, {size}",
         *(f"{name.upper()}         {_player(told(player))}" for name, player in trainer.players.items()),
+        *([ranks.line(trainer, config.train.batch, about["hosts"])] if trainer.world.size > 1 else []),
     ]
     return "\n".join(lines)
 
@@ -207,12 +208,14 @@ def _player(values: dict[str, Any]) -> str:
     return f"{values['weights']:,} weights, {values['precision']}{layout} on {values['device']}"
 
 
-def _about(recipe: str, config: RunConfig, folder: RunFolder) -> dict[str, Any]:
+def _about(recipe: str, trainer: Trainer, config: RunConfig, folder: RunFolder) -> dict[str, Any]:
     """What the record's first line tells of how the run was asked for, and of what can be done with it."""
     path, trust = shlex.quote(str(folder.path)), " --trust" if outside_names(config) else ""
+    held_out = trainer.pictures.held_out
+    num = 64 if held_out is None else min(64, len(held_out))
     commands = {
         "go on": f"{me()} train {path}/config.yaml --out {path}",
-        "sample": f"{me()} sample {path} --num 64{trust}",
+        "sample": f"{me()} sample {path} --num {num}{trust}",
         "export": f"{me()} export {path}{trust}",
         "score": f"{me()} eval {path} --json{trust}",
     }

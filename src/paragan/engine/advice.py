@@ -56,25 +56,27 @@ class Rule:
     try_: str
 
 
-def advise(history: History, num_images: int, augmented: bool = False) -> tuple[Advice, ...]:
+def advise(history: History, num_images: int, augmented: bool = False, has_pairs: bool = False) -> tuple[Advice, ...]:
     """What holds now; the caller tells each name once.
 
     history: values of telemetry and scores by name, oldest first, one map for each or both in one; missing and
     non-finite values are passed over. num_images: real images to train on. augmented: D sees augmented images.
+    has_pairs: they are pairs, whose images cannot be augmented apart from their conditions.
     """
     seen = [(rule, rule.sees(history)) for rule in RULES]
     given = [Advice(rule.name, value, rule.means, rule.try_) for rule, value in seen if value is not None]
-    if augmented:
+    if augmented or has_pairs:
         given = [replace(advice, try_=advice.try_.replace(f"{_AUGMENT}, ", "")) for advice in given]
-    return (*([] if augmented or num_images >= MANY_IMAGES else [_few(num_images)]), *given)
+    return (*([] if augmented or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]), *given)
 
 
 _AUGMENT = "augment.name=diffaugment"
 
 
-def _few(num_images: int) -> Advice:
+def _few(num_images: int, has_pairs: bool) -> Advice:
     means = "There are few training images: D usually knows them by heart before G has learnt much."
-    return Advice("few_images", num_images, means, "Try augment.name=diffaugment, or add images.")
+    other = "data.flip, a larger data.load_size" if has_pairs else _AUGMENT
+    return Advice("few_images", num_images, means, f"Try {other}, or add {'pairs' if has_pairs else 'images'}.")
 
 
 def _overfits(history: History) -> float | None:

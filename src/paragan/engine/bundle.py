@@ -36,7 +36,8 @@ class Bundle:
         files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
         lines = [self.write_file(path, name) for name, path in files.items()]
         shown = self._picture(folder / "samples.png")
-        text = card(self.sampler, self.tree, self.score, [path.name for path in files.values()], self.trust)
+        names = [Path(path).name for path in (*files.values(), *shown)]
+        text = card(self.sampler, self.tree, self.score, names, self.trust)
         write_text(folder / "README.md", text)
         return [*lines, *shown, str(folder / "README.md")]
 

@@ -19,7 +19,7 @@ def card(sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], fi
     return "\n".join(
         [
             f"# {_plain(model['name'])} trained on {_plain(data['name'])}\n",
-            "![samples](samples.png)\n",
+            *(["![samples](samples.png)\n"] if "samples.png" in files else []),
             *_what(sampler, tree),
             *_scores(score, sampler.facts.step),
             *_how(sampler, files, trust),
@@ -35,7 +35,7 @@ def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
     weights = sum(p.numel() for p in sampler.net.parameters())
     rows = {
         "generator": f"{_plain(tree['model']['name'])}, {weights:,} weights, averaged where the run averages",
-        "input": f"{sampler.net.latent} standard normal numbers{' and a class' if names else ''}",
+        "input": " and ".join(_inputs(sampler)),
         "output": f"images of {'x'.join(map(str, facts.shape))} (channels, height, width) in [-1, 1]",
         "data": _plain(tree["data"]["name"]),
         "classes": ", ".join(names) + more if names else "none",
@@ -45,6 +45,12 @@ def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
         "made with": f"paragan {__version__}; the whole recipe is in the metadata of generator.safetensors",
     }
     return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items()), ""]
+
+
+def _inputs(sampler: Sampler) -> list[str]:
+    image = f"an image of {'x'.join(map(str, sampler.facts.shape))} in [-1, 1]"
+    latent = f"{sampler.net.latent} standard normal numbers" if sampler.net.latent else ""
+    return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
 
 
 def _scores(score: Mapping[str, Any], step: int) -> list[str]:
@@ -66,16 +72,10 @@ def _scores(score: Mapping[str, Any], step: int) -> list[str]:
 
 
 def _how(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
-    labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
-    given = ", trust=True" if trust else ""
-    lines = [
-        "## How to use it\n",
-        "```python",
-        "import paragan as pg",
-        f'generator = pg.load("generator.safetensors"{given})',
-        f'generator.sample(16, seed=0{labels}).save("mine.png")',
-        "```\n",
-    ]
+    lines = ["## How to use it\n", "```python", *_code(sampler, ", trust=True" if trust else ""), "```\n"]
+    if sampler.takes_condition:
+        asked = "paragan sample generator.safetensors --input PICTURES"
+        lines.append(f"`x` are images to make others from. Of picture files: `{asked}{' --trust' if trust else ''}`\n")
     if trust:
         lines.append(
             "Its config names code outside paragan, which has to be importable; `trust=True` lets it be imported.\n"
@@ -85,6 +85,16 @@ def _how(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
         if name.endswith((".pt2", ".onnx")):
             lines.append(f"`{name}` is the same generator as a program: {inputs}, to `images`.\n")
     return lines
+
+
+def _code(sampler: Sampler, trust: str) -> list[str]:
+    load = f'generator = pg.load("generator.safetensors"{trust})'
+    labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
+    if not sampler.takes_condition:
+        return ["import paragan as pg", load, f'generator.sample(16, seed=0{labels}).save("mine.png")']
+    size = ", ".join(map(str, sampler.facts.shape))
+    asked = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
+    return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", asked]
 
 
 _LIMITS = [

@@ -12,6 +12,7 @@ import torch
 
 from paragan.core.dist import ALONE, World
 from paragan.core.notes import Note, Writer
+from paragan.core.seams import paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
 from paragan.engine.pace import Pace
@@ -115,14 +116,17 @@ class Session:
                 self._note("advice", advice.line)
 
     def _advice(self) -> tuple[Advice, ...]:
-        return advise(self._history, len(self.trainer.batches.source), self.trainer.gan.augment is not None)
+        source, augmented = self.trainer.batches.source, self.trainer.gan.augment is not None
+        return advise(self._history, len(source), augmented, paired(source) is not None)
 
     def _start(self) -> dict[str, Any]:
-        source = self.trainer.batches.source
+        source, held_out = self.trainer.batches.source, self.trainer.pictures.held_out
         data = {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)}
+        data |= {} if held_out is None else {"held_out_pairs": len(held_out)}
         return {
             "resumed": self.trainer.clock.step > 0,
             "total_kimg": self.trainer.images / 1000,
+            "ranks": self.world.size,
             "players": {name: told(player) for name, player in self.trainer.players.items()},
             "data": data | ({"name": self.about["data"]} if "data" in self.about else {}),
         }
@@ -135,7 +139,7 @@ class Session:
 
 
 def told(player: Player) -> dict[str, Any]:
-    """What a reader wants to know of a player: weights, precision, channels_last, device."""
+    """What a reader wants to know of a player: weights, precision, channels_last, device, strategy."""
     weights = list(player.net.parameters())
     dtype = weights[0].dtype if player.calling.dtype is None else player.calling.dtype
     return {
@@ -143,6 +147,7 @@ def told(player: Player) -> dict[str, Any]:
         "precision": {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype, str(dtype)),
         "channels_last": player.calling.channels_last,
         "device": str(weights[0].device),
+        "strategy": type(player.strategy).__module__.rpartition(".")[2],
     }
 
 

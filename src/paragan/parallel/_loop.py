@@ -68,8 +68,9 @@ def forward_backward(
     factor: Tensor | float | None = None,
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
     tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
+    apart: bool = False,
 ) -> Terms:
-    """One backward per part.
+    """One backward per part. apart: the batch is shared with other ranks, so that no term may mix samples.
 
     `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last. `tied(roots)` may
     give a scalar that goes into the last backward as well.
@@ -85,8 +86,7 @@ def forward_backward(
         last = number == parts and shared is None
         with around(last):
             loss, terms = _run_part(turn, nets, feed, gradient)
-            if terms.coupled and parts > 1:
-                raise ConfigError(f"parts: {', '.join(terms.coupled)} couples the samples of a batch; set parts to 1")
+            _refuse_coupled(terms, parts, apart)
             loss = loss if factor is None else loss * factor
             _backward([loss], [None], tied if last else None)
         done.append(terms)
@@ -94,6 +94,14 @@ def forward_backward(
         with around(True):
             _backward(shared, [images.grad for images in turn.feed.fakes or ()], tied)
     return gather(done)
+
+
+def _refuse_coupled(terms: Terms, parts: int, apart: bool) -> None:
+    if terms.coupled and (parts > 1 or apart):
+        names = ", ".join(terms.coupled)
+        if apart:
+            raise ConfigError(f"strategy: {names} couples the samples of a batch that is shared by ranks; use one rank")
+        raise ConfigError(f"parts: {names} couples the samples of a batch; set parts to 1")
 
 
 def _backward(

@@ -42,7 +42,7 @@ class Master:
         for weight, copy in zip(self.weights, self.copies, strict=True):
             copy.grad = None if weight.grad is None else weight.grad.to(copy.device, copy.dtype)
         self.inner.step()
-        self._write_back()
+        self.write_back()
 
     def zero_grad(self) -> None:
         for tensor in (*self.weights, *self.copies):
@@ -59,8 +59,9 @@ class Master:
         for number, copy in enumerate(self.copies):
             copy.copy_(state.get(number, {}).pop("master", self.weights[number]))
         self.inner.load_state_dict({**held, "state": {n: entry for n, entry in state.items() if entry}})
-        self._write_back()
+        self.write_back()
 
-    def _write_back(self) -> None:
+    def write_back(self) -> None:
+        """The copies' values, into the weights."""
         for weight, copy in zip(self.weights, self.copies, strict=True):
             weight.detach().copy_(copy)

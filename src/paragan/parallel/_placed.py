@@ -15,8 +15,8 @@ class Placed:
     """trained: the module to be called in the network's own turn. mesh: of sharded ones.
 
     unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists of; idle: the latter
-    in the turn under way. shards: (weight, the piece of it that the optimiser here updates). anchor: weights at the
-    last averaging.
+    in the turn under way. shards: (weight, the piece of it that the optimiser here updates). stepped: what an
+    optimiser of whole weights updates; anchor: the same at the last averaging.
     """
 
     world: World
@@ -25,6 +25,7 @@ class Placed:
     unreached: dict[Any, tuple[list[nn.Parameter], list[nn.Parameter]]] = field(default_factory=dict)
     idle: list[nn.Parameter] = field(default_factory=list)
     shards: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    stepped: list[Tensor] = field(default_factory=list)
     anchor: list[Tensor] = field(default_factory=list)
 
 

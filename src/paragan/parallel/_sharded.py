@@ -67,14 +67,15 @@ class Sharded(none.Strategy):
         net = nets[turn.side].module
         assert isinstance(net, FSDPModule)
         gradient = partial(self.input_gradient, net, scale=scale)
-        factor = placed(net).world.size * (1 if scale is None else scale)  # FSDP takes the mean over ranks
+        size = placed(net).world.size
+        factor = size * (1 if scale is None else scale)  # FSDP takes the mean over ranks
 
         @contextmanager
         def around(last: bool) -> Iterator[None]:
             net.set_requires_gradient_sync(last)
             yield
 
-        return _loop.forward_backward(turn, nets, parts, gradient, factor, around)
+        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, apart=size > 1)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         assert isinstance(net, FSDPModule)

@@ -27,6 +27,7 @@ from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import _loop, none
 from paragan.parallel._demands import NOTHING, Demands
+from paragan.parallel._master import Master
 from paragan.parallel._placed import Placed, place, placed
 
 
@@ -48,18 +49,25 @@ class Strategy(none.Strategy):
         net = self.adapted(make())
         if self.demands.norm_ranks is not None and self.demands.norm_ranks > 1:
             convert(net, world, self.demands.norm_ranks)
-        placed = Placed(world, net)
-        if self.demands.narrow:
-            placed.anchor = [p.detach().clone() for p in net.parameters()]
-        return place(net, placed)
+        return place(net, Placed(world, net))
+
+    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
+        optimizer = super().optimizer(policy, net)
+        here = placed(net)
+        here.stepped = getattr(optimizer, "copies", None) or list(net.parameters())
+        return optimizer
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> Terms:
         net = nets[turn.side].module
+        here = placed(net)
+        if self.demands.narrow and not here.anchor:
+            here.anchor = [tensor.detach().clone() for tensor in here.stepped]
         gradient = partial(self.input_gradient, net, scale=scale)
-        factor = placed(net).world.size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
-        return _loop.forward_backward(turn, nets, parts, gradient, factor)
+        size = here.world.size
+        factor = size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
+        return _loop.forward_backward(turn, nets, parts, gradient, factor, apart=size > 1)
 
     def settled(self, net: nn.Module, version: int) -> bool:
         return placed(net).world.size == 1 or version % self.options.every == 0
@@ -69,7 +77,7 @@ class Strategy(none.Strategy):
         here = placed(net)
         if here.world.size == 1 or not self.settled(net, version):
             return
-        weights = [p.detach() for p in net.parameters()]
+        weights = [tensor.detach() for tensor in here.stepped]
         if here.anchor:
             moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, here.anchor, strict=True)]
             _mean(moved, here.world, "parameters")
@@ -80,6 +88,8 @@ class Strategy(none.Strategy):
         if self.options.moments == "average":
             state = [t for entry in optimizer.state.values() for t in entry.values() if isinstance(t, Tensor)]
             _mean([t for t in state if t.is_floating_point()], here.world, "parameters")
+        if isinstance(optimizer, Master):
+            optimizer.write_back()
         self._settle_buffers(net, here.world)
         for counter in held:
             dist.all_reduce(counter, dist.ReduceOp.MIN, group=here.world.group)
@@ -99,8 +109,8 @@ class Strategy(none.Strategy):
 
     def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
         super().load(net, weights)
-        if (here := getattr(net, "_placed", None)) is not None and here.anchor:
-            torch._foreach_copy_(here.anchor, [p.detach() for p in net.parameters()])
+        if hasattr(net, "_placed"):
+            placed(net).anchor.clear()  # ranks meet where they are now
 
     def share(self, net: nn.Module) -> float:
         return 1.0 / placed(net).world.size

@@ -87,6 +87,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "spent": duration(history.seconds),
         "players": _players(history.start.get("players")),
         "data": _data(history.start.get("data")),
+        "ranks": _ranks(history.start),
         "numbers": [_key_number(name, history.scores) for name in names],
         "left_out": max(0, history.most_metrics - len(names)),
         "frames": frames,
@@ -100,7 +101,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "events": list(reversed(history.events)),
         "changed": _changed(history.start.get("changed")),
         "config": config[:_CONFIG],
-        "commands": _commands(folder, config),
+        "commands": _commands(folder, config, _num_shown(history.start.get("data"))),
         "protocol": _flat(history.protocol or small_json(folder / "score.json").get("protocol"))[:_MOST],
     }
 
@@ -157,6 +158,23 @@ def _data(told: object) -> str:
     )
 
 
+def _ranks(start: Mapping[str, Any]) -> str:
+    """How many there were and where each network lay; nothing of one alone."""
+    size, hosts, players = number(start.get("ranks")), number(start.get("hosts")), start.get("players")
+    if size is None or not size > 1:
+        return ""
+    some = islice(players.items(), _MOST) if isinstance(players, Mapping) else ()
+    placed = (f"{plain(k).upper()} {plain(p.get('strategy'))}" for k, p in some if isinstance(p, Mapping))
+    on = f" on {hosts:,.0f} host{'s' if hosts > 1 else ''}" if hosts is not None else ""
+    return f"{size:,.0f} ranks{on}: {', '.join(placed)}"
+
+
+def _num_shown(told: object) -> int:
+    """Images to ask for: 64, or as many as there are held-out pairs to make them from."""
+    pairs = number(told.get("held_out_pairs")) if isinstance(told, Mapping) else None
+    return int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
+
+
 def _rows(rows: object) -> list[str]:
     return [plain(row, 60) for row in rows[:_MOST]] if isinstance(rows, list) else []
 
@@ -182,12 +200,12 @@ def _setting(value: object) -> str:
     return plain(value if isinstance(value, str) else json.dumps(value))
 
 
-def _commands(folder: Path, config: str) -> list[tuple[str, str]]:
+def _commands(folder: Path, config: str, num: int) -> list[tuple[str, str]]:
     """From the folder alone: they are offered to be copied, and a record from elsewhere could say anything."""
     run, trust = shlex.quote(str(folder)), " --trust" if _OUTSIDE.search(config) else ""
     return [
         ("go on", f"{me()} train {shlex.quote(str(folder / 'config.yaml'))} --out {run}"),
-        ("sample", f"{me()} sample {run} --num 64{trust}"),
+        ("sample", f"{me()} sample {run} --num {num}{trust}"),
         ("export", f"{me()} export {run}{trust}"),
         ("score", f"{me()} eval {run} --json{trust}"),
     ]
