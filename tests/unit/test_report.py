@@ -86,11 +86,11 @@ def test_the_page_shows_what_a_practitioner_decides_by(page):
 def test_several_ranks_and_few_pairs_are_told(tmp_path):
     players = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
     told = made_run.line("start", 0, ranks=2, hosts=1, players=players, data={"held_out_pairs": 4})
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(told))
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(told) + "\n")
     text = Parsed(render(tmp_path)).text
     assert "2 ranks on 1 host: G zero3, D ddp" in text
     assert " --num 4" in text and "--num 64" not in text
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(told | {"ranks": 1, "data": {"held_out_pairs": 400}}))
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(told | {"ranks": 1, "data": {"held_out_pairs": 400}}) + "\n")
     alone = Parsed(render(tmp_path)).text
     assert "zero3" not in alone and "--num 64" in alone
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from paragan.layers.batch_norm import AffineBatchNorm  # as nn.BatchNorm2d, but still in the other network's turn
+
 
 @dataclass(frozen=True)
 class Options:
@@ -24,8 +26,8 @@ class Generator(nn.Module):
         (channels, height, width), n = shape, options.width
         self.layers = nn.Sequential(
             *(nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)), nn.ReLU()),
-            *(nn.Unflatten(1, (2 * n, height // 4, width // 4)), nn.BatchNorm2d(2 * n)),
-            *(nn.ConvTranspose2d(2 * n, n, 4, stride=2, padding=1), nn.BatchNorm2d(n), nn.ReLU()),
+            *(nn.Unflatten(1, (2 * n, height // 4, width // 4)), AffineBatchNorm(2 * n)),
+            *(nn.ConvTranspose2d(2 * n, n, 4, stride=2, padding=1), AffineBatchNorm(n), nn.ReLU()),
             *(nn.ConvTranspose2d(n, channels, 4, stride=2, padding=1), nn.Tanh()),
         )
 

@@ -1,0 +1,143 @@
+"""The parts of strategies that need no other rank."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.config import load
+from paragan.core.errors import ConfigError
+from paragan.core.types import Can
+from paragan.core.window import Window
+from paragan.game.policy import Policy
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models import sngan
+from paragan.parallel._blocks import blocks
+from paragan.parallel._master import Master
+from paragan.parallel._norms import clip, norm_of
+from paragan.parallel._reach import nothing, unreached
+from paragan.parallel._shards import _weights_on_meta, refuse_needing_whole
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Linear(3, 4)
+        self.body = nn.ModuleList([nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))])
+        self.tied = nn.ModuleList([nn.Linear(4, 4)])
+        self.tied[0].weight = self.body[0].weight
+
+
+def test_blocks_are_declared_or_the_members_of_lists():
+    net = sngan.Generator(sngan.Options(width=4, conditional=False), (3, 32, 32))
+    assert blocks(net) == list(net.blocks)
+    mine = Nested()
+    inner = mine.body[1]
+    assert blocks(mine) == [inner[0], inner[2]]  # a weight that two blocks share keeps both of them whole
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 8])
+@pytest.mark.parametrize("of", [1, 2, 3, 4])
+def test_windows_cut_as_torch_does(length, of):
+    whole = torch.arange(length * 2).view(length, 2)
+    pieces = [Window(index, of).cut(whole) for index in range(of)]
+    chunks = list(whole.chunk(of))
+    chunks += [whole[:0]] * (of - len(chunks))
+    assert all(torch.equal(a, b) for a, b in zip(pieces, chunks, strict=True))
+    assert torch.equal(Window(of - 1, of).cut(torch.tensor(3.0)), torch.tensor(3.0))
+
+
+def test_weights_on_meta_leave_buffers_and_values_alone():
+    with _weights_on_meta():
+        net = nn.Sequential(spectral_norm(nn.Linear(3, 4)), nn.BatchNorm1d(4))
+    assert all(parameter.is_meta for parameter in net.parameters())
+    assert torch.equal(net[1].running_var, torch.ones(4))
+    assert not nn.Linear(2, 2).weight.is_meta
+
+
+def test_weights_that_no_path_reaches():
+    used, unused, spare = (nn.Parameter(torch.ones(2)) for _ in range(3))
+    frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+    loss = (used * 2).sum() + (used.detach() * unused.detach()).sum()
+    assert [id(w) for w in unreached([loss], [used, unused, frozen])] == [id(unused)]
+    torch.autograd.backward([loss, nothing([unused])])
+    assert torch.equal(unused.grad, torch.zeros(2))
+    assert spare.grad is None
+
+
+def test_the_norm_of_low_gradients_is_told_in_float32():
+    grads = [torch.full((300,), 0.1, dtype=torch.bfloat16), torch.full((2, 2), 3.0, dtype=torch.bfloat16)]
+    exact = torch.cat([g.double().flatten() for g in grads]).norm()
+    assert norm_of(grads).dtype == torch.float32
+    assert float(norm_of(grads)) == pytest.approx(float(exact), rel=1e-6)
+    assert float(norm_of([])) == 0
+
+
+def test_clipping_is_torchs():
+    grads = [torch.randn(3, 4), torch.randn(5)]
+    parameters = [nn.Parameter(torch.zeros_like(g)) for g in grads]
+    for parameter, grad in zip(parameters, grads, strict=True):
+        parameter.grad = grad.clone()
+    expected = nn.utils.clip_grad_norm_(parameters, 0.7)
+    mine = [g.clone() for g in grads]
+    clip(mine, 0.7, norm := norm_of(mine))
+    assert torch.equal(norm, expected)
+    assert all(torch.allclose(a, p.grad, rtol=1e-6) for a, p in zip(mine, parameters, strict=True))
+
+
+def stepped(weight: torch.Tensor, build, steps: int = 300):
+    optimizer = build([weight])
+    for _ in range(steps):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        optimizer.zero_grad()
+    return optimizer
+
+
+def test_masters_add_up_what_low_weights_would_lose():
+    low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
+    alone = nn.Parameter(low.detach().clone())
+    sgd = Policy(torch.optim.SGD, 1e-4).optimizer
+    kept = stepped(low, lambda weights: Master(weights, sgd, torch.device("cpu")))
+    stepped(alone, sgd)
+    assert torch.equal(alone.detach().float(), torch.ones(4))  # each step of 1e-4 is rounded away
+    assert torch.allclose(kept.copies[0].detach(), torch.full((4,), 0.97), atol=1e-5)
+    assert torch.equal(low.detach(), kept.copies[0].detach().bfloat16())
+
+
+def test_masters_are_part_of_the_state():
+    low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
+    adam = Policy(torch.optim.Adam, 1e-4).optimizer
+    first = stepped(low, lambda weights: Master(weights, adam, torch.device("cpu")), steps=3)
+    again = nn.Parameter(torch.zeros(4, dtype=torch.bfloat16))
+    second = Master([again], adam, torch.device("cpu"))
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(second.copies[0], first.copies[0])
+    assert torch.equal(again.detach(), low.detach())
+    for master, weight in ((first, low), (second, again)):
+        weight.grad = torch.ones_like(weight)
+        master.step()
+    assert torch.equal(second.copies[0], first.copies[0])
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Muon, torch.optim.Adafactor])
+def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind):
+    with pytest.raises(ConfigError, match=f"found {kind.__name__}, which needs whole weights, under strategy 'zero3'"):
+        refuse_needing_whole(Policy(kind), "zero3")
+
+
+def test_what_strategies_can():
+    from paragan.core import shelf
+
+    can = {name: shelf.load("parallel", name).Strategy.can for name in shelf.names("parallel")}
+    assert {name for name, of in can.items() if Can.COUPLED in of} == {"none"}
+    assert {name for name, of in can.items() if Can.WHOLE_WEIGHTS in of} == {"none", "ddp", "zero1", "averaged"}
+
+
+def test_a_strategy_is_chosen_with_its_options():
+    words = ["g.strategy=averaged", "g.strategy.every=4", "d.strategy=zero3", "d.norm_ranks=2"]
+    config = load("digits", words)
+    assert (config.g.strategy.name, config.g.strategy.options.every) == ("averaged", 4)
+    assert (config.d.strategy.name, config.d.norm_ranks) == ("zero3", 2)
+    assert load("digits").g.strategy is None
