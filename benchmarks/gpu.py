@@ -1,30 +1,39 @@
 """Absolute step times on an accelerator: SNGAN 32 px in every precision and layout, images/s and peak memory.
 
+Then, as ratios of step times beside each other: one rank under each strategy, and an optimiser in the host's memory
+(for its ZeRO row at batch 1 Colossal-AI's poster tells 6.7).
+
 python -m benchmarks.gpu [steps] [batch]
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
+from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import count
 
 import torch
 
 from benchmarks.pairs import RESULTS
-from paragan.core import rng
+from paragan.core import rng, shelf
+from paragan.core.dist import ALONE, World
+from paragan.core.make import Make
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.launch.join import join, leave
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan
-from paragan.parallel import none
+from paragan.parallel._demands import NOTHING, Demands
 from paragan.schemes import shared_fakes, synchronous
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -37,30 +46,78 @@ VARIANTS = {
 }
 
 
-def measure(calling: Calling, scheme, steps: int, batch: int, device: torch.device) -> dict[str, float]:
-    """Images/s over `steps` after a warm-up, and the peak memory in MiB."""
-    policy, seats = Policy(torch.optim.Adam, 2e-4, {"betas": (0.0, 0.9)}), []
-    for side, kind in ((Side.G, sngan.Generator), (Side.D, sngan.Discriminator)):
+RATIOS = {
+    "ddp": ("ddp", NOTHING),
+    "zero1": ("zero1", NOTHING),
+    "zero3": ("zero3", NOTHING),
+    "ddp, bf16 reduction": ("ddp", Demands(narrow=True)),
+    "none, offload": ("none", Demands(offload=True)),
+    "zero1, offload": ("zero1", Demands(offload=True)),
+    "pure": ("none", Demands(pure=torch.bfloat16)),
+}
+
+
+def stepper(calling: Calling, scheme, batch: int, world: World, strategy: str = "none", demands: Demands = NOTHING):
+    """A call that makes one step."""
+    policy = Policy(torch.optim.Adam, 2e-4, {"betas": (0.0, 0.9)})
+
+    def construct(kind):
         net = kind(sngan.Options(), SHAPE, CLASSES)
-        initialise(net, 0, side.value)
-        net.to(device)
-        if calling.channels_last:
-            net.to(memory_format=torch.channels_last)
-        seats.append(Player(side, net, none.Strategy(), policy, calling))
-    gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), Prior(0, sngan.Options().latent, CLASSES, device))
+        return net.to(memory_format=torch.channels_last) if calling.channels_last else net
+
+    def seat(side: Side, kind) -> Player:
+        make = Make(partial(construct, kind), partial(initialise, seed=0, stream=side.value), world.device)
+        placed = shelf.load("parallel", strategy).Strategy(None, demands)
+        return Player(side, placed.prepare(make, world), placed, policy, calling)
+
+    seats = [seat(side, kind) for side, kind in ((Side.G, sngan.Generator), (Side.D, sngan.Discriminator))]
+    prior = Prior(0, sngan.Options().latent, CLASSES, world.device)
+    gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior)
     rows = Rows(0, 0, batch, batch)
-    real = (rng.uniform(1, "x", rows, SHAPE).to(device) * 2 - 1, rng.integers(1, "y", rows, CLASSES).to(device))
+    real = (rng.uniform(1, "x", rows, SHAPE) * 2 - 1, rng.integers(1, "y", rows, CLASSES))
+    real = tuple(tensor.to(world.device) for tensor in real)
     batches = (Batch(Rows(step, 0, batch, batch), *real) for step in count())
-    for _ in range(10):
-        scheme.step(gan, batches)
+    return lambda: scheme.step(gan, batches)
+
+
+def seconds(step, steps: int) -> float:
+    """Of one step, the device's own work included."""
     torch.accelerator.synchronize()
-    torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
     for _ in range(steps):
-        scheme.step(gan, batches)
+        step()
     torch.accelerator.synchronize()
-    seconds = time.perf_counter() - start
-    return {"images_per_s": steps * batch / seconds, "peak_mib": torch.cuda.max_memory_allocated() / 2**20}
+    return (time.perf_counter() - start) / steps
+
+
+def measure(calling: Calling, scheme, steps: int, batch: int, world: World) -> dict[str, float]:
+    """Images/s over `steps` after a warm-up, and the peak memory in MiB."""
+    step = stepper(calling, scheme, batch, world)
+    seconds(step, 10)
+    torch.cuda.reset_peak_memory_stats()
+    images_per_s = batch / seconds(step, steps)
+    return {"images_per_s": images_per_s, "peak_mib": torch.cuda.max_memory_allocated() / 2**20}
+
+
+def ratio(strategy: str, demands: Demands, steps: int, batch: int, world: World) -> float:
+    """Step time over that of the plain one, median of rounds in turn."""
+    calling = Calling(demands.pure)
+    one, plain = (stepper(calling, synchronous, batch, world, *how) for how in ((strategy, demands), ("none", NOTHING)))
+    for step in (one, plain):
+        seconds(step, 10)
+    return statistics.median(seconds(one, steps // 10) / seconds(plain, steps // 10) for _ in range(10))
+
+
+def ratios(steps: int, batch: int, world: World) -> dict[str, float | str]:
+    """One that fails tells why in its place."""
+    found: dict[str, float | str] = {}
+    for name, how in RATIOS.items():
+        for size in (batch, 1):
+            try:
+                found[f"{name}, batch {size}"] = ratio(*how, steps, size, world)
+            except Exception as error:
+                found[f"{name}, batch {size}"] = f"not run: {type(error).__name__}: {str(error)[:200]}"
+    return found
 
 
 def main(steps: int = 200, batch: int = 64) -> None:
@@ -68,9 +125,14 @@ def main(steps: int = 200, batch: int = 64) -> None:
         print("not run: no accelerator")
         return
     device = torch.device("cuda")
-    results = {name: measure(*variant, steps, batch, device) for name, variant in VARIANTS.items()}
+    alone = replace(ALONE, device=device)
+    results = {name: measure(*variant, steps, batch, alone) for name, variant in VARIANTS.items()}
     for name, values in results.items():
         print(f"{name}: {values['images_per_s']:.0f} images/s, {values['peak_mib']:.0f} MiB")
+    world = join(None, device, 60.0, alone_group=True)
+    over_plain = ratios(steps, batch, world)
+    leave(world)
+    print("\n".join(f"{name}: {value}" for name, value in over_plain.items()))
     machine = torch.cuda.get_device_name()
     record = {
         "date": date.today().isoformat(),
@@ -78,6 +140,7 @@ def main(steps: int = 200, batch: int = 64) -> None:
         "torch": torch.__version__,
         "batch": batch,
         "results": results,
+        "step time over the plain one": over_plain,
     }
     path = RESULTS / f"{record['date']}-gpu-sngan32.json"
     path.write_text(json.dumps(record, indent=1) + "\n")

@@ -89,7 +89,7 @@ def maker(config: RunConfig, side: Side, found: Data, device: torch.device) -> M
 
 def player(side: Side, make: Make, options: PlayerOptions, scaled: bool = False, world: World = ALONE) -> Player:
     """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
-    strategy = _strategy(side, options, world)
+    strategy = _strategy(side, options, world, make.device)
     net = strategy.prepare(make, world)
     dtype = precision.dtype_of(options.precision, net, make.device)
     channels_last = precision.wants_channels_last(options.channels_last, net)
@@ -97,7 +97,7 @@ def player(side: Side, make: Make, options: PlayerOptions, scaled: bool = False,
     return Player(side, net, strategy, policy(options), Calling(dtype, channels_last, scaled), ema)
 
 
-def _strategy(side: Side, options: PlayerOptions, world: World) -> Strategy:
+def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
     """The one that is asked for; `none` in a process that has joined no other, `ddp` on several ranks unless told."""
     chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
     if world.group is None:
@@ -106,12 +106,9 @@ def _strategy(side: Side, options: PlayerOptions, world: World) -> Strategy:
         raise ConfigError(
             f"{side.value}.strategy: found none on {world.size} ranks, expected one that joins them: ddp, zero3, …"
         )
-    if options.offload and world.device.type == "cpu":
-        raise ConfigError(
-            f"{side.value}.offload: found true without an accelerator; everything lies in the host's memory already"
-        )
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
-    demands = Demands(options.recompute, options.offload, options.reduce == "bf16", pure, options.norm_ranks)
+    offload = options.offload and device.type != "cpu"
+    demands = Demands(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
     strategy: Strategy = shelf.load("parallel", chosen.name).Strategy(chosen.options, demands)
     return strategy
 
@@ -232,6 +229,9 @@ def trainer(
     """Everything for `config`, at step 0. Writes nothing. reading: nor needs to, later. world: the ranks of the run."""
     device = devices.pick(config.train.threads) if world.group is None else world.device
     found = data(config)
+    if not reading and device.type == "cpu" and (config.g.offload or config.d.offload):
+        side = "g" if config.g.offload else "d"
+        raise ConfigError(f"{side}.offload: found true without an accelerator; all lies in the host's memory already")
     game = gan(config, found, device, world)
     for seat in (game.g, game.d):
         if isinstance(seat, Player) and seat.called.mixes and seat.policy.parts > 1:

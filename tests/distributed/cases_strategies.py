@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +10,8 @@ import torch.distributed as dist
 from torch import nn
 
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.ema import Ema
-from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -109,25 +106,57 @@ def unit_vectors(world: World) -> float:
     return max(float((v.norm() - 1).abs()) for v in vectors)
 
 
-def with_demands(world: World, name: str, demands: dict[str, Any]) -> tuple[float, float]:
-    """The largest difference of weights from the same strategy without demands, and from the start."""
-    on = Switches(bn=True, parts=2)
+def recomputed(world: World, name: str) -> tuple[float, float, int]:
+    """The largest difference of weights from the same strategy without, and from the start; forwards of D's layer more.
 
-    def kind(asked: Demands):
-        made = strategy(name)
-        made.demands = asked
-        return made
+    R1 is among the penalties: what is recomputed is differentiated twice.
+    """
+    on, calls = Switches(bn=True, parts=2), []
 
-    ours = _play(on, world, lambda: kind(Demands(**demands)), 3)
-    plain = _play(on, world, lambda: kind(Demands()), 3)
+    def play(demands: Demands):
+        placing = {side: strategy(name) for side in (G, D)}
+        for of_side in placing.values():
+            of_side.demands = demands
+        gan = game(on, *(player(side, on, placing[side], world) for side in (G, D)))
+        gan.d.net.blocks[0].layer.register_forward_hook(lambda *_: calls.append(1))
+        told = stream(on, *world.share(BATCH))
+        for _ in range(3):
+            synchronous.step(gan, told)
+        count = len(calls)
+        calls.clear()
+        return gan, count
+
+    (ours, often), (plain, once) = play(Demands(recompute=True)), play(Demands())
     start = {side: dict(make(side, on)().state_dict()) for side in Side}
     seats = ((ours.g, plain.g), (ours.d, plain.d))
     pairs = [(a.strategy.weights(a.net), b.strategy.weights(b.net), start[a.side]) for a, b in seats]
-    return max(distance(a, b) for a, b, _ in pairs), min(distance(a, s) for a, _, s in pairs)
+    return max(distance(a, b) for a, b, _ in pairs), min(distance(a, s) for a, _, s in pairs), often - once
+
+
+def narrow(world: World, name: str) -> float:
+    """Reductions in bf16, plain gradient descent: the difference of D's weights from float64 ones, in ways walked."""
+    on, policy = Switches(), Policy(torch.optim.SGD, 1e-2)
+
+    def play(demands: Demands):
+        seats = []
+        for side in (G, D):
+            placing = strategy(name)
+            placing.demands = demands
+            seats.append(Player(side, placing.prepare(make(side, on), world), placing, policy))
+        gan = game(on, *seats)
+        told = stream(on, *world.share(BATCH))
+        for _ in range(3):
+            synchronous.step(gan, told)
+        weights = gan.d.strategy.weights(gan.d.net)
+        return torch.cat([weights[name].flatten() for name, _ in sorted(gan.d.net.named_parameters())])
+
+    low, full = play(Demands(narrow=True)), play(Demands())
+    start = torch.cat([p.detach().flatten() for _, p in sorted(make(D, on)().named_parameters())])
+    return float((low - full).norm() / (full - start).norm())
 
 
 class Partial(nn.Module):
-    """A generator with a weight that no turn ever reaches, and one that only odd rows would."""
+    """A generator with weights that no turn ever reaches."""
 
     weight_init = "torch"
 
@@ -159,54 +188,3 @@ def unreached(world: World, name: str) -> tuple[float, bool]:
     ours = play(lambda: strategy(name), world, world.share(BATCH))
     plain = play(none.Strategy, ALONE, (0, BATCH))
     return distance(ours, plain), not torch.equal(ours["unused.weight"], start)
-
-
-def coupled(world: World, name: str) -> str:
-    """What is said to an objective with a term that mixes samples."""
-    on = Switches()
-    gan = game(on, *(player(side, on, strategy(name), world) for side in (G, D)))
-    whole = gan._g_objective
-
-    def objective(outputs, feed):
-        terms = whole(outputs, feed)
-        return replace(terms, coupled={"spread": outputs.fake.logits_B.var()})
-
-    object.__setattr__(gan, "_g_objective", objective)
-    try:
-        synchronous.step(gan, stream(on, *world.share(BATCH)))
-    except ConfigError as error:
-        return str(error)
-    return ""
-
-
-def pure(world: World, name: str) -> tuple[list[str], float]:
-    """Formats of a pure network's weights and of what is stepped; how far from float64 it ends, in ways walked."""
-    on, seats = Switches(bn=True), []
-    low = Demands(pure=torch.bfloat16)
-
-    def play(demands, dtype, kind, where, share):
-        players = []
-        for side in (G, D):
-            placing = strategy(kind) if kind != "none" else none.Strategy()
-            placing.demands = demands
-            making = replace(make(side, on), construct=lambda side=side: make(side, on).construct().to(dtype))
-            calling = Calling(None if demands.pure is None else demands.pure)
-            policy = Policy(torch.optim.Adam, 1e-4, {"betas": (0.0, 0.9)})
-            players.append(Player(side, placing.prepare(making, where), placing, policy, calling))
-        gan = game(on, *players)
-        gan.prior = replace(gan.prior, dtype=dtype)
-        for batch in itertools.islice(stream(on, *share), 20):
-            synchronous.step(gan, iter([replace(batch, x_BCHW=batch.x_BCHW.to(dtype))]))
-        seats[:] = players
-        copies = getattr(players[0].optimizer, "copies", None) or [p.detach() for p in players[0].net.parameters()]
-        return torch.cat([c.detach().double().flatten() for c in copies])
-
-    alone = ("none", ALONE, (0, BATCH))  # averaged is another algorithm
-    exact = play(Demands(), torch.float64, *((name, world, world.share(BATCH)) if name == "averaged" else alone))
-    mine = play(low, torch.float32, name, world, world.share(BATCH))
-    formats = sorted({str(p.dtype) for p in seats[0].net.parameters()})
-    stepped = sorted({str(p.dtype) for group in seats[0].optimizer.param_groups for p in group["params"]})
-    start = torch.cat([p.detach().flatten() for p in make(G, on)().parameters()])
-    if name == "zero1":  # this rank steps pieces only
-        return [*formats, *stepped], 0.0
-    return [*formats, *stepped], float((mine - exact).norm() / (exact - start).norm())

@@ -139,3 +139,9 @@ def test_the_best_is_rank_0s_and_survives_pruning_and_resume(tmp_path, two_ranks
     assert json.loads((tmp_path / "best" / "score.json").read_text())["step"] == 3
     assert json.loads((tmp_path / "best" / "state.json").read_text())["step"] == 3
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000000006"]
+
+
+def test_a_copy_of_a_piece_that_drifts_is_named(four_ranks):
+    arguments = {"what": "a piece", "rank": 3, "g": "hsdp", "d": "hsdp"}
+    for told in four_ranks.run("tests.distributed.cases_checkpoints:differ", **arguments):
+        assert "weight.original (piece 1 of several) differs between ranks 1 and 3" in told

@@ -13,7 +13,10 @@ import yaml
 
 import paragan
 from paragan.cli.new import FILES, new
+from paragan.cli.subject import Asked, subject
 from paragan.core.errors import ConfigError
+from paragan.engine import laws
+from paragan.engine.laws_played import exact
 
 SOURCES = str(Path(paragan.__file__).parents[1])
 
@@ -57,6 +60,15 @@ def test_its_own_test_can_fail(name, stands, instead, said, here, monkeypatch):
     (own,) = [thing for word, thing in vars(import_module(f"{name}.test_nets")).items() if word.startswith("test_")]
     with pytest.raises(AssertionError, match=said):
         own()
+
+
+def test_its_networks_hold_what_one_process_can_tell(here, monkeypatch):
+    new("lawful")
+    monkeypatch.syspath_prepend(here)
+    tried = subject(Asked("lawful.nets", ("model.width=4",), shape=(1, 8, 8)))
+    with exact():
+        rows = list(laws.examine(tried, (laws.stopping, laws.one_is_none)))
+    assert {row.result for row in rows} == {"held"}
 
 
 def test_the_name_stands_in_every_file_and_the_template_in_none(here):

@@ -10,54 +10,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from paragan.cli import _table1_rows as rows
-from paragan.cli._table1_rows import PLAIN, Group, Measured, Row, Table
+from paragan.cli._table1_rows import PLAIN, Asked, Group, Measured, Row, Table
 from paragan.cli._table1_run import RowError, Running
 from paragan.cli._table1_told import write
-from paragan.core.errors import ConfigError
 from paragan.core.printable import printable
 
 _QUIET = ("train.threads=1", "every.sample_kimg=0", "every.score_kimg=0")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The words of the command. data, mnist: None leaves that table out."""
-
-    images: int = 400
-    epochs: int = 1
-    data: str | None = None
-    mnist: str | None = None
-    mnist_images: int = 12800
-    rounds: int = 20
-    ranks: int = 1
-
-    @property
-    def num_validation(self) -> int:
-        return min(100, max(20, self.images // 4))
-
-    def tables(self) -> list[Table]:
-        """`ConfigError` where there is no data, or so little that a row would not update once."""
-        found = []
-        if self.data is not None:
-            # no average: neither the poster nor the authors of pix2pix had one, and it would be scored in place of G
-            words = (f"data.path={self.data}", "g.ema=null", f"score.num_images={self.num_validation}")
-            found.append(Table("pix2pix-facades", self.images, words, rows.PIX2PIX, 1.0))
-        if self.mnist is not None:
-            words = (f"data.path={self.mnist}", f"score.extractor={_extractor(self.mnist)}", "score.num_images=2000")
-            found.append(Table("vanilla-mnist", self.mnist_images, words, rows.VANILLA, 0.0005))
-        if not found:
-            raise ConfigError("bench table1: found no data, expected --data FACADES, --mnist MNIST, or both")
-        for table in found:
-            least = max(group.unit for group in table.groups) * self.ranks
-            if table.images < least:
-                option = "--images" if table.recipe == "pix2pix-facades" else "--mnist-images"
-                raise ConfigError(f"{option}: found {table.images}, expected at least {least}: one update of each row")
-        return found
 
 
 def run(asked: Asked, out: Path) -> None:
@@ -80,8 +41,10 @@ def measured(asked: Asked, table: Table, group: Group, pace: Pace | None = None)
     with tempfile.TemporaryDirectory(prefix="paragan-table1-") as folder:
         running = [_running(asked, table, group, row, Path(folder) / str(n)) for n, row in enumerate(group.rows)]
         try:
+            for seat in running:
+                seat.start()
             for seat, one in zip(running, found, strict=True):
-                _try(one, seat.start)
+                _try(one, seat.ready)
             pairs, count = list(zip(running, found, strict=True)), num_rounds(asked, table, group)
             for number, images in enumerate(_rounds(asked, table, group)):
                 _round(pairs, number, images)
@@ -169,10 +132,3 @@ class Pace:
         took = time.monotonic() - self.began
         left = took / self.done * (self.total - self.done)
         print(f"{what}: {took / 60:.1f} min, about {left / 60:.0f} min to go", file=sys.stderr, flush=True)
-
-
-def _extractor(mnist: str) -> str:
-    """`mnist-cnn` where its weights lie beside the data."""
-    from paragan.engine.extractors import beside
-
-    return "mnist-cnn" if beside(mnist, "mnist-cnn").exists() else "none"

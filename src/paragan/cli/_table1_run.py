@@ -39,7 +39,7 @@ class Running:
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Return once all of its processes have built their networks. `RowError` tells why one could not."""
+        """Start its processes; `ready` waits for them."""
         job = {"recipe": self.recipe, "words": self.words, "joined": self.joined, "folder": str(self.folder)}
         self.folder.mkdir(parents=True, exist_ok=True)
         self._store = None if self.ranks == 1 else dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
@@ -56,6 +56,9 @@ class Running:
                         start_new_session=True,  # Ctrl-C comes to the one who ends them
                     )
                 )
+
+    def ready(self) -> None:
+        """Return once they have built their networks. `RowError` tells why one could not."""
         self._answers(_START_S)
 
     def train(self, steps: int) -> list[dict[str, Any]]:

@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from paragan.cli._table1_drawn import drawn
-from paragan.cli._table1_rows import Measured, Table
+from paragan.cli._table1_rows import Asked, Measured, Table
 from paragan.core.files import write_text
-
-if TYPE_CHECKING:
-    from paragan.cli._table1 import Asked
 
 Found = Sequence[tuple[Table, Sequence[Measured]]]
 _HEAD = ("row", "batch", "updates", "time", "95 %", "poster", "D loss", "poster", "G loss", "poster")
@@ -70,7 +67,9 @@ def note(asked: Asked) -> str:
 
 
 def table(rows: Sequence[Measured]) -> str:
-    """In Markdown."""
+    """In Markdown; a baseline that was measured anew for other rows is shown once."""
+    seen = [(one.row.name, one.batch) for one in rows]
+    rows = [one for number, one in enumerate(rows) if seen.index((one.row.name, one.batch)) == number]
     scores = [name for name in _QUALITY if any(name in one.metrics for one in rows)]
     head = [*_HEAD, *(_QUALITY[name] for name in scores)]
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *(_cells(one, scores) for one in rows)]

@@ -12,9 +12,10 @@ app = typer.Typer(no_args_is_help=True, help="Measure on this machine what other
 Facades = Annotated[
     str | None, typer.Option("--data", metavar="DIR", help="The facades, for pix2pix: a folder, .zip or .tar of pairs.")
 ]
-Mnist = Annotated[str | None, typer.Option("--mnist", metavar="DIR", help="MNIST, for the vanilla GAN.")]
+Mnist = Annotated[
+    str | None, typer.Option("--mnist", metavar="DIR", help="MNIST, for the vanilla GAN; 12,800 digits are an epoch.")
+]
 Images = Annotated[int, typer.Option(min=1, help="An epoch of pix2pix; a quarter of it (20 to 100) validates.")]
-MnistImages = Annotated[int, typer.Option(min=1, help="An epoch of the vanilla GAN.")]
 Epochs = Annotated[int, typer.Option(min=1, help="The losses told are means over the last one.")]
 Rounds = Annotated[int, typer.Option(min=1, help="Pieces of an epoch; all rows make one before any makes the next.")]
 Ranks = Annotated[
@@ -34,12 +35,12 @@ def table1(
     epochs: Epochs = 1,
     data: Facades = None,
     mnist: Mnist = None,
-    mnist_images: MnistImages = 12800,
     rounds: Rounds = 20,
     ranks: Ranks = 1,
     out: Out = Path("benchmarks/results"),
 ) -> None:
     """Colossal-AI's pix2pix: what data parallel, AMP, accumulation, clipping and ZeRO do to time, losses, quality."""
-    from paragan.cli._table1 import Asked, run
+    from paragan.cli._table1 import run
+    from paragan.cli._table1_rows import Asked
 
-    run(Asked(images, epochs, data, mnist, mnist_images, rounds, ranks), out)
+    run(Asked(images, epochs, data, mnist, rounds, ranks), out)

@@ -23,7 +23,7 @@ class World:
     """rank of size. group: collectives on `device`; control: the same ranks on the host (gloo). None: a process alone.
 
     local_rank, local_size: among the ranks of this host. sent: bytes by kind (`parameters`, `norm`, `control`) that
-    this rank gave to collectives, counted where they are given.
+    this rank gave to collectives, counted where they are given; those inside FSDP2 are torch's and not counted.
     """
 
     rank: int = 0
@@ -58,6 +58,7 @@ class World:
         if self.size == 1:
             return flag
         said = torch.tensor(int(flag))
+        self.count("control", said)
         dist.all_reduce(said, dist.ReduceOp.MAX, group=self.control)
         return bool(said)
 
@@ -71,6 +72,7 @@ class World:
         dist.all_reduce(lengths, group=self.control)
         padded = torch.zeros(int(lengths.max()), dtype=torch.uint8)
         padded[: len(mine)] = mine
+        self.count("control", lengths, padded)
         all_of_them = [torch.empty_like(padded) for _ in range(self.size)]
         dist.all_gather(all_of_them, padded, group=self.control)
         return [json.loads(bytes(t[:n].tolist())) for t, n in zip(all_of_them, lengths.tolist(), strict=True)]
@@ -83,6 +85,7 @@ class World:
         padded = tensor.new_zeros(max(lengths), *tensor.shape[1:])
         padded[: len(tensor)] = tensor
         all_of_them = [torch.empty_like(padded) for _ in range(self.size)]
+        self.count("control", padded)
         dist.all_gather(all_of_them, padded, group=self.control)
         return [piece[:length] for piece, length in zip(all_of_them, lengths, strict=True)]
 

@@ -138,6 +138,9 @@ class Strategy(Protocol):
     def settled(self, net: nn.Module, version: int) -> bool:
         """Whether all ranks hold the same weights after that many updates."""
 
+    def device(self, net: nn.Module) -> torch.device:
+        """Where the network computes; its weights may lie elsewhere."""
+
     def share(self, net: nn.Module) -> float:
         """This rank's part of a number that all ranks that share the batch have: 1 / ranks."""
 

@@ -14,17 +14,20 @@ from torch import Tensor, nn
 from paragan.core.clock import Clock
 from paragan.core.dist import World
 from paragan.core.errors import RankError
+from paragan.core.shard import local
 from paragan.core.window import Window
 from paragan.game.player import Player
 
 _ROW = 1024  # words
+_PIECE = " of several)"
 
 
 @dataclass
 class Agreement:
     """Compares at the first step it is shown, and then every `steps` steps; 0: never. What travels is one hash a rank.
 
-    Of a player: the whole tensors of network and average, counters and learning rate. Pieces are no other rank's.
+    Of a player: the tensors of network and average, counters and learning rate. Pieces are compared with the same
+    pieces of other ranks, where there are copies.
     """
 
     world: World
@@ -39,18 +42,22 @@ class Agreement:
             return
         self._last = clock.step
         mine = _sums(clock, players)
-        digest = hashlib.sha256(json.dumps(mine).encode()).hexdigest()
-        if len(set(self.world.gather(digest))) > 1:
+        windows = [player.strategy.layout(player.net).state.index for player in players.values()]
+        told = self.world.gather([_digest(mine, pieces=False), windows, _digest(mine, pieces=True)])
+        whole, cut = {of_whole for of_whole, _, _ in told}, {json.dumps(one[1:]) for one in told}
+        if len(whole) > 1 or len(cut) > len({json.dumps(windows) for _, windows, _ in told}):
             self._refuse(clock.step, self.world.gather(mine))
 
     def _refuse(self, step: int, found: list[dict[str, Any]]) -> None:
+        seen: dict[str, tuple[int, Any]] = {}
         for rank, theirs in enumerate(found):
-            for name in {**found[0], **theirs}:
-                if theirs.get(name) != found[0].get(name):
+            for name, value in theirs.items():
+                first, expected = seen.setdefault(name, (rank, value))
+                if value != expected:
                     raise RankError(
-                        f"step {step}: {name} differs between ranks 0 and {rank}: they no longer train one run; give "
-                        "the same command again to go on from the last checkpoint, and if it comes back look for what "
-                        "draws or branches by rank in code of your own"
+                        f"step {step}: {name} differs between ranks {first} and {rank}: they no longer train one run; "
+                        "give the same command again to go on from the last checkpoint, and if it comes back look for "
+                        "what draws or branches by rank in code of your own"
                     )
 
 
@@ -63,22 +70,31 @@ def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
             numbers |= {"loss scale": player.scaler.scale, "good steps": player.scaler.good}
         found |= {f"{side}: {name}": float(value) for name, value in numbers.items()}
         found |= {f"{side}: version": player.version, f"{side}: images": player.images}
-        tensors = dict(_whole(player))
-        sums = torch.stack([checksum(tensor) for tensor in tensors.values()]).tolist()
+        tensors = dict(_held(player))
+        sums = torch.stack([checksum(tensor) for tensor in tensors.values()]).tolist() if tensors else []
         found |= {f"{side}: {name}": of_tensor for name, of_tensor in zip(tensors, sums, strict=True)}
     return found
 
 
-def _whole(player: Player) -> Iterator[tuple[str, Tensor]]:
+def _digest(sums: Mapping[str, Any], pieces: bool) -> str:
+    """Of those that are pieces, or of the others."""
+    held = {name: value for name, value in sums.items() if name.endswith(_PIECE) == pieces}
+    return hashlib.sha256(json.dumps(held).encode()).hexdigest()
+
+
+def _held(player: Player) -> Iterator[tuple[str, Tensor]]:
     layout = player.strategy.layout(player.net)
-    yield from _uncut("", player.net, layout.weights)
+    yield from _named("", player.net, layout.weights)
     if player.ema is not None:
-        yield from _uncut("average: ", player.ema.net, layout.state)
+        yield from _named("average: ", player.ema.net, layout.state)
 
 
-def _uncut(prefix: str, net: nn.Module, window: Window) -> Iterator[tuple[str, Tensor]]:
-    tensors = [*net.named_buffers()] if window.of > 1 else [*net.named_parameters(), *net.named_buffers()]
-    yield from ((prefix + name, value.detach()) for name, value in tensors if not value.is_meta)
+def _named(prefix: str, net: nn.Module, window: Window) -> Iterator[tuple[str, Tensor]]:
+    """What has axes is cut; the rest, and buffers, every rank has."""
+    for name, value in net.named_parameters():
+        piece = f" (piece {window.index}{_PIECE}" if window.of > 1 and value.dim() else ""
+        yield f"{prefix}{name}{piece}", local(value.detach())
+    yield from ((prefix + name, value.detach()) for name, value in net.named_buffers() if not value.is_meta)
 
 
 def checksum(tensor: Tensor) -> Tensor:

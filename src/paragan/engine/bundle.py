@@ -36,7 +36,7 @@ class Bundle:
         files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
         lines = [self.write_file(path, name) for name, path in files.items()]
         shown = self._picture(folder / "samples.png")
-        names = [Path(path).name for path in (*files.values(), *shown)]
+        names = [*(path.name for path in files.values()), *(Path(path).name for path in shown)]
         text = card(self.sampler, self.tree, self.score, names, self.trust)
         write_text(folder / "README.md", text)
         return [*lines, *shown, str(folder / "README.md")]

@@ -147,7 +147,7 @@ class Trainer:
         if self.clock.step == 0:
             yield from self._look_at_the_untrained()
         looked, agreement = self.clock.images, Agreement(self.world, self.every.check_steps)
-        while not self.finished and not (self.stop() and self.settled):
+        while not self.finished and not (self.settled and self.stop()):
             report = self.scheme.step(self.gan, self.batches)
             yield report
             if self.settled:

@@ -41,6 +41,8 @@ class Ema:
         """
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
         weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only
-        torch._foreach_lerp_(self._weights, list(net.parameters() if shares is None else shares), weights)
+        followed = zip(net.parameters() if shares is None else shares, self._weights, strict=True)
+        here = [theirs.to(mine.device, non_blocking=True) for theirs, mine in followed]  # offloaded ones lie elsewhere
+        torch._foreach_lerp_(self._weights, here, weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))

@@ -36,7 +36,7 @@ class Player:
     images: int = 0
 
     def __post_init__(self) -> None:
-        device = next(self.net.parameters()).device
+        device = self.strategy.device(self.net)
         self.called = CalledNetwork(self.net, self.calling)
         self.playing = CalledNetwork(self.strategy.trained(self.net), self.calling)
         self._armed = armed_layers(self.net)
@@ -97,10 +97,11 @@ class Player:
         self.images += batch
         if self.scaler is not None:
             self.scaler.update(ok)
-        self.strategy.settle(self.net, self.optimizer, self.version, self._counters())
+        taken = ok.to(torch.int64)  # where ranks have gone their own ways and meet: whether all of them stepped
+        self.strategy.settle(self.net, self.optimizer, self.version, [*self._counters(), taken])
         self._unfollowed += batch
         if self.ema is not None and self.settled:
-            self.ema.follow(self.net, ok, self.images, self._unfollowed, self._followed())
+            self.ema.follow(self.net, taken.bool(), self.images, self._unfollowed, self._followed())
         self._unfollowed *= not self.settled
 
     @property

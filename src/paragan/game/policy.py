@@ -70,7 +70,8 @@ def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor) -> N
 def step_if(ok: Tensor, optimizer: torch.optim.Optimizer) -> None:
     """`optimizer.step()` unless `ok` (0-dim bool) is false; the only call of it in the library."""
     if getattr(optimizer, "_step_supports_amp_scaling", False):
-        optimizer.found_inf = (~ok).float()  # type: ignore[attr-defined]  # torch's own protocol with its GradScaler
+        where = optimizer.param_groups[0]["params"][0].device  # offloaded weights are stepped on the host
+        optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]  # torch's own protocol with its GradScaler
         optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
     elif not ok.item():
         return

@@ -135,8 +135,8 @@ def _raw_weight(module: nn.Module) -> Tensor | None:
 def _start(chain: parametrize.ParametrizationList, weight: Tensor, key: tuple[int | str, ...]) -> None:
     """weight: the whole of it, also where this rank holds a piece."""
     for number, step in enumerate(chain):
-        if isinstance(step, SpectralNorm):
-            step.start(weight, rng.generator(*key, f"{number}.u"))
+        if isinstance(step, SpectralNorm):  # its vectors lie on the device, also where pieces of the weight do not
+            step.start(weight.to(step.u.device), rng.generator(*key, f"{number}.u"))
 
 
 def _chain(module: nn.Module, role: str) -> parametrize.ParametrizationList:

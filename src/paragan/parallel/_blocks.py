@@ -38,10 +38,10 @@ def recompute(net: nn.Module) -> None:
 
 def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(forward)
-    def again(*inputs: Any) -> Any:
+    def again(*inputs: Any, **named: Any) -> Any:
         if not torch.is_grad_enabled():
-            return forward(*inputs)
-        return checkpoint(forward, *inputs, use_reentrant=False)
+            return forward(*inputs, **named)
+        return checkpoint(forward, *inputs, use_reentrant=False, **named)
 
     return again
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Network, Part, Turn
+from paragan.core.seams import Network, Part, Penalty, Turn
 from paragan.core.types import Can, Feed, Made, Outputs, Side, Terms, Verdict
 
 
@@ -76,11 +76,15 @@ def forward_backward(
     give a scalar that goes into the last backward as well.
 
     Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so
-    that a reducer sees one forward and one backward of G however many parts there are.
+    that a reducer sees one forward and one backward of G however many parts there are. Penalties on the weights alone,
+    which need no image, join that one.
     """
     shared = turn.feed.fakes if turn.side is Side.G else None
+    late: tuple[Penalty, ...] = ()
     if shared is not None:
+        late = tuple(penalty for penalty in turn.penalties if Can.WHOLE_WEIGHTS in penalty.needs)
         turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
+        turn = replace(turn, penalties=tuple(penalty for penalty in turn.penalties if penalty not in late))
     done = []
     for number, feed in enumerate(turn.feed.parts(parts), start=1):
         last = number == parts and shared is None
@@ -92,8 +96,17 @@ def forward_backward(
         done.append(terms)
     if shared is not None:
         with around(True):
-            _backward(shared, [images.grad for images in turn.feed.fakes or ()], tied)
+            roots, gradients = [*shared], [images.grad for images in turn.feed.fakes or ()]
+            late_B = {p.name: p(Part(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient)) for p in late}
+            for values in late_B.values():
+                loss = values.sum() / turn.feed.rows.total
+                roots, gradients = [*roots, loss if factor is None else loss * factor], [*gradients, None]
+            _backward(roots, gradients, tied)
+        done[-1] = replace(done[-1], loss_B={**done[-1].loss_B, **late_B})
     return gather(done)
+
+
+_NO_OUTPUTS = Outputs(Verdict(torch.empty(0)))
 
 
 def _refuse_coupled(terms: Terms, parts: int, apart: bool) -> None:
@@ -119,7 +132,9 @@ def gather(parts: list[Terms]) -> Terms:
     """The detached terms of all parts, part by part: whoever takes them sums."""
 
     def joined(of: Callable[[Terms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
-        return {name: join([of(terms)[name].detach() for terms in parts]) for name in of(parts[0])}
+        return {
+            name: join([of(terms)[name].detach() for terms in parts if name in of(terms)]) for name in of(parts[-1])
+        }
 
     return Terms(
         joined(lambda t: t.loss_B, torch.cat),

@@ -94,7 +94,7 @@ class Sharded(none.Strategy):
                 piece.grad /= here.world.size
         grads = [piece.grad for _, piece in here.shards if piece.grad is not None]
         if scale is not None and grads:
-            torch._foreach_mul_(grads, 1 / scale)
+            torch._foreach_mul_(grads, (1 / scale).to(grads[0].device))
         first = self.layout(net).weights.index == 0
         once = [grad for grad in grads if first or grad.dim()]  # one rank counts those that all have
         norm = norm_over(once, here.mesh["shard"].get_group(), here.world.device)
@@ -108,6 +108,9 @@ class Sharded(none.Strategy):
 
     def shares(self, net: nn.Module) -> list[Tensor]:
         return [local(p.detach()) for p in net.parameters()]
+
+    def device(self, net: nn.Module) -> torch.device:
+        return placed(net).world.device
 
     def share(self, net: nn.Module) -> float:
         return 1.0 / placed(net).world.size

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
@@ -23,6 +25,15 @@ _NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight dep
 def mesh_of(world: World) -> DeviceMesh:
     """All ranks in a row."""
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
+
+
+def bounded(mesh: DeviceMesh, world: World) -> DeviceMesh:
+    """The same mesh, its groups as patient as the world: torch gives groups of its own half an hour."""
+    assert world.group is not None and mesh.mesh_dim_names is not None
+    patience = world.group._get_backend(world.device).options._timeout
+    for name in mesh.mesh_dim_names:
+        distributed_c10d._set_pg_timeout(patience, mesh[name].get_group())
+    return mesh
 
 
 def shard(net: nn.Module, mesh: DeviceMesh, demands: Demands = NOTHING, keep: bool = False) -> nn.Module:
@@ -55,6 +66,7 @@ def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module]) 
         return cut(make())
     with _weights_on_meta():
         net = make.construct()
+    assert getattr(net, "weight_init", None) is not None, "a network that is filled by name tells how"
     kept = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
     net = cut(net)
     net.to_empty(device=make.device)
@@ -69,10 +81,15 @@ def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module]) 
 def _weights_on_meta() -> Iterator[None]:
     """Inside, a parameter gives up its memory as soon as a module has it; buffers and constants keep theirs."""
     register = nn.Module.register_parameter
+    lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}  # one that two modules have stays one
 
     def on_meta(self: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         if parameter is not None and not parameter.is_meta:
-            parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+            known = lowered.get(id(parameter))
+            if known is None or known[0]() is not parameter:
+                gone = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+                known = lowered[id(parameter)] = weakref.ref(parameter), gone
+            parameter = known[1]
         register(self, name, parameter)
 
     nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]

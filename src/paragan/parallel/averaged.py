@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paragan.core.dist import World
+from paragan.core.errors import ConfigError
 from paragan.core.options import Count
 from paragan.core.seams import Network, Turn
 from paragan.core.types import Can, Side, Terms
@@ -53,6 +54,11 @@ class Strategy(none.Strategy):
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         optimizer = super().optimizer(policy, net)
+        if self.options.moments == "average" and not getattr(optimizer, "_step_supports_amp_scaling", False):
+            raise ConfigError(
+                f"averaged.moments: found average with {policy.kind.__name__}, of which a rank that skips a step has "
+                "none; use moments: keep, or Adam"
+            )
         here = placed(net)
         here.stepped = getattr(optimizer, "copies", None) or list(net.parameters())
         return optimizer
@@ -86,8 +92,7 @@ class Strategy(none.Strategy):
         else:
             _mean(weights, here.world, "parameters")
         if self.options.moments == "average":
-            state = [t for entry in optimizer.state.values() for t in entry.values() if isinstance(t, Tensor)]
-            _mean([t for t in state if t.is_floating_point()], here.world, "parameters")
+            _mean(_moments(optimizer), here.world, "parameters")
         if isinstance(optimizer, Master):
             optimizer.write_back()
         self._settle_buffers(net, here.world)
@@ -116,11 +121,19 @@ class Strategy(none.Strategy):
         return 1.0 / placed(net).world.size
 
 
+def _moments(optimizer: Any) -> list[Tensor]:
+    """What it remembers of each weight, in an order that all ranks have, also those that skipped all steps so far."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    keys = sorted({key for entry in optimizer.state.values() for key in entry})
+    held = [(weight, optimizer.state.get(weight, {}).get(key)) for key in keys for weight in weights]
+    return [value for weight, value in held if isinstance(value, Tensor) and value.shape == weight.shape]
+
+
 def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
     """Over all ranks, in place; one exchange per format."""
     for dtype in {t.dtype: None for t in tensors}:
         some = [t for t in tensors if t.dtype == dtype]
-        flat = torch.cat([t.reshape(-1) for t in some])
+        flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)  # offloaded ones lie on the host
         world.count(kind, flat)
         dist.all_reduce(flat, group=world.group)
         pieces = flat.div_(world.size).split([t.numel() for t in some])

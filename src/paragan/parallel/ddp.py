@@ -49,7 +49,7 @@ class Strategy(none.Strategy):
         here = placed(net)
         gradient = partial(self.input_gradient, net, scale=scale)
         factor = here.world.size * (1 if scale is None else scale)  # DDP takes the mean over ranks; ours is the sum
-        here.world.sent["parameters"] += sum(p.numel() * self._bytes_of(p) for p in net.parameters())
+        here.world.sent["parameters"] += sum(p.numel() * self._bytes_of(p) for p in net.parameters() if p.requires_grad)
 
         def around(last: bool) -> AbstractContextManager[None]:
             return _reducing(wrapped, last)
@@ -107,4 +107,4 @@ def _in_bf16(group, bucket):  # type: ignore[no-untyped-def]  # torch looks at a
     whole = bucket.buffer()
     half = whole.to(torch.bfloat16)
     reduced = dist.all_reduce(half, group=group, async_op=True).get_future()
-    return reduced.then(lambda _: whole.copy_(half).div_(group.size()))
+    return reduced.then(lambda done: whole.copy_(done.value()[0]).div_(group.size()))

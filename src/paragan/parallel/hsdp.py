@@ -12,6 +12,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.options import Count
 from paragan.parallel._sharded import Sharded
+from paragan.parallel._shards import bounded
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,14 @@ class Strategy(Sharded):
 
     def mesh(self, world: World) -> DeviceMesh:
         host = self.options.host or world.local_size
+        hosts = world.gather(host)
+        if min(hosts) < max(hosts):
+            raise ConfigError(
+                f"hsdp: found hosts of {min(hosts)} and of {max(hosts)} ranks, expected equal ones; set hsdp.host"
+            )
         if world.size % host:
             raise ConfigError(f"hsdp.host: found {host} ranks a host for {world.size} ranks, expected a divisor")
         ranks = torch.arange(world.size).view(-1, host)
         if self.options.order == "shard-across":
             ranks = ranks.T
-        return DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard"))
+        return bounded(DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard")), world)

@@ -82,6 +82,9 @@ class Strategy:
     def shares(self, net: nn.Module) -> list[Tensor]:
         return list(net.parameters())
 
+    def device(self, net: nn.Module) -> torch.device:
+        return next(net.parameters()).device
+
     def share(self, net: nn.Module) -> float:
         return 1.0
 

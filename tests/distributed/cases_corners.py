@@ -1,0 +1,157 @@
+"""Corners of strategies: terms that mix samples, low weights, skips, late penalties, tied weights."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import nn
+
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
+from paragan.core.make import Make
+from paragan.core.types import Side
+from paragan.engine.agreement import Agreement
+from paragan.game.network import Calling
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.layers.init import initialise
+from paragan.parallel import averaged, hsdp, none
+from paragan.parallel._demands import Demands
+from paragan.penalties import orthogonal
+from paragan.schemes import shared_fakes, synchronous
+from tests.distributed.cases_laws import strategy
+from tests.distributed.cases_strategies import _play
+from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream
+from tests.laws.small_gan import distance
+
+G, D = Side.G, Side.D
+
+
+def coupled(world: World, name: str) -> str:
+    """What is said to an objective with a term that mixes samples."""
+    on = Switches()
+    gan = game(on, *(player(side, on, strategy(name), world) for side in (G, D)))
+    whole = gan._g_objective
+
+    def objective(outputs, feed):
+        terms = whole(outputs, feed)
+        return replace(terms, coupled={"spread": outputs.fake.logits_B.var()})
+
+    object.__setattr__(gan, "_g_objective", objective)
+    try:
+        synchronous.step(gan, stream(on, *world.share(BATCH)))
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def pure(world: World, name: str) -> tuple[list[str], float]:
+    """Formats of a pure network's weights and of what is stepped; how far from float64 it ends, in ways walked."""
+    on, seats = Switches(bn=True), []
+    low = Demands(pure=torch.bfloat16)
+
+    def play(demands, dtype, kind, where, share):
+        players = []
+        for side in (G, D):
+            placing = strategy(kind) if kind != "none" else none.Strategy()
+            placing.demands = demands
+            making = replace(make(side, on), construct=lambda side=side: make(side, on).construct().to(dtype))
+            calling = Calling(None if demands.pure is None else demands.pure)
+            policy = Policy(torch.optim.Adam, 1e-4, {"betas": (0.0, 0.9)})
+            players.append(Player(side, placing.prepare(making, where), placing, policy, calling))
+        gan = game(on, *players)
+        gan.prior = replace(gan.prior, dtype=dtype)
+        for batch in itertools.islice(stream(on, *share), 20):
+            synchronous.step(gan, iter([replace(batch, x_BCHW=batch.x_BCHW.to(dtype))]))
+        seats[:] = players
+        copies = getattr(players[0].optimizer, "copies", None) or [p.detach() for p in players[0].net.parameters()]
+        return torch.cat([c.detach().double().flatten() for c in copies])
+
+    alone = ("none", ALONE, (0, BATCH))  # averaged is another algorithm
+    exact = play(Demands(), torch.float64, *((name, world, world.share(BATCH)) if name == "averaged" else alone))
+    mine = play(low, torch.float32, name, world, world.share(BATCH))
+    formats = sorted({str(p.dtype) for p in seats[0].net.parameters()})
+    stepped = sorted({str(p.dtype) for group in seats[0].optimizer.param_groups for p in group["params"]})
+    start = torch.cat([p.detach().flatten() for p in make(G, on)().parameters()])
+    if name == "zero1":  # this rank steps pieces only
+        return [*formats, *stepped], 0.0
+    return [*formats, *stepped], float((mine - exact).norm() / (exact - start).norm())
+
+
+def skipped_on_one_rank(world: World, moments: str) -> list[bool]:
+    """Under `averaged`, an overflow in the rows of rank 1 at an averaging: whether weights and average stay equal."""
+    on = Switches(bn=True)
+    kind = averaged.Strategy(averaged.Options(every=2, moments=moments))
+    gan = game(on, *(player(side, on, kind, world) for side in (G, D)))
+    for step, batch in zip(range(4), stream(on, *world.share(BATCH)), strict=False):
+        if world.rank == 1 and step in (0, 1):
+            batch = replace(batch, x_BCHW=batch.x_BCHW * float("inf"))
+        synchronous.step(gan, iter([batch]))
+    nets = (gan.g.net, gan.d.net, gan.g.ema.net)
+    sums = [[float(t.double().sum()) for t in net.state_dict().values()] for net in nets]
+    told = world.gather([*sums, int(gan.d.updates)])
+    return [all(a == told[0][n] for a in (rank[n] for rank in told)) for n in range(4)] + [told[0][3] < 4]
+
+
+def late_penalty(world: World, name: str, parts: int) -> float:
+    """Shared fakes and a penalty on G's weights: the difference from one process."""
+    on = Switches(parts=parts)
+
+    def play(kind, where, share):
+        gan = game(on, *(player(side, on, kind(), where) for side in (G, D)))
+        gan.g_penalties = (orthogonal.Penalty(orthogonal.Options(weight=0.1)),)
+        told = stream(on, *share)
+        for _ in range(3):
+            shared_fakes.step(gan, told)
+        return gan.g.strategy.weights(gan.g.net)
+
+    mine = play(lambda: strategy(name), world, world.share(BATCH))
+    plain = play(none.Strategy, ALONE, (0, BATCH))
+    without = _play(on, ALONE, none.Strategy, 3)
+    assert distance(plain, dict(without.g.net.state_dict())) > 1e-4
+    return distance(mine, plain)
+
+
+class Tied(nn.Module):
+    """Two layers that were given one weight when they were made."""
+
+    weight_init = "torch"
+
+    def __init__(self) -> None:
+        super().__init__()
+        shared = nn.Parameter(torch.empty(6, 6))
+        self.blocks = nn.ModuleList([nn.Linear(6, 6), nn.Linear(6, 6)])
+        for block in self.blocks:
+            block.weight = shared
+        self.last = nn.Linear(6, 64)
+
+    def forward(self, z, y=None):
+        return self.last(self.blocks[1](self.blocks[0](z).relu()).relu()).unflatten(1, (1, 8, 8)).tanh()
+
+
+def tied(world: World, name: str) -> float:
+    """A weight that two layers share: the difference from one process. Neither network has a buffer."""
+    on = Switches(sn=False, conditional=False)
+
+    def play(kind, where, share):
+        making = Make(lambda: Tied().double(), partial(initialise, seed=0, stream="g"))
+        g = Player(G, kind().prepare(making, where), kind(), Policy(torch.optim.Adam, 1e-2))
+        gan = game(on, g, player(D, on, kind(), where))
+        told, check = stream(on, *share), Agreement(where, 1)
+        for _ in range(3):
+            synchronous.step(gan, told)
+            check.check(gan.clock, {"g": gan.g, "d": gan.d})
+        return gan.g.strategy.weights(gan.g.net)
+
+    mine = play(lambda: strategy(name), world, world.share(BATCH))
+    return distance(mine, play(none.Strategy, ALONE, (0, BATCH)))
+
+
+def patience(world: World) -> list[float]:
+    """Seconds that the groups of hybrid sharding wait, beside the world's."""
+    mesh = hsdp.Strategy(hsdp.Options(host=2)).mesh(world)
+    groups = [world.group, *(mesh[name].get_group() for name in mesh.mesh_dim_names)]
+    return [group._get_backend(world.device).options._timeout.total_seconds() for group in groups]
