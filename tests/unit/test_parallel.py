@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from paragan import build
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from paragan.core.types import Can
+from paragan.core.types import Can, Report
 from paragan.core.window import Window
 from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
@@ -141,3 +142,25 @@ def test_a_strategy_is_chosen_with_its_options():
     assert (config.g.strategy.name, config.g.strategy.options.every) == ("averaged", 4)
     assert (config.d.strategy.name, config.d.norm_ranks) == ("zero3", 2)
     assert load("digits").g.strategy is None
+
+
+@pytest.mark.parametrize("model", ["dcgan", "mlp", "sngan"])
+def test_shipped_models_train_under_pure(model, tmp_path):
+    words = ["g.precision=pure", "d.precision=pure", f"model={model}", *SMALL[model], "train.kimg=0.128", *QUIET]
+    trainer = build.trainer(load("digits", words), tmp_path, print, lambda: False)
+    start = [copy.detach().clone() for copy in trainer.gan.d.optimizer.copies]
+    reports = [event.read() for event in trainer.run() if isinstance(event, Report)]
+    assert len(reports) == 2
+    assert all(torch.tensor(list(report.values())).isfinite().all() for report in reports)
+    assert {p.dtype for p in trainer.gan.g.net.parameters()} == {torch.bfloat16, torch.float32} - NOT_IN[model]
+    moved = zip(trainer.gan.d.optimizer.copies, start, strict=True)
+    assert max(float((a.detach() - b).abs().max()) for a, b in moved) > 1e-5
+
+
+QUIET = ["every.sample_kimg=0", "every.save_kimg=0", "score.extractor=none"]
+SMALL = {
+    "dcgan": ["model.width=8"],
+    "mlp": [],
+    "sngan": ["model.width=8"],
+}
+NOT_IN = {"dcgan": set(), "mlp": {torch.float32}, "sngan": set()}  # mlp has no norm

@@ -89,8 +89,8 @@ def test_two_ranks_have_twice_the_batch_and_train_as_one_process(pairs):
 
 def test_the_files_are_complete(found, tmp_path):
     asked, table, measured = found
-    paths = told.write(asked, [(table, measured)], tmp_path, complete=True)
-    assert [path.suffix for path in paths] == [".json", ".md", ".svg"]
+    paths = told.write(asked, [(table, measured)], tmp_path, "2026-01-02", complete=True)
+    assert [path.name for path in paths] == [f"2026-01-02-table1.{ending}" for ending in ("json", "md", "svg")]
     record = json.loads(paths[0].read_text())
     assert record["complete"] is True and record["threads"] == 1
     assert record.keys() >= {"date", "machine", "torch", "note", "asked", "tables"}
@@ -170,7 +170,7 @@ def test_a_row_that_fails_says_why_and_the_others_are_measured(found):
 def test_a_base_that_fails_ends_it(pairs):
     asked, table, group = small(pairs, 1, "baseline")
     broken = replace(table, words=("data.path=/nowhere",))
-    with pytest.raises(RowError, match=r"baseline: .*nowhere"):
+    with pytest.raises(RowError, match=r"^baseline: (?!ended).*nowhere"):
         table1.measured(asked, broken, group)
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ _QUIET = ("train.threads=1", "every.sample_kimg=0", "every.score_kimg=0")
 
 def run(asked: Asked, out: Path) -> None:
     """Measure all, and write as far as it is after every group. Raises `ConfigError` for what no row could do."""
-    tables = asked.tables()
+    tables, today = asked.tables(), date.today().isoformat()
     out.mkdir(parents=True, exist_ok=True)
     pace = Pace(sum(sum(_rounds(asked, t, g)) * t.cost * len(g.rows) for t in tables for g in t.groups))
     found: list[tuple[Table, list[Measured]]] = []
@@ -31,8 +32,8 @@ def run(asked: Asked, out: Path) -> None:
         found.append((table, []))
         for group in table.groups:
             found[-1][1].extend(measured(asked, table, group, pace))
-            write(asked, found, out)
-    print(printable("\n".join(map(str, write(asked, found, out, complete=True)))))
+            write(asked, found, out, today)
+    print(printable("\n".join(map(str, write(asked, found, out, today, complete=True)))))
 
 
 def measured(asked: Asked, table: Table, group: Group, pace: Pace | None = None) -> list[Measured]:

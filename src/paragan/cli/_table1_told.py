@@ -9,7 +9,6 @@ import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,8 @@ _HEAD = ("row", "batch", "updates", "time", "95 %", "poster", "D loss", "poster"
 _QUALITY = {"l1": "val. L1", "psnr": "val. PSNR", "ssim": "val. SSIM", "fd[mnist-cnn]": "fd[mnist-cnn]"}
 
 
-def write(asked: Asked, found: Found, out: Path, complete: bool = False) -> list[Path]:
-    """The three files in `out`, as far as it is."""
-    today = date.today().isoformat()
+def write(asked: Asked, found: Found, out: Path, today: str, complete: bool = False) -> list[Path]:
+    """The three files in `out`, as far as it is. today: the day it began."""
     record = {
         "date": today,
         "machine": machine(),

@@ -99,6 +99,8 @@ class Head(nn.Module):
     1d); without classes it is absent. Computed in at least float32.
     """
 
+    keeps_float32 = True
+
     def __init__(self, features: int, classes: int = 0, wrap: Wrap = plain) -> None:
         super().__init__()
         self.linear = wrap(nn.Linear(features, 1))

@@ -1,4 +1,4 @@
-"""Which layers normalise: they keep float32 weights where the rest of a network is held in a lower format."""
+"""Which layers keep float32 weights where the rest of a network is held in a lower format."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _KINDS = (
 )
 
 
-def is_norm(module: nn.Module) -> bool:
-    """Ours or torch's."""
-    return isinstance(module, _KINDS)
+def keep_float32(net: nn.Module) -> set[int]:
+    """The ids of weights of norms, ours or torch's, and of modules that say `keeps_float32`: they compute so."""
+    wide = {id(p) for m in net.modules() if isinstance(m, _KINDS) for p in m.parameters(recurse=False)}
+    return wide | {id(p) for m in net.modules() if getattr(m, "keeps_float32", False) for p in m.parameters()}

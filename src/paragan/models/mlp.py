@@ -92,6 +92,8 @@ class Paint(nn.Module):
 class Judge(nn.Module):
     """The discriminator's last layer, in at least float32: (logits_B, features_BF)."""
 
+    keeps_float32 = True
+
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.linear = nn.Linear(inputs, 1)

@@ -160,6 +160,8 @@ class Patch(nn.Module):
 class Head(nn.Module):
     """4x4 to one logit per place, in at least float32: (logits (B, h, w), the map it saw)."""
 
+    keeps_float32 = True
+
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.conv = nn.Conv2d(inputs, 1, 4, padding=1)

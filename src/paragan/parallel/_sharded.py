@@ -47,7 +47,7 @@ class Sharded(none.Strategy):
             convert(net, world, self.demands.norm_ranks)
             return shard(self.adapted(net), mesh, self.demands, self.keeps)
 
-        net = built(make, cut)
+        net = built(make, cut, self.demands.offload)
         return place(net, Placed(world, net, mesh))
 
     def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
@@ -57,7 +58,7 @@ def shard(net: nn.Module, mesh: DeviceMesh, demands: Demands = NOTHING, keep: bo
     return net
 
 
-def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module]) -> nn.Module:
+def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False) -> nn.Module:
     """Cut before it is filled, so that no rank ever holds the whole; whole first where only the constructor can fill.
 
     Buffers are small and whole on every rank.
@@ -69,12 +70,22 @@ def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module]) 
     assert getattr(net, "weight_init", None) is not None, "a network that is filled by name tells how"
     kept = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
     net = cut(net)
-    net.to_empty(device=make.device)
-    for name, buffer in net.named_buffers():
-        if name in kept:
-            buffer.copy_(kept[name])
+    net.to_empty(device=torch.device("cpu") if offload else make.device)
+    _settle_whole(net, kept, make.device)
     make.fill(net)
     return net
+
+
+def _settle_whole(net: nn.Module, kept: Mapping[str, Tensor], device: torch.device) -> None:
+    """Buffers with the values they had, and weights that are not cut, on the device, wherever the pieces lie."""
+    for where, module in net.named_modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                value = kept.get(f"{where}.{name}" if where else name)
+                module._buffers[name] = (buffer if value is None else value).to(device)
+        for parameter in module._parameters.values():
+            if parameter is not None and not isinstance(parameter, DTensor):
+                parameter.data = parameter.data.to(device)
 
 
 @contextmanager

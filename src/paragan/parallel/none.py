@@ -14,7 +14,7 @@ from paragan.core.seams import Network, Turn
 from paragan.core.shard import put, whole
 from paragan.core.types import Can, Side, Terms
 from paragan.core.window import WHOLE, Layout
-from paragan.layers.norms import is_norm
+from paragan.layers.norms import keep_float32
 from paragan.parallel import _blocks, _loop
 from paragan.parallel._demands import NOTHING, Demands
 from paragan.parallel._master import Master
@@ -100,8 +100,8 @@ class Strategy:
 
 
 def _lower(net: nn.Module, dtype: torch.dtype) -> None:
-    """Hold weights in `dtype`; norms keep theirs, and so do buffers: statistics and the vectors of spectral norm."""
-    for module in net.modules():
-        if not is_norm(module):
-            for parameter in module.parameters(recurse=False):
-                parameter.data = parameter.data.to(dtype)
+    """Hold weights in `dtype`, but for those that must not be; buffers (statistics, spectral norm's) stay as well."""
+    wide = keep_float32(net)
+    for parameter in net.parameters():
+        if id(parameter) not in wide:
+            parameter.data = parameter.data.to(dtype)
