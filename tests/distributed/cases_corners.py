@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from paragan import build
+from paragan.config import load
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.make import Make
@@ -26,6 +29,7 @@ from tests.distributed.cases_laws import strategy
 from tests.distributed.cases_strategies import _play
 from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream
 from tests.laws.small_gan import distance
+from tests.tiny_run import TINY
 
 G, D = Side.G, Side.D
 
@@ -155,3 +159,9 @@ def patience(world: World) -> list[float]:
     mesh = hsdp.Strategy(hsdp.Options(host=2)).mesh(world)
     groups = [world.group, *(mesh[name].get_group() for name in mesh.mesh_dim_names)]
     return [group._get_backend(world.device).options._timeout.total_seconds() for group in groups]
+
+
+def whole_run(world: World, folder: str, words: list[str]) -> list[str]:
+    """What a run tells, by kind: two steps with telemetry, pictures, a checkpoint and a score."""
+    trainer = build.trainer(load("digits", [*TINY, *words]), Path(folder), print, lambda: False, world=world)
+    return [type(event).__name__ for event in trainer.run()]

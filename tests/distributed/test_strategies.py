@@ -111,3 +111,14 @@ def test_tied_weights_and_no_buffers(two_ranks, name):
 def test_groups_of_hybrid_sharding_are_as_patient_as_the_world(four_ranks):
     for world, *others in four_ranks.run(f"{CORNERS}:patience"):
         assert others == [world, world]
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3", "hsdp", "averaged"])
+def test_a_whole_run(two_ranks, tmp_path, name):
+    words = [f"g.strategy={name}", f"d.strategy={name}", "train.kimg=0.016", "train.batch=8", "every.sample_kimg=0.008"]
+    words += ["score.extractor=judge", "score.num_images=300"] if name == "zero3" else []
+    told = two_ranks.run(f"{CORNERS}:whole_run", folder=str(tmp_path), words=words)
+    assert told[0] == told[1]
+    assert told[0].count("Report") == 2
+    assert set(told[0]) - {"Scored"} == {"Samples", "Observed", "Report", "Saved"}
+    assert ("Scored" in told[0]) == (name == "zero3")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from paragan.config import RunConfig
+from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
 from paragan.core.printable import printable
 from paragan.engine.folder import RunFolder
@@ -29,6 +30,10 @@ def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, f
             from paragan.cli.train import run
 
             return run(config, recipe, out, fresh, interrupt)
+        if config.train.batch < devices:
+            raise ConfigError(
+                f"devices: found {devices} for a batch of {config.train.batch}, expected at most one for each image"
+            )
         interrupt.patient = True
         RunFolder(out).refuse_in_use()  # before the logs of a live run are touched
         if devices > num_cores() and config.devices and not _accelerators():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -30,7 +31,11 @@ from paragan.launch.place import Place
 from paragan.writers.console import clock_time, score_line
 from paragan.writers.jsonl import RankWriter
 
-_MAY_CHANGE = ("train.kimg", "train.timeout_s", "every.", "score.", "writers", "data.path", "devices")
+_MAY_CHANGE = (
+    *("train.kimg", "train.timeout_s", "every.", "score.", "writers", "data.path", "devices"),
+    *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
+)
+_NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ def run(
 
     place: of this process among several. A rank that another one took down says nothing.
     """
+    warnings.filterwarnings("ignore", message=_NOISE)
     asked = _Asked(config, recipe, out, fresh, interrupt, place)
     if place is None:
         return _alone(asked)
@@ -142,6 +148,8 @@ def _run(session: Session, say: Callable[[str], None]) -> tuple[int, str]:
         code, line = outcome(error)
         reason = printable(line or str(error) or type(error).__name__)
         session.end(code, reason)
+        if isinstance(error, FollowedError):
+            reason = printable(error.reason)  # `exit.json` is the run's
         with suppress(OSError):  # a full disk must not hide what went wrong
             _leave_word(session, code, reason)
         raise error from (None if error is raised else raised)

@@ -42,9 +42,9 @@ class RankError(ParaganError):
 class FollowedError(ParaganError):
     """This rank stopped because another failed first; that one tells the user."""
 
-    def __init__(self, message: str, exit_code: int, rank: int) -> None:
+    def __init__(self, message: str, exit_code: int, rank: int, reason: str = "") -> None:
         super().__init__(message)
-        self.exit_code, self.rank = exit_code, rank
+        self.exit_code, self.rank, self.reason = exit_code, rank, reason or message
 
 
 PREEMPTED = 85  # exit code of a run that was asked to stop: everything is saved, the same command goes on

@@ -78,6 +78,7 @@ class Checkpoints:
             piece = f".{window.index}-of-{window.of}" if window.of > 1 else ""
             path = folder / f"{group}{piece}.safetensors"
             save_file(pieces.mine, path)
+            path.chmod(_mode())  # it is the owner's alone otherwise, also on a disk that is shared
             _sync(path)
             written[path.name] = (sha256_of(path), path.stat().st_size)
         return written
@@ -145,3 +146,10 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _mode() -> int:
+    """What a new file has here."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

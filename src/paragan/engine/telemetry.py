@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import parametrize
 
 from paragan.core import rng
 from paragan.core.seams import Network, Source, paired
+from paragan.core.shard import whole
 from paragan.core.types import Made, Rows, Verdict
 from paragan.game.gan import GAN
 from paragan.layers.precision import widened
@@ -143,14 +147,29 @@ def singular_values(net: nn.Module) -> dict[str, Tensor]:
     """The largest singular value of every layer's weight, normalised where the layer does so, by the layer's name.
 
     A weight is read as a matrix of (outputs, all the rest); tables that labels look up in are no layers. A fixed start
-    and 15 power iterations: never above the true value, at most a few per cent below.
+    and 15 power iterations: never above the true value, at most a few per cent below. Of a network that lies in pieces
+    every rank has to ask.
     """
-    weights = ((name, module, getattr(module, "weight", None)) for name, module in net.named_modules())
+    weights = ((name, module, _weight(module)) for name, module in net.named_modules())
     return {
         name: _top(_matrix(module, weight.detach()))
         for name, module, weight in weights
         if isinstance(weight, Tensor) and weight.dim() > 1 and not isinstance(module, nn.Embedding)
     }
+
+
+def _weight(module: nn.Module) -> Tensor | None:
+    """The whole of it, as the layer uses it."""
+    if not parametrize.is_parametrized(module, "weight"):
+        held = getattr(module, "weight", None)
+        return whole(held) if isinstance(held, Tensor) else None
+    chain = cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)["weight"])
+    if not isinstance(chain.original, DTensor):
+        return cast(Tensor, module.weight)
+    weight = whole(chain.original)  # computed here from all of it: a layer alone would use its piece
+    for step in chain:
+        weight = step(weight)
+    return weight
 
 
 def _some(source: Source, most: int) -> Inputs:

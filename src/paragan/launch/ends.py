@@ -42,11 +42,19 @@ def ranks(folder: Path) -> Path:
 def write(folder: Path, place: Place, error: BaseException | None, code: int, reason: str) -> None:
     """Of this rank, now. error: what ended it, if anything did."""
     cause = error.rank if isinstance(error, FollowedError) else None
-    bug = code == 1 and not isinstance(error, (RuntimeError, OSError, FollowedError))  # those come from devices, too
+    bug = code == 1 and error is not None and not _may_pass(error)
     end = End(place.rank, code, printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL)
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(asdict(end)) + "\n")
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether another attempt may fare better: a disk, a network or a device failed, not this program."""
+    from paragan.launch.failure import is_broken  # brings torch, which a rank has and the one who starts it has not
+
+    of_device = isinstance(error, RuntimeError) and ("CUDA error" in str(error) or "device-side" in str(error))
+    return isinstance(error, (OSError, FollowedError)) or of_device or is_broken(error)
 
 
 def forget(folder: Path, place: Place) -> None:

@@ -90,4 +90,4 @@ def _gone(store: dist.Store, world: World) -> list[int]:
 
 def _followed(world: World, first: Mapping[str, Any]) -> FollowedError:
     rank, code, reason = int(first["rank"]), int(first["code"]), str(first["reason"])
-    return FollowedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank)
+    return FollowedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank, reason)
