@@ -72,10 +72,10 @@ def matrix(
     return found
 
 
-def one_is_none(world: World, name: str) -> list[str]:
+def one_is_none(world: World, name: str, every: int = 1) -> list[str]:
     """Tensors that differ in any bit between one rank under a strategy and the plain run."""
     found = []
-    for on in MATRIX:
+    for on in MATRIX[every // 2 :: every]:
         gan = game(on, *(player(side, on, strategy(name), world) for side in Side))
         batches = stream(on)
         reports = [synchronous.step(gan, batches).read(world.sum) for _ in range(STEPS)]

@@ -145,7 +145,9 @@ def test_a_run_on_two_ranks_has_one_console(tmp_path, started):
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("how", ["ctrl-c", "sigterm", "launcher killed"])
+@pytest.mark.parametrize(
+    "how", ["ctrl-c", *(pytest.param(how, marks=pytest.mark.slow) for how in ("sigterm", "launcher killed"))]
+)
 def test_a_request_to_stop_saves_this_step_on_all_ranks(tmp_path, started, how):
     out = tmp_path / "run"
     started.append(process := train(out, "train.kimg=160"))
@@ -239,6 +241,7 @@ def test_ranks_with_other_settings_are_refused(tmp_path, started):
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_a_rank_that_never_comes(tmp_path, started):
     started.append(process := by_hand(tmp_path / "run", 0, free_port(), "train.timeout_s=1"))
     said, complaints = process.communicate(timeout=100)

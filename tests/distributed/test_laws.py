@@ -1,8 +1,8 @@
 """Laws: one is none, ranks are the batch. Float64, three steps, everything compared: weights, average, what is told.
 
 The matrix is {batch norm over ranks, spectral norm, R1, accumulation 1 or 4, conditional}, each on or off, with even
-and uneven shards. All of it runs under `./run test all`; every day each strategy meets each set of switches with one
-kind of shards on two ranks, and a sixth of them on four.
+and uneven shards. All of it runs under `./run test all`; every day each strategy meets a fifth of it on two ranks with
+even shards, another fifth with uneven ones, the four together all of it, and a tenth on four ranks.
 """
 
 from __future__ import annotations
@@ -28,23 +28,30 @@ def hold(pool, g: str, d: str, **how) -> int:
 
 @pytest.mark.parametrize("strategy", [*WHOLE_BATCH, "hsdp", "averaged"])
 def test_one_is_none(one_rank, strategy):
-    assert one_rank.run(f"{CASES}:one_is_none", name=strategy) == [[]]
+    assert one_rank.run(f"{CASES}:one_is_none", name=strategy, every=5) == [[]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("strategy", [*WHOLE_BATCH, "hsdp", "averaged"])
+def test_one_is_none_over_the_whole_matrix(one_rank, strategy):
+    assert one_rank.run(f"{CASES}:one_is_none", timeout=600, name=strategy) == [[]]
 
 
 @pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
 @pytest.mark.parametrize("strategy", WHOLE_BATCH)
 def test_two_ranks_are_the_batch(two_ranks, strategy, uneven):
-    assert hold(two_ranks, strategy, strategy, uneven=uneven, every=2, first=int(uneven)) == 16
+    assert hold(two_ranks, strategy, strategy, uneven=uneven, every=5, first=WHOLE_BATCH.index(strategy) + uneven) >= 6
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_four_ranks_are_the_batch(four_ranks, number):
-    assert hold(four_ranks, *[WHOLE_BATCH[number]] * 2, uneven=number % 2 == 1, every=6, first=number) >= 5
+    assert hold(four_ranks, *[WHOLE_BATCH[number]] * 2, uneven=number % 2 == 1, every=11, first=number) >= 2
 
 
 @pytest.mark.parametrize(("options", "first"), [(INSIDE, 0), (ACROSS, 3)], ids=["inside", "across"])
 def test_four_ranks_in_two_hosts_are_the_batch(four_ranks, options, first):
-    assert hold(four_ranks, "hsdp", "hsdp", uneven=first > 0, every=6, first=first, options=options) >= 5
+    assert hold(four_ranks, "hsdp", "hsdp", uneven=first > 0, every=11, first=first, options=options) >= 2
 
 
 @pytest.mark.parametrize(("g", "d"), [("zero3", "ddp"), ("ddp", "zero1"), ("zero1", "zero2")])

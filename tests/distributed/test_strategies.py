@@ -65,16 +65,15 @@ def test_a_layer_that_nothing_uses(two_ranks, name):
 def test_memory_of_a_rank(two_ranks):
     held = {
         name: two_ranks.run("tests.distributed.cases_memory:held", timeout=240, name=name)[0]
-        for name in ("ddp", "zero1", "zero2", "zero3")
+        for name in ("ddp", "zero1", "zero3")
     }
     whole = held["ddp"]
     assert whole["total"] >= 40e6
     assert whole["weights"] == 4 * whole["total"]
     assert held["zero1"]["optimizer"] <= 0.52 * whole["optimizer"]
-    for name in ("zero2", "zero3"):
-        mine = held[name]["weights"] + held[name]["optimizer"]
-        assert mine <= 0.55 * (whole["weights"] + whole["optimizer"])
-    for name in ("zero1", "zero2", "zero3"):
+    mine = held["zero3"]["weights"] + held["zero3"]["optimizer"]
+    assert mine <= 0.55 * (whole["weights"] + whole["optimizer"])
+    for name in ("zero1", "zero3"):
         assert held[name]["average"] <= 0.52 * whole["average"]
 
 

@@ -47,7 +47,9 @@ def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
         (ConfigError("no"), 2),
         (RankError("gone"), None),
         (TypeError("ours"), 1),
-        (RuntimeError("a device"), None),
+        (RuntimeError("shapes do not fit"), 1),
+        (RuntimeError("[gloo] Connection closed by peer"), None),
+        (OSError("a disk"), None),
         (None, None),
     ],
 )
@@ -165,12 +167,14 @@ def test_more_processes_than_cores_are_allowed_and_told_of(tmp_path, capsys, mon
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
     for name in ("LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)
-    config = load("digits", ["devices=999", "train.timeout_s=5"])
+    config = load("digits", ["devices=999", "train.batch=999", "train.timeout_s=5"])
     assert start.start(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
     (made, interrupt) = launched[0]
     assert made.words == ("train", "digits", "devices=999", "--out", str(tmp_path / "a"), "--fresh")
     assert (made.devices, made.timeout_s, interrupt.patient) == (999, 5.0, True)
     assert "999 processes share" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="devices: found 999 for a batch of 64, expected at most one for each image"):
+        start.start(load("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True)
 
 
 def test_all_accelerators_are_used_unless_told(monkeypatch):

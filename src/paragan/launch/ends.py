@@ -53,7 +53,7 @@ def _may_pass(error: BaseException) -> bool:
     """Whether another attempt may fare better: a disk, a network or a device failed, not this program."""
     from paragan.launch.failure import is_broken  # brings torch, which a rank has and the one who starts it has not
 
-    of_device = isinstance(error, RuntimeError) and ("CUDA error" in str(error) or "device-side" in str(error))
+    of_device = type(error).__name__ == "AcceleratorError"
     return isinstance(error, (OSError, FollowedError)) or of_device or is_broken(error)
 
 

@@ -68,6 +68,7 @@ def forward_backward(
     factor: Tensor | float | None = None,
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
     tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
+    *,
     apart: bool = False,
 ) -> Terms:
     """One backward per part. apart: the batch is shared with other ranks, so that no term may mix samples.

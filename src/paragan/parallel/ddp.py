@@ -56,7 +56,7 @@ class Strategy(none.Strategy):
 
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
         tied = partial(self._tied, here, list(net.parameters()), signature)
-        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied, here.world.size > 1)
+        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied, apart=here.world.size > 1)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         for weight in placed(net).idle:
