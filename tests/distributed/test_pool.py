@@ -16,7 +16,7 @@ def works(pool) -> bool:
 
 def test_values_come_by_rank(two_ranks):
     found = two_ranks.run(f"{CASES}:describe", word="ü\n")
-    both = [3.0, ["ü\n"] * 2, ["ü\n"] * 2, {"control": 4}]
+    both = [3.0, ["ü\n"] * 2, ["ü\n"] * 2, {"control": 30}]
     assert found == [[0, 2, *both], [1, 2, *both]]
 
 
