@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.types import Made, Rows
-from paragan.game.network import CalledNetwork
+from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.layers.random import untouched
@@ -24,7 +24,10 @@ SAYS = {
 
 def sampling_network(player: Player) -> CalledNetwork:
     """The averaged generator if there is one, else the live one; in full precision."""
-    return CalledNetwork(player.net if player.ema is None else player.ema.net)
+    if player.ema is not None:
+        return CalledNetwork(player.ema.net)
+    low = any(weight.dtype == torch.bfloat16 for weight in player.net.parameters())  # `precision: pure`
+    return CalledNetwork(player.net, Calling(torch.bfloat16) if low else Calling())
 
 
 def sample(

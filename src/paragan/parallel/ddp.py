@@ -32,6 +32,8 @@ class Strategy(none.Strategy):
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.adapted(make())
+        if world.size == 1:  # nothing to reduce: copying all gradients for it would cost up to a seventh of a step
+            return place(net, Placed(world, net))
         convert(net, world, self.demands.norm_ranks)
         wrapped = DistributedDataParallel(net, process_group=world.group, gradient_as_bucket_view=True, **_no_buffers())
         if self.demands.narrow:
@@ -44,7 +46,9 @@ class Strategy(none.Strategy):
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> Terms:
-        wrapped = cast(DistributedDataParallel, nets[turn.side].module)
+        wrapped = nets[turn.side].module
+        if not isinstance(wrapped, DistributedDataParallel):
+            return super().forward_backward(turn, nets, parts, scale)
         net = cast(nn.Module, wrapped.module)
         here = placed(net)
         gradient = partial(self.input_gradient, net, scale=scale)
