@@ -250,6 +250,7 @@ def test_nobody_waits_for_a_rank_that_never_comes(tmp_path, started):
     assert "Traceback" not in complaints
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_nobody_waits_for_a_rank_that_hangs(tmp_path, started):
     port, out = free_port(), tmp_path / "run"

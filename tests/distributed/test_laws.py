@@ -54,12 +54,12 @@ def test_four_ranks_in_two_hosts_are_the_batch(four_ranks, options, first):
     assert hold(four_ranks, "hsdp", "hsdp", uneven=first > 0, every=11, first=first, options=options) >= 2
 
 
-@pytest.mark.parametrize(("g", "d"), [("zero3", "ddp"), ("ddp", "zero1"), ("zero1", "zero2")])
+@pytest.mark.parametrize(("g", "d"), [("zero3", "ddp"), ("ddp", "zero1")])
 def test_each_player_may_lie_otherwise(two_ranks, g, d):
     assert hold(two_ranks, g, d, uneven=True, every=8, first=5) == 4
 
 
-@pytest.mark.parametrize("strategy", WHOLE_BATCH)
+@pytest.mark.parametrize("strategy", ["ddp", "zero3"])
 def test_shared_fakes_too(two_ranks, strategy):
     assert hold(two_ranks, strategy, strategy, uneven=True, every=8, first=2, scheme="shared_fakes") == 4
 

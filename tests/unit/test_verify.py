@@ -96,6 +96,7 @@ def test_good_networks_hold_on_two_ranks_and_none_is_left(verified):
     assert left.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 @pytest.mark.parametrize("fault", SEVERAL)
 def test_a_fault_shows_on_two_ranks(fault, verified):
