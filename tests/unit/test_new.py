@@ -22,6 +22,12 @@ SOURCES = str(Path(paragan.__file__).parents[1])
 
 
 @pytest.fixture(autouse=True)
+def _nobody_has_imported_mine(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("mine", "mygan")]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
