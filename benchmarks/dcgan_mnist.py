@@ -14,13 +14,10 @@ import json
 import resource
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from benchmarks.pairs import RESULTS, machine
+from benchmarks.record import RESULTS, write
 
 FD = "fd[mnist-cnn]"
 
@@ -57,17 +54,7 @@ def main(data: str, runs: str, seeds: int = 1) -> None:
     told = [trained(data, Path(runs) / f"dcgan-mnist-{seed}", seed) for seed in range(seeds)]
     ratios = [run["scores"][-1][FD] / vanilla() for run in told]
     print(f"final {FD} / that of vanilla-mnist ({vanilla():.1f}):", [round(ratio, 4) for ratio in ratios])
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "torch": torch.__version__,
-        "runs": told,
-        "final of vanilla-mnist": vanilla(),
-        "ratio": ratios,
-    }
-    path = RESULTS / f"{record['date']}-dcgan-mnist.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(path)
+    write("dcgan-mnist", {"runs": told, "final of vanilla-mnist": vanilla(), "ratio": ratios})
 
 
 if __name__ == "__main__":

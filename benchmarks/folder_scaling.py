@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.pairs import RESULTS, machine
+from benchmarks.record import write
 from paragan.datasets import _paths, folder
 from paragan.loading.loader import Loader
 
@@ -99,10 +98,7 @@ def main(smallest: int) -> None:
         )
         measured.append(best)
         print(json.dumps(best), flush=True)
-    record = {"date": date.today().isoformat(), "machine": machine(), "torch": torch.__version__, "note": __doc__}
-    path = RESULTS / f"{record['date']}-folder-scaling.json"
-    path.write_text(json.dumps({**record, "batches": BATCHES, "batch": BATCH, "best_of_3": measured}, indent=1) + "\n")
-    print(path)
+    write("folder-scaling", {"note": __doc__, "batches": BATCHES, "batch": BATCH, "best_of_3": measured})
 
 
 if __name__ == "__main__":

@@ -8,18 +8,16 @@ python -m benchmarks.gpu [steps] [batch]
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from itertools import count
 
 import torch
 
-from benchmarks.pairs import RESULTS
+from benchmarks.record import write
 from paragan.core import rng, shelf
 from paragan.core.dist import ALONE, World
 from paragan.core.make import Make
@@ -133,18 +131,8 @@ def main(steps: int = 200, batch: int = 64) -> None:
     over_plain = ratios(steps, batch, world)
     leave(world)
     print("\n".join(f"{name}: {value}" for name, value in over_plain.items()))
-    machine = torch.cuda.get_device_name()
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine,
-        "torch": torch.__version__,
-        "batch": batch,
-        "results": results,
-        "step time over the plain one": over_plain,
-    }
-    path = RESULTS / f"{record['date']}-gpu-sngan32.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(path)
+    found = {"batch": batch, "results": results, "step time over the plain one": over_plain}
+    write("gpu-sngan32", found, on=torch.cuda.get_device_name())
 
 
 if __name__ == "__main__":

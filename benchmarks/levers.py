@@ -11,7 +11,8 @@ from types import ModuleType
 
 import torch
 
-from benchmarks.pairs import Ratio, compare, keep, machine
+from benchmarks.pairs import Ratio, compare, keep
+from benchmarks.record import machine
 from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN, Loss

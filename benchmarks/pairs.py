@@ -5,19 +5,15 @@ Two pieces of work in turn, CPU seconds at one thread, the ratio pair by pair wi
 
 from __future__ import annotations
 
-import json
-import platform
 import random
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import date
-from pathlib import Path
 
 import torch
 
-RESULTS = Path(__file__).resolve().parent / "results"
+from benchmarks.record import write
 
 
 @dataclass(frozen=True)
@@ -68,31 +64,13 @@ def compare(
 
 def keep(name: str, results: dict[str, Ratio], note: str, of: str = "CPU") -> None:
     """Print, and write to `results/` with date and machine kind. of: what the seconds are of."""
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "torch": torch.__version__,
-        "threads": 1,
-        "note": note,
-    }
     for label, ratio in results.items():
         print(
             f"{label}: {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]  "
             f"{ratio.a_seconds:.4f} s / {ratio.b_seconds:.4f} s {of}"
         )
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{record['date']}-{name}.json"
-    path.write_text(json.dumps({**record, "ratios": {k: asdict(v) for k, v in results.items()}}, indent=1) + "\n")
-    print(path)
-
-
-def machine() -> str:
-    """The kind of machine: processor and whether it multiplies bfloat16."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    flags = next((line for line in lines if line.startswith("flags")), "")
-    return model + "".join(f", {flag}" for flag in ("avx512_bf16", "amx_bf16") if flag in flags)
+    ratios = {label: asdict(ratio) for label, ratio in results.items()}
+    write(name, {"threads": 1, "note": note, "ratios": ratios})
 
 
 def _seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:

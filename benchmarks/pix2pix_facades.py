@@ -11,18 +11,16 @@ pairs, in values of [-1, 1]; 400 training pairs at batch 1, about 10 minutes on 
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
-from datetime import date
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.pairs import RESULTS, machine
+from benchmarks.record import write
 from paragan import build
 from paragan.config import load
 from paragan.core.seams import Paired
@@ -90,18 +88,8 @@ def main(data: str, epochs: int = 3) -> None:
     scores, seconds = trained(data, epochs)
     ratio = scores[-1]["l1"] / baseline["l1"]
     print(f"l1 after {epochs} epochs / l1 of the constants: {ratio:.3f}, aim at most {AIM}")
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "torch": torch.__version__,
-        "constant": baseline,
-        "after each epoch": scores,
-        "seconds": round(seconds),
-        "ratio": ratio,
-    }
-    path = RESULTS / f"{record['date']}-pix2pix-facades.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(path)
+    found = {"constant": baseline, "after each epoch": scores, "seconds": round(seconds), "ratio": ratio}
+    write("pix2pix-facades", found)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import copy
 import json
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from benchmarks.pairs import RESULTS, machine
+from benchmarks.record import write
 from paragan import build
 from paragan.config import RunConfig, load
 from paragan.core.types import Rows, Side
@@ -193,16 +192,7 @@ def main(data: str, folder: str, share: float = 1.0, seeds: int = 1) -> None:
         for name, curves in runs.items():
             print(f"{name}, seed {seed}:", [(images, round(fd, 2)) for images, fd in curves[-1]], flush=True)
         print("library / naive:", [(images, round(ratio, 3)) for images, ratio in ratios[-1]], flush=True)
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "torch": torch.__version__,
-        f"{FD} by images": runs,
-        "library / naive by images": ratios,
-    }
-    path = RESULTS / f"{record['date']}-sngan-cifar10.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(path)
+    write("sngan-cifar10", {f"{FD} by images": runs, "library / naive by images": ratios})
 
 
 if __name__ == "__main__":

@@ -12,11 +12,9 @@ generator.
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.pairs import RESULTS, machine
+from benchmarks.record import write
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Rows, Side
@@ -116,16 +114,7 @@ def main(data: str, seeds: int = 3) -> None:
     ratios = {name: [a / b for a, b in zip(means["library"], means[name], strict=True)] for name in list(kinds)[1:]}
     for name, ratio in ratios.items():
         print(f"mean fd per epoch, library / {name}:", [round(r, 3) for r in ratio])
-    record = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "torch": torch.__version__,
-        FD: runs,
-        "ratio": ratios,
-    }
-    path = RESULTS / f"{record['date']}-vanilla-mnist.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    print(path)
+    write("vanilla-mnist", {FD: runs, "ratio": ratios})
 
 
 if __name__ == "__main__":

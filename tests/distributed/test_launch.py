@@ -169,6 +169,7 @@ def test_a_request_to_stop_saves_this_step_on_all_ranks(tmp_path, started, how):
         assert said.count("stopped by a signal; saved") == 1
     ended = json.loads((out / "exit.json").read_text())
     assert (ended["code"], newest(out)) == (85, f"step-{ended['step']:09d}")
+    assert ended["reason"] == f"{'the launcher is gone' if how == 'launcher killed' else 'stopped by a signal'}; saved"
     assert {end["code"] for end in left(out).values()} == {85}
     assert events(out / "ranks" / "rank-1.jsonl")[-1]["step"] == ended["step"]
     if how == "ctrl-c":

@@ -48,7 +48,7 @@ def test_good_networks_hold_in_one_process(verified):
     results = {(row["law"], row["strategy"]): row["result"] for row in rows}
     assert results["parts are the whole", "G"] == "exempt"  # its batch norm
     assert [result for (law, _), result in results.items() if law == "one is none"] == ["held"] * 5
-    assert [r for (law, name), r in results.items() if law == "ranks are the batch"] == ["not run"] * 8 + ["exempt"]
+    assert [r for (law, name), r in results.items() if law == "ranks are the batch"] == ["not run"] * 9 + ["exempt"]
     assert "--ranks 1" in next(row["reason"] for row in rows if row["result"] == "not run")
 
 
@@ -88,12 +88,22 @@ def test_good_networks_hold_on_two_ranks_and_none_is_left(verified):
     rows, code = verified(faulty(), "--ranks", "2")
     assert (failures(rows), code) == ({}, 0)
     several = [row for row in rows if row["law"] == "ranks are the batch"]
-    assert [row["result"] for row in several] == ["held"] * 8 + ["exempt"]
-    assert all(row["difference"] < 1e-12 for row in several[:-1])
+    assert [row["result"] for row in several] == ["held"] * 8 + ["not run", "exempt"]
+    assert all(row["difference"] < 1e-12 for row in several[:-2])
     left = subprocess.run(
         ["pgrep", "-f", f"paragan.cli.subject .*{name_of(faulty())}"], capture_output=True, text=True, timeout=30
     )
     assert left.stdout == ""
+
+
+@pytest.mark.slow
+@pytest.mark.distributed
+def test_four_ranks_are_two_hosts(verified):
+    rows, code = verified(faulty(), "--ranks", "4")
+    assert (failures(rows), code) == ({}, 0)
+    hybrid = [row for row in rows if row["strategy"].startswith("hsdp")]
+    assert [row["result"] for row in hybrid] == ["held"] * 2
+    assert all(row["difference"] < 1e-12 for row in hybrid)
 
 
 @pytest.mark.slow
@@ -114,7 +124,7 @@ def test_a_recipe_is_tried_with_its_own_game(capsys):
     assert main(["verify", *words]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[0].split() == ["law", "strategy", "result", "difference", "reason"]
-    assert out.splitlines()[-1] == "11 held, 2 exempt, 8 not run"
+    assert out.splitlines()[-1] == "11 held, 2 exempt, 9 not run"
     assert err.splitlines()[0] == "twice differentiable, D: held"
 
 

@@ -63,12 +63,12 @@ class _Seen:
         return 1
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        raise NotImplementedError
+        raise AssertionError("the laws draw their images themselves")
 
 
 class _SeenPairs(_Seen):
     def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        raise AssertionError("the laws draw their images themselves")
 
 
 def subject(asked: Asked) -> Subject:

@@ -50,7 +50,13 @@ class _Asked:
     place: Place | None
 
     def stop(self) -> bool:
-        return self.interrupt.requested or (self.place is not None and self.place.orphaned())
+        return bool(self.why())
+
+    def why(self) -> str:
+        """Who asks to stop; empty: nobody."""
+        if self.interrupt.requested:
+            return "stopped by a signal"
+        return "the launcher is gone" if self.place is not None and self.place.orphaned() else ""
 
 
 def run(
@@ -118,7 +124,7 @@ def _train(asked: _Asked, world: World) -> tuple[int, str]:
             write_json(folder.path / "environment.json", environment(world.size))
         about = _about(asked.recipe, trainer, config, folder) | {"hosts": ranks.num_hosts(world)}
         say(_opening(about, config, trainer, folder, resumed))
-        return _run(Session(trainer, folder.path, _desk(asked, world, trainer), about, world), say)
+        return _run(Session(trainer, folder.path, _desk(asked, world, trainer), about, world), asked, say)
 
 
 def _make_room(asked: _Asked, folder: RunFolder) -> None:
@@ -138,7 +144,7 @@ def _desk(asked: _Asked, world: World, trainer: Trainer) -> Desk:
     return Desk([("events", RankWriter(events, always, world.sent))])
 
 
-def _run(session: Session, say: Callable[[str], None]) -> tuple[int, str]:
+def _run(session: Session, asked: _Asked, say: Callable[[str], None]) -> tuple[int, str]:
     """Train to the end or a stop, leave `exit.json`, tell what comes next."""
     trainer = session.trainer
     try:
@@ -153,7 +159,9 @@ def _run(session: Session, say: Callable[[str], None]) -> tuple[int, str]:
         with suppress(OSError):  # a full disk must not hide what went wrong
             _leave_word(session, code, reason)
         raise error from (None if error is raised else raised)
-    code, reason = (0, "finished") if trainer.finished else (PREEMPTED, "stopped by a signal; saved")
+    code, reason = (
+        (0, "finished") if trainer.finished else (PREEMPTED, f"{asked.why() or 'another rank was stopped'}; saved")
+    )
     session.end(code, reason)
     _leave_word(session, code, reason)
     say(f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}")

@@ -238,7 +238,7 @@ def cannot(subject: Subject, name: str) -> str:
 def outside(seen: Seen, found: Finding) -> str:
     """Of a sharded strategy that failed: weights that are asked for while their block lies in pieces."""
     for side, of in seen.items():
-        if of.outside and found.result == "FAILED" and found.strategy.startswith(("zero2", "zero3")):
+        if of.outside and found.result == "FAILED" and found.strategy.startswith(("zero2", "zero3", "hsdp")):
             weight, block = of.outside[0]
             return (
                 f"; {WHO[side]}: {weight} is used outside the forward of its block {block}, where it lies in pieces: "

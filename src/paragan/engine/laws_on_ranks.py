@@ -36,6 +36,7 @@ _ROW_S = 240.0
 _GRACE_S = 15.0  # for the others, once one rank has failed
 _PAUSE_S = 0.02
 _FOLLOWED = ("onnection", "imed out", "timeout")  # what a rank says of another one that is gone
+_HOST = 2  # ranks that play a host under `hsdp`, so that it has both pieces and copies
 _BY_DESIGN = "ranks go their own ways between two averagings: another run by design"
 
 
@@ -70,7 +71,9 @@ class Ranks:
 
     def __call__(self, ready: Ready) -> Iterator[Finding]:
         """The rows of the law, and `averaged`, which is exempt."""
-        rows = [Row(name, uneven) for name in ON_RANKS for uneven in (False, True)]
+        hybrid = self.size > _HOST and not self.size % _HOST
+        names = (*ON_RANKS, "hsdp") if hybrid else ON_RANKS
+        rows = [Row(name, uneven) for name in names for uneven in (False, True)]
         instead = self._instead(ready)
         if instead is None:
             rows_run = [row for row in rows if not cannot(ready.subject, row.strategy)]
@@ -80,6 +83,8 @@ class Ranks:
                 yield Finding(RANKS, row.name, "not run", None, refused) if refused else next(found)
         else:
             yield from (replace(instead, strategy=row.name) for row in rows)
+        if not hybrid:
+            yield Finding(RANKS, "hsdp", "not run", None, "it has both pieces and copies on 4 ranks: --ranks 4")
         yield Finding(RANKS, "averaged", "exempt", None, _BY_DESIGN)
 
     def _instead(self, ready: Ready) -> Finding | None:
@@ -235,7 +240,8 @@ def _group(rank: int, size: int, store: dist.Store) -> World:
     group = dist.PrefixStore("group", store)
     dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=patience)
     control = dist.new_group(backend="gloo", timeout=patience)
-    return World(rank, size, rank, size, torch.device("cpu"), dist.group.WORLD, control, store)
+    host = _HOST if size % _HOST == 0 else size
+    return World(rank, size, rank % host, host, torch.device("cpu"), dist.group.WORLD, control, store)
 
 
 def _answer(folder: Path, number: int, rank: int) -> Path:

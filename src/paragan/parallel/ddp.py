@@ -22,7 +22,6 @@ from paragan.core.seams import Network, Turn
 from paragan.core.types import Can, Side, Terms
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _loop, none
-from paragan.parallel._norms import clip, norm_of
 from paragan.parallel._placed import Placed, place, placed
 from paragan.parallel._reach import nothing, unreached
 
@@ -56,21 +55,16 @@ class Strategy(none.Strategy):
         here.world.sent["parameters"] += sum(p.numel() * self._bytes_of(p) for p in net.parameters() if p.requires_grad)
 
         def around(last: bool) -> AbstractContextManager[None]:
-            return _reducing(wrapped, last)
+            return nullcontext() if last else wrapped.no_sync()
 
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
         tied = partial(self._tied, here, list(net.parameters()), signature)
-        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied, apart=here.world.size > 1)
+        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied, apart=True)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         for weight in placed(net).idle:
             weight.grad = None
-        grads = [p.grad for p in net.parameters() if p.grad is not None]
-        if scale is not None and grads:
-            torch._foreach_mul_(grads, 1 / scale)
-        norm = norm_of(grads, next(net.parameters()).device)
-        clip(grads, max_norm, norm)
-        return norm
+        return super().finish(net, max_norm, scale)
 
     def _tied(
         self, here: Placed, weights: Sequence[nn.Parameter], signature: Any, roots: Sequence[Tensor]
@@ -100,10 +94,6 @@ def _no_buffers() -> dict[str, Any]:
     """Buffers are equal on all ranks by themselves; the word for that changed in torch 2.13."""
     known = inspect.signature(DistributedDataParallel.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
-
-
-def _reducing(wrapped: DistributedDataParallel, last: bool) -> AbstractContextManager[None]:
-    return nullcontext() if last else wrapped.no_sync()
 
 
 def _in_bf16(group, bucket):  # type: ignore[no-untyped-def]  # torch looks at annotations and knows no strings
