@@ -1,4 +1,4 @@
-"""The law as a user meets it: one command line, on one device and on two, ends with the same network and score.
+"""The law as a user meets it: one command line, on one device and on two, ends with the same network, score and export.
 
 In float32, so equal to rounding. `eps` of Adam is raised: a bias before a batch norm has a gradient of nothing but
 rounding, which Adam would make whole steps of.
@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from safetensors.torch import load_file
 
 from paragan.engine.checkpoint import Checkpoints
 from tests.distributed.test_launch import environment
@@ -29,15 +30,22 @@ TOLERANCE = 3e-5
 SCORE_TOLERANCE = 1e-4  # relative; measured: 4.2e-7
 
 
-def trained(folder, *words):
-    """What the command line left: all tensors by name, and the score."""
-    out = folder / "run"
-    command = [sys.executable, "-m", "paragan", *COMMAND, *words, "--out", str(out)]
+def called(folder, *words):
+    command = [sys.executable, "-m", "paragan", *words]
     done = subprocess.run(command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def trained(folder, *words):
+    """What the command line left, and `export` of it: all tensors by name, and the score."""
+    out = folder / "run"
+    called(folder, *COMMAND, *words, "--out", str(out))
+    called(folder, "export", str(out))
     newest = Checkpoints(out / "checkpoints").newest()
     assert newest.step == 20
     tensors = {f"{group}/{name}": t for group, named in newest.groups.items() for name, t in named.items()}
+    exported = load_file(out / "export" / "generator.safetensors")
+    tensors |= {f"export/{name}": tensor for name, tensor in exported.items()}
     return tensors, json.loads((out / "score.json").read_text())
 
 
