@@ -44,7 +44,8 @@ class Policy:
                     return self.kind(held, lr=lr, fused=True, **self.arguments)
                 except RuntimeError:  # this device or dtype has no fused kernel
                     pass
-            return self.kind(held, lr=self.lr, **self.arguments)
+            on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
+            return self.kind(held, lr=lr if on_device else self.lr, **self.arguments)
         except _REFUSALS as error:
             known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
             raise ConfigError(f"optimizer: {error}; its arguments are: {known}") from None

@@ -1,0 +1,113 @@
+"""What the optimisers of this shelf share: running means of gradients, and steps that are skipped on the device.
+
+Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' device) is 1, a call of `step` leaves
+weights and state as they are, and no value passes through the host. `lr` may be a 0-dim tensor on that device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Moments(torch.optim.Optimizer):
+    """Calls `update` with the weights of each group that have gradients, and their state, as parallel lists.
+
+    names: of the state held beside `step`, each shaped as its weight.
+    """
+
+    _step_supports_amp_scaling = True
+    names: tuple[str, ...] = ()
+    found_inf: Tensor | None = None
+
+    def __init__(self, params: Iterable[Tensor], defaults: Mapping[str, Any]) -> None:
+        for name, (least, below) in {"lr": (0.0, float("inf")), "eps": (0.0, 1.0)}.items():
+            if not least <= float(defaults[name]) < below:
+                raise ValueError(f"{name}: found {defaults[name]}, expected a number from {least:g} to {below:g}")
+        if not all(0 <= beta < 1 for beta in defaults["betas"]):
+            raise ValueError(f"betas: found {list(defaults['betas'])}, expected two numbers from 0 to less than 1")
+        super().__init__(params, dict(defaults))
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """One update of every weight that has a gradient. closure: not supported."""
+        if closure is not None:
+            raise ValueError("closure: found one, expected none: gradients are there before a step")
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if weights:
+                held = [self._held(weight) for weight in weights]
+                state = {name: [entry[name] for entry in held] for name in ("step", *self.names)}
+                self._step_group(group, weights, state)
+
+    def _step_group(self, group: Mapping[str, Any], weights: list[Tensor], state: Mapping[str, list[Tensor]]) -> None:
+        grads = [weight.grad for weight in weights if weight.grad is not None]
+        if self.found_inf is None:
+            taken = torch.ones_like(state["step"][0])
+        else:
+            taken = (1 - self.found_inf).to(state["step"][0])
+            grads = [
+                torch.where(taken > 0, grad, 0) for grad in grads
+            ]  # what is not finite stays so if multiplied by 0
+        torch._foreach_add_(state["step"], taken)
+        changes = self.update(group, weights, grads, state, taken)
+        torch._foreach_mul_(changes, group["lr"] * taken)
+        torch._foreach_sub_(weights, changes)
+
+    def update(
+        self,
+        group: Mapping[str, Any],
+        weights: list[Tensor],
+        grads: list[Tensor],
+        state: Mapping[str, list[Tensor]],
+        taken: Tensor,
+    ) -> list[Tensor]:
+        """What `lr` times of is taken from the weights; new tensors. taken: 1, or 0 where nothing may change."""
+        raise NotImplementedError
+
+    def _held(self, weight: Tensor) -> dict[str, Tensor]:
+        held = self.state[weight]
+        if not held:
+            exact = torch.float64 if weight.dtype == torch.float64 else torch.float32
+            held["step"] = torch.zeros((), dtype=exact, device=weight.device)
+            for name in self.names:
+                held[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+        return held
+
+
+def follow(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Tensor) -> None:
+    """mean <- beta mean + (1 - beta) value, in place."""
+    apart = torch._foreach_sub(list(values), means)
+    torch._foreach_mul_(apart, (1 - beta) * taken)
+    torch._foreach_add_(means, apart)
+
+
+def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tensor]:
+    """Means that began at 0, made up for it: mean / (1 - beta^step); 0 before the first step."""
+    weights = [1 - beta**step for step in steps]
+    return [
+        mean / torch.where(weight > 0, weight, 1).to(mean.dtype) for mean, weight in zip(means, weights, strict=True)
+    ]
+
+
+def adam_direction(
+    grads: list[Tensor], state: Mapping[str, list[Tensor]], group: Mapping[str, Any], taken: Tensor
+) -> list[Tensor]:
+    """m / (sqrt(v) + eps), both made up for their start (Kingma & Ba 2015, algorithm 1)."""
+    first, second = group["betas"]
+    follow(state["exp_avg"], grads, first, taken)
+    follow(state["exp_avg_sq"], torch._foreach_mul(grads, grads), second, taken)
+    return over_root(state["exp_avg"], state["exp_avg_sq"], state["step"], group)
+
+
+def over_root(first: list[Tensor], second: list[Tensor], steps: list[Tensor], group: Mapping[str, Any]) -> list[Tensor]:
+    """m / (sqrt(v) + eps) of running means that are made up for their start at 0; new tensors."""
+    direction = unbiased(first, group["betas"][0], steps)
+    under = unbiased(second, group["betas"][1], steps)
+    torch._foreach_sqrt_(under)
+    torch._foreach_add_(under, group["eps"])
+    torch._foreach_div_(direction, under)
+    return direction

@@ -1,0 +1,42 @@
+"""AdaBelief (Zhuang et al. 2020, algorithm 2): steps are long where a gradient is what was expected, short where not.
+
+`eps` counts twice, under the root too, where Adam's 1e-8 would be its 1e-16. For GANs the authors give 1e-12, which is
+the default here; their package has changed its own and rectifies and decays weights unless told: this does neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.optim._moments import Moments, follow, over_root
+
+
+class Optimizer(Moments):
+    """lr > 0; betas of the mean of the gradient and of its spread around that mean; eps as above."""
+
+    names = ("exp_avg", "exp_avg_var")
+
+    def __init__(
+        self, params: Iterable[Tensor], lr: float = 2e-4, betas: tuple[float, float] = (0.5, 0.999), eps: float = 1e-12
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+
+    def update(
+        self,
+        group: Mapping[str, Any],
+        weights: list[Tensor],
+        grads: list[Tensor],
+        state: Mapping[str, list[Tensor]],
+        taken: Tensor,
+    ) -> list[Tensor]:
+        first, second = group["betas"]
+        follow(state["exp_avg"], grads, first, taken)
+        surprise = torch._foreach_sub(grads, state["exp_avg"])
+        torch._foreach_mul_(surprise, surprise)
+        follow(state["exp_avg_var"], surprise, second, taken)
+        torch._foreach_add_(state["exp_avg_var"], group["eps"] * taken)
+        return over_root(state["exp_avg"], state["exp_avg_var"], state["step"], group)

@@ -1,0 +1,59 @@
+"""LAMB (You et al. 2020, algorithm 2), for large batches: Adam's direction, for each weight as long as the weight.
+
+The length of a weight is of all of it: strategies that cut weights refuse this optimiser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.optim._moments import Moments, adam_direction
+
+
+class Optimizer(Moments):
+    """lr > 0; betas, eps as Adam's; weight_decay >= 0 joins the direction before it is scaled.
+
+    longest: of a weight, as far as it counts (the paper's phi is the identity up to a bound). A weight of length 0, or
+    a direction of length 0, is not scaled.
+    """
+
+    names = ("exp_avg", "exp_avg_sq")
+    needs_whole_weights = True
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        longest: float = 10.0,
+    ) -> None:
+        for name, value in {"weight_decay": weight_decay, "longest": longest}.items():
+            if not 0 <= value < float("inf"):
+                raise ValueError(f"{name}: found {value}, expected a number of at least 0")
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "longest": longest}
+        super().__init__(params, defaults)
+
+    def update(
+        self,
+        group: Mapping[str, Any],
+        weights: list[Tensor],
+        grads: list[Tensor],
+        state: Mapping[str, list[Tensor]],
+        taken: Tensor,
+    ) -> list[Tensor]:
+        direction = adam_direction(grads, state, group, taken)
+        if group["weight_decay"]:
+            torch._foreach_add_(direction, weights, alpha=group["weight_decay"])
+        lengths, strides = torch._foreach_norm(weights), torch._foreach_norm(direction)
+        ratios = [
+            torch.where((length > 0) & (stride > 0), length.clamp(max=group["longest"]) / stride, 1.0)
+            for length, stride in zip(lengths, strides, strict=True)
+        ]
+        torch._foreach_mul_(direction, ratios)
+        return direction

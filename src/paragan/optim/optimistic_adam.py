@@ -1,0 +1,38 @@
+"""Adam that answers the opponent's next move (Daskalakis et al. 2018, algorithm 1): twice this step, less the last one.
+
+One gradient per step, where extragradient takes two. The first step is twice Adam's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.optim._moments import Moments, adam_direction
+
+
+class Optimizer(Moments):
+    """lr > 0, betas and eps as Adam's. A third as much state again: the last direction."""
+
+    names = ("exp_avg", "exp_avg_sq", "last")
+
+    def __init__(
+        self, params: Iterable[Tensor], lr: float = 1e-4, betas: tuple[float, float] = (0.5, 0.9), eps: float = 1e-8
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+
+    def update(
+        self,
+        group: Mapping[str, Any],
+        weights: list[Tensor],
+        grads: list[Tensor],
+        state: Mapping[str, list[Tensor]],
+        taken: Tensor,
+    ) -> list[Tensor]:
+        direction = adam_direction(grads, state, group, taken)
+        change = torch._foreach_sub(torch._foreach_mul(direction, 2.0), state["last"])
+        torch._foreach_copy_(state["last"], direction)  # of a skipped step it is the same: its means did not move
+        return list(change)
