@@ -12,12 +12,12 @@ from paragan.core import shelf
 from paragan.core.dist import ALONE, World
 from paragan.core.types import Side
 from paragan.parallel import none
-from paragan.schemes import shared_fakes, synchronous
+from paragan.schemes import extragradient, shared_fakes, synchronous
 from tests.laws.matrix_gan import BATCH, MATRIX, STEPS, Switches, game, make, player, stream
 from tests.laws.small_gan import distance, play
 
 UNEVEN = {2: (7, 13), 3: (5, 11, 4), 4: (4, 7, 4, 5)}
-SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes}
+SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes, "extragradient": extragradient}
 
 
 def strategy(name: str, options: dict[str, Any] | None = None):

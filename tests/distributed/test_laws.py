@@ -64,6 +64,12 @@ def test_shared_fakes_too(two_ranks, strategy):
     assert hold(two_ranks, strategy, strategy, uneven=True, every=8, first=2, scheme="shared_fakes") == 4
 
 
+@pytest.mark.parametrize("strategy", ["ddp", "zero1", "zero3"])
+def test_extragradient_too(two_ranks, strategy):
+    """Whole weights are put together after the look ahead, too."""
+    assert hold(two_ranks, strategy, strategy, uneven=True, every=8, first=2, scheme="extragradient") == 4
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])

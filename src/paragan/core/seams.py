@@ -132,6 +132,9 @@ class Strategy(Protocol):
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         """Reduce what is left, unscale, clip; returns the global gradient norm before clipping, in float32."""
 
+    def stepped(self, net: nn.Module) -> None:
+        """After the optimiser's step here: what the network needs to be called again."""
+
     def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         """After a step, the `version`th: bring ranks together. held: counters that have to be equal where they meet."""
 

@@ -19,6 +19,20 @@ from paragan.layers.armed import armed_layers
 from paragan.parallel import none
 
 
+@dataclass(frozen=True)
+class Played:
+    """A turn up to its gradients. norm: of all of them."""
+
+    terms: Terms
+    norm: Tensor
+    turn: Turn
+
+    @property
+    def ok(self) -> Tensor:
+        """Whether a step is taken of them, 0-dim bool."""
+        return self.norm.isfinite()
+
+
 @dataclass
 class Player:
     """A player and, for the other side, the live opponent.
@@ -44,6 +58,7 @@ class Player:
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._unfollowed = 0  # images since the average last followed
+        self._left: list[tuple[Tensor, Tensor]] = []  # weights and where `look_ahead` has left them
 
     @property
     def updates_per_step(self) -> int:
@@ -69,6 +84,10 @@ class Player:
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         """Play the turn, then step or skip. Only this player's state changes."""
+        return self.take(self.play(turn, against))
+
+    def play(self, turn: Turn, against: Opponent) -> Played:
+        """The turn up to its gradients, which wait in the network for a step."""
         rival = against.network()
         _place(turn, self.version, self.called, rival)
         if turn.side is Side.D and turn.feed.fakes is None:
@@ -80,18 +99,44 @@ class Player:
         with rival.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
-        self._step(norm.isfinite(), turn.feed.rows.total)
-        return Update(self._seen(terms, norm, turn), turn.feed.rows, self.version)
+        return Played(terms, norm, turn)
+
+    def look_ahead(self, played: Played) -> None:
+        """Step from here, or skip, to where the next turn is played; the `take` after that steps from here again.
+
+        What the optimiser remembers moves on both times (Gidel et al. 2019, algorithm 4). No update of the game.
+        """
+        stepped = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        self._left = [(weight, weight.detach().clone()) for weight in stepped]
+        self._apply(played.ok)
+
+    @torch.no_grad()
+    def take(self, played: Played) -> Update:
+        """Step, or skip."""
+        self._go_back()
+        self._step(played.ok, played.turn.feed.rows.total)
+        return Update(self._seen(played.terms, played.norm, played.turn), played.turn.feed.rows, self.version)
+
+    def _go_back(self) -> None:
+        for weight, before in self._left:
+            weight.copy_(before)
+        if self._left and hasattr(self.optimizer, "write_back"):  # it steps copies of the weights
+            self.optimizer.write_back()
+        self._left = []
+
+    def _apply(self, ok: Tensor) -> None:
+        set_lr(self.optimizer, self.policy, self.updates)
+        step_if(ok, self.optimizer)
+        self.optimizer.zero_grad()
+        self.net.zero_grad()
+        self.strategy.stepped(self.net)
 
     def _arm(self) -> None:
         for layer in self._armed:
             layer.armed = True
 
     def _step(self, ok: Tensor, batch: int) -> None:
-        set_lr(self.optimizer, self.policy, self.updates)
-        step_if(ok, self.optimizer)
-        self.optimizer.zero_grad()
-        self.net.zero_grad()
+        self._apply(ok)
         self.updates += ok
         self.version += 1
         self.images += batch

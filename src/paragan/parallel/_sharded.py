@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -101,7 +101,7 @@ class Sharded(none.Strategy):
         clip(grads, max_norm, norm)
         return norm
 
-    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+    def stepped(self, net: nn.Module) -> None:
         for module in net.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # whole copies of the weights before the step must not be met again

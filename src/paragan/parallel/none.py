@@ -73,6 +73,9 @@ class Strategy:
         clip(grads, max_norm, norm)
         return norm
 
+    def stepped(self, net: nn.Module) -> None:
+        """Nothing: the optimiser steps the network itself."""
+
     def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         """Nothing: every rank has stepped the same."""
 

@@ -40,7 +40,7 @@ class Strategy(ddp.Strategy):
         return norm
 
     @torch.no_grad()
-    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+    def stepped(self, net: nn.Module) -> None:
         world = placed(net).world
         if world.size == 1:
             return

@@ -1,0 +1,129 @@
+"""`schemes/extragradient` against its plainest form, in float64."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.gan import GAN, Loss
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.losses import wasserstein
+from paragan.parallel import none
+from paragan.parallel._demands import Demands
+from paragan.schemes import extragradient, synchronous
+
+BATCH, STEPS, LR = 4, 5, 0.05
+
+
+class Generator(nn.Module):
+    latent = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([0.3, -0.7], dtype=torch.float64))
+
+    def forward(self, z, y=None):
+        return (self.w + 0.1 * z).view(-1, 2, 1, 1)
+
+
+class Discriminator(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.decay = nn.Parameter(torch.tensor([0.5, 0.2], dtype=torch.float64)), 0.05
+
+    def forward(self, x, y=None):
+        return x.flatten(1) @ self.w - self.decay * self.w.square().sum()
+
+
+class ExtraAdam(torch.optim.Adam):
+    """Nothing of its own: Adam as it is becomes ExtraAdam by being stepped twice."""
+
+
+def real(step):
+    rows = Rows(step, 0, BATCH, BATCH)
+    draw = torch.Generator().manual_seed(step)
+    return Batch(rows, torch.randn(BATCH, 2, 1, 1, generator=draw, dtype=torch.float64) + 1)
+
+
+def game(kind=torch.optim.SGD, strategy=None, dtype=torch.float64, lr=LR, **arguments):
+    policy = Policy(kind, lr, arguments)
+    nets = (Generator().to(dtype), Discriminator().to(dtype))
+    seats = (Player(side, net, strategy or none.Strategy(), policy) for side, net in zip(Side, nets, strict=True))
+    return GAN(*seats, Loss(wasserstein.d_loss, wasserstein.g_loss), Prior(3, 2, dtype=dtype))
+
+
+def naive(kind, **arguments):
+    """Gidel et al. 2019, algorithm 4, both players in one list."""
+    g, d, prior = Generator(), Discriminator(), Prior(3, 2, dtype=torch.float64)
+    optimizers = [kind(net.parameters(), lr=LR, **arguments) for net in (g, d)]
+
+    def set_gradients(batch):
+        (z_d, _), (z_g, _) = prior.draw("d", batch.rows), prior.draw("g", batch.rows)
+        d.w.grad = torch.autograd.grad((d(g(z_d)) - d(batch.x_BCHW)).mean(), d.w)[0]
+        g.w.grad = torch.autograd.grad(-d(g(z_g)).mean(), g.w)[0]
+
+    for step in range(STEPS):
+        before = [net.w.detach().clone() for net in (g, d)]
+        for ahead in (True, False):
+            set_gradients(real(step))
+            for net, at, optimizer in zip((g, d), before, optimizers, strict=True):
+                if not ahead:
+                    net.w.data.copy_(at)
+                optimizer.step()
+    return g.w.detach(), d.w.detach()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"), [(torch.optim.SGD, {}), (ExtraAdam, {"betas": (0.5, 0.9), "eps": 1e-3})], ids=["sgd", "adam"]
+)
+def test_it_is_its_paper(kind, arguments):
+    gan = game(kind, **arguments)
+    for step in range(STEPS):
+        extragradient.step(gan, iter([real(step)]))
+    expected = naive(kind, **arguments)
+    assert (
+        max(float((s.net.w - e).detach().abs().max()) for s, e in zip((gan.g, gan.d), expected, strict=True)) <= 1e-14
+    )
+    assert (int(gan.g.updates), gan.g.version, gan.clock.images) == (STEPS, STEPS, STEPS * BATCH)
+
+
+def test_where_plain_steps_circle_it_arrives():
+    """A bilinear game: the generator's mean is to become the data's, (1, 1)."""
+    apart = {}
+    for scheme in (synchronous, extragradient):
+        gan = game(lr=0.3)
+        gan.d.net.decay = 0.0
+        for step in range(200):
+            ones = torch.ones(BATCH, 2, 1, 1, dtype=torch.float64)
+            scheme.step(gan, iter([Batch(Rows(step, 0, BATCH, BATCH), ones)]))
+        apart[scheme] = float((gan.g.net.w - 1).detach().norm() + gan.d.net.w.detach().norm())
+    assert apart[extragradient] < 0.2 < 1.0 < apart[synchronous], apart
+
+
+@pytest.mark.parametrize("kind", [ExtraAdam, torch.optim.RMSprop], ids=["skips on the device", "is not called"])
+@pytest.mark.parametrize("demands", [Demands(), Demands(pure=torch.bfloat16)], ids=["plain", "float32 copies"])
+def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind):
+    """Gradients of the look ahead are fine, those there are not."""
+    gan = game(kind, none.Strategy(demands=demands), torch.float32)
+    start = gan.d.net.w.detach().clone()
+    turn = gan.d_turn(Batch(real(0).rows, real(0).x_BCHW.float()))
+    played = gan.d.play(turn, against=gan.g)
+    gan.d.look_ahead(played)
+    assert not gan.d.net.w.equal(start)
+    gan.d.net.w.grad = torch.full_like(start, float("nan"))
+    gan.d.take(SimpleNamespace(terms=played.terms, turn=turn, norm=torch.tensor(float("nan")), ok=torch.tensor(False)))
+    assert gan.d.net.w.equal(start) and int(gan.d.updates) == 0
+
+
+def test_an_opponent_elsewhere_is_refused():
+    gan = game()
+    gan.d = SimpleNamespace(updates_per_step=1)
+    with pytest.raises(ConfigError, match="both players in one place, found SimpleNamespace"):
+        extragradient.step(gan, iter([real(0)]))
