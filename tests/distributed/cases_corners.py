@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.distributed import distributed_c10d
 
 from paragan import build
 from paragan.config import load
@@ -159,6 +160,15 @@ def patience(world: World) -> list[float]:
     mesh = hsdp.Strategy(hsdp.Options(host=2)).mesh(world)
     groups = [world.group, *(mesh[name].get_group() for name in mesh.mesh_dim_names)]
     return [group._get_backend(world.device).options._timeout.total_seconds() for group in groups]
+
+
+def groups(world: World, order: str) -> list[int]:
+    """How many groups there are after each of three networks under hybrid sharding."""
+    on, found = Switches(), []
+    for side in (G, D, G):
+        strategy("hsdp", {"order": order, "host": 2}).prepare(make(side, on), world)
+        found.append(len(distributed_c10d._world.pg_map))
+    return found
 
 
 def whole_run(world: World, folder: str, words: list[str]) -> list[str]:

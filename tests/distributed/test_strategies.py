@@ -112,6 +112,13 @@ def test_groups_of_hybrid_sharding_are_as_patient_as_the_world(four_ranks):
         assert others == [world, world]
 
 
+@pytest.mark.parametrize("order", ["shard-inside", "shard-across"])
+def test_groups_of_hybrid_sharding_are_made_once(four_ranks, order):
+    """Each has connections and threads: a hundred networks on four ranks brought a machine to a load of 300."""
+    for first, *others in four_ranks.run(f"{CORNERS}:groups", order=order):
+        assert others == [first, first]
+
+
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2", "zero3", "hsdp", "averaged"])
 def test_a_whole_run(two_ranks, tmp_path, name):
     words = [f"g.strategy={name}", f"d.strategy={name}", "train.kimg=0.016", "train.batch=8", "every.sample_kimg=0.008"]

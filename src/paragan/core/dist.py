@@ -24,6 +24,7 @@ class World:
 
     local_rank, local_size: among the ranks of this host. sent: bytes by kind (`parameters`, `norm`, `control`) that
     this rank gave to collectives, counted where they are given; those inside FSDP2 are torch's and not counted.
+    meshes: of these ranks, each made once: its groups have connections and threads of their own.
     """
 
     rank: int = 0
@@ -35,6 +36,7 @@ class World:
     control: dist.ProcessGroup | None = None
     store: dist.Store | None = None
     sent: Counter[str] = field(default_factory=Counter, compare=False)
+    meshes: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     @property
     def leads(self) -> bool:

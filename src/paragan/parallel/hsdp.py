@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
@@ -30,6 +30,11 @@ class Strategy(Sharded):
     name = "hsdp"
 
     def mesh(self, world: World) -> DeviceMesh:
+        if self.options not in world.meshes:  # on all ranks or on none
+            world.meshes[self.options] = self._made(world)
+        return cast(DeviceMesh, world.meshes[self.options])
+
+    def _made(self, world: World) -> DeviceMesh:
         host = self.options.host or world.local_size
         hosts = world.gather(host)
         if min(hosts) < max(hosts):
