@@ -132,4 +132,4 @@ class Pace:
         self.done += work
         took = time.monotonic() - self.began
         left = took / self.done * (self.total - self.done)
-        print(f"{what}: {took / 60:.1f} min, about {left / 60:.0f} min to go", file=sys.stderr, flush=True)
+        print(f"{what}: {took / 60:.1f} min, about {max(left, 0.0) / 60:.0f} min to go", file=sys.stderr, flush=True)
