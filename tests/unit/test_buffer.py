@@ -52,12 +52,12 @@ def test_the_share_of_older_ones(cached):
 
 
 def test_nothing_is_older_than_allowed_and_no_more_is_held_than_there_is_room_for():
-    buffer = Buffer(BufferOptions(max_age=2, capacity=12, cached=0.9), seed=0)
-    for version in range(40):
-        delivered(buffer, version, count=5)
-        drawn = buffer.draw(10, step=version)
-        assert min(drawn.versions) >= version - 2
-        assert len(buffer) <= 12
+    for max_age, capacity, held in ((2, 1000, 15), (30, 12, 10)):
+        buffer = Buffer(BufferOptions(max_age=max_age, capacity=capacity, cached=0.9), seed=0)
+        for version in range(40):
+            delivered(buffer, version, count=5)
+            assert min(buffer.draw(10, step=version).versions) >= version - max_age
+        assert len(buffer) == held
     small = Buffer(BufferOptions(capacity=2), seed=0)
     delivered(small, 0, count=5)  # a delivery is held whole, or nothing could be shown
     assert len(small) == 5
