@@ -80,6 +80,10 @@ class Turn:
         """The same turn with images that exist already."""
         return replace(self, feed=replace(self.feed, fakes=fakes, version=version))
 
+    def labelled(self, y_B: Tensor) -> Turn:
+        """The same turn with other labels of the fakes."""
+        return replace(self, feed=replace(self.feed, y_B=y_B))
+
     def sharing(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
         """The same turn on the other's draws: its labels belong to its images."""
         return replace(self, feed=replace(other.feed, fakes=fakes, version=version))

@@ -164,10 +164,10 @@ class Feed:
             return [None] * n
         if len(self.fakes) == n:
             return [(part,) for part in self.fakes]
-        whole = self._in_order(self.fakes)  # whoever made them counts parts differently
+        whole = self.in_order(self.fakes)  # whoever made them counts parts differently
         return [(whole[rows.within(self.rows)],) for rows in self.rows.parts(n)]
 
-    def _in_order(self, fakes: tuple[Tensor, ...]) -> Tensor:
+    def in_order(self, fakes: tuple[Tensor, ...]) -> Tensor:
         """The images of all parts, row by row."""
         if len(fakes) == 1:
             return fakes[0]

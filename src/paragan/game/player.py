@@ -91,7 +91,7 @@ class Player:
         rival = against.network()
         _place(turn, self.version, self.called, rival)
         if turn.side is Side.D and turn.feed.fakes is None:
-            turn = turn.given(_fakes(turn, rival, self.policy.parts), against.version)
+            turn = turn.given(fakes_for(turn, rival, self.policy.parts), against.version)
         if turn.side is Side.D or turn.feed.fakes is None:  # shared fakes: `rehearse` armed the generator
             self._arm()
         nets: dict[Side, Network] = {turn.side: self.playing, _other(turn.side): rival}
@@ -181,7 +181,7 @@ def _other(side: Side) -> Side:
 
 
 @torch.no_grad()
-def _fakes(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
+def fakes_for(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
     """D's fakes; in one call where G mixes samples: they are one batch to G, however D cuts them."""
     cuts = turn.feed.parts(1 if generator.mixes else parts)
     return tuple(Made.of(generator(*feed.fake_inputs)).images for feed in cuts)

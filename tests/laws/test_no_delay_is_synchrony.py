@@ -1,0 +1,96 @@
+"""Law: with a staleness bound of 0 the two sides, each in a thread of its own, are the plain game, bit for bit.
+
+Their fakes not reused: `synchronous`; reused: `shared_fakes`. And the bound is kept, whatever the delays.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import threading
+import time
+
+import pytest
+import torch
+
+from paragan.core.errors import RankError
+from paragan.core.types import Side
+from paragan.game.buffer import Buffer, BufferOptions
+from paragan.game.snapshot import Snapshot
+from paragan.parallel import none
+from paragan.schemes import shared_fakes, synchronous
+from paragan.schemes._sides import CriticSide, GeneratorSide, Pace
+from paragan.transports.memory import Link
+from tests.laws.small_gan import batches, game, network, play, player
+
+STEPS, WAIT_S = 4, 60.0
+LIKE = torch.empty(1, 8, 8, dtype=torch.float64)
+
+
+def seats(k):
+    return (player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side)
+
+
+def played(pace, steps, buffer=None, delay=lambda: None):
+    """Both sides of one game, each with its own half of it; they share nothing but the links."""
+    on_g, on_d = game(*seats(pace.k)), game(*seats(pace.k))
+    fakes, states = (Link(pace.staleness + 2, WAIT_S) for _ in range(2))
+    generator = GeneratorSide(Snapshot(network(Side.D)), fakes, states, pace)
+    critic = CriticSide(Buffer(buffer or BufferOptions(), 0), fakes, states, pace, LIKE, labelled=True)
+    errors = []
+
+    def run(side, gan):
+        stream = batches()
+        try:
+            for _ in range(steps):
+                delay()
+                side.step(gan, [next(stream) for _ in range(pace.k)])
+            if side is generator:
+                side.meet(steps)
+        except Exception as error:
+            errors.append(error)
+
+    on_g.d, on_d.g = copy.copy(on_g.d), copy.copy(on_d.g)  # whose weights must not move
+    threads = [threading.Thread(target=run, args=sides) for sides in ((generator, on_g), (critic, on_d))]
+    [thread.start() for thread in threads]
+    [thread.join(WAIT_S) for thread in threads]
+    assert not errors and not any(thread.is_alive() for thread in threads), errors
+    return on_g.g, on_d.d, generator, critic
+
+
+@pytest.mark.parametrize(("scheme", "k"), [(synchronous, 1), (synchronous, 2), (shared_fakes, 1)])
+def test_no_delay_is_synchrony(scheme, k):
+    plain = game(*seats(k))
+    play(plain, scheme, batches(), STEPS)
+    g, d, generator, critic = played(Pace(staleness=0, k=k, reuse=scheme is shared_fakes, timeout_s=WAIT_S), STEPS)
+    for mine, expected in ((g, plain.g), (d, plain.d)):
+        assert (mine.version, int(mine.updates)) == (expected.version, int(expected.updates))
+        theirs = expected.net.state_dict()
+        assert all(value.equal(theirs[name]) for name, value in mine.net.state_dict().items())
+    assert all(value.equal(plain.g.ema.net.state_dict()[name]) for name, value in g.ema.net.state_dict().items())
+    assert set(generator.told.lags) == set(critic.told.lags) == {0}
+    assert generator.opponent.version == d.version
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+@pytest.mark.parametrize("cached", [0.0, 0.5])
+def test_the_bound_is_kept_whatever_the_delays(bound, cached):
+    """Each side is now and then late; both have been as far apart as they may be."""
+    draw = random.Random(bound)
+    options = BufferOptions(cached=cached, max_age=bound)
+    _, _, generator, critic = played(
+        Pace(staleness=bound, timeout_s=WAIT_S), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03]))
+    )
+    assert max(generator.told.lags) == bound
+    assert max(critic.told.lags) <= 2 * bound  # the newest is at most `bound` behind, the cached as much older
+    assert sum(generator.told.lags.values()) == 60
+
+
+def test_nobody_waits_for_ever_and_a_stop_is_heard():
+    for pace in (Pace(0, timeout_s=0.3), Pace(0, stopped=lambda: True)):
+        fakes, states = Link(), Link()
+        side = GeneratorSide(Snapshot(network(Side.D)), fakes, states, pace)
+        began = time.monotonic()
+        with pytest.raises(RankError, match="D: nothing has come"):
+            side.step(game(*seats(1)), [next(batches())])
+        assert time.monotonic() - began < 10
