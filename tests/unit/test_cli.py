@@ -6,6 +6,7 @@ import errno
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -165,7 +166,7 @@ def test_list_names_what_is_on_a_shelf(name, capsys):
 
 def test_list_says_what_each_is(capsys):
     main(["list", "schemes"])
-    assert "synchronous   The whole algorithm" in capsys.readouterr().out
+    assert re.search(r"synchronous +The whole algorithm", capsys.readouterr().out)
     main(["list", "recipes"])
     assert "The vanilla GAN on MNIST" in capsys.readouterr().out
 
