@@ -6,11 +6,26 @@ weights and state as they are, and no value passes through the host. `lr` may be
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Due:
+    """One group's update: weights with gradients, and their state, as parallel lists. taken: 1, or 0 where nothing may
+    change.
+    """
+
+    group: Mapping[str, Any]
+    weights: list[Tensor]
+    grads: list[Tensor]
+    state: Mapping[str, list[Tensor]]
+    taken: Tensor
 
 
 class Moments(torch.optim.Optimizer):
@@ -49,24 +64,15 @@ class Moments(torch.optim.Optimizer):
             taken = torch.ones_like(state["step"][0])
         else:
             taken = (1 - self.found_inf).to(state["step"][0])
-            grads = [
-                torch.where(taken > 0, grad, 0) for grad in grads
-            ]  # what is not finite stays so if multiplied by 0
+            grads = [torch.where(taken > 0, grad, 0) for grad in grads]  # NaN times 0 would be NaN
         torch._foreach_add_(state["step"], taken)
-        changes = self.update(group, weights, grads, state, taken)
+        changes = self.update(Due(group, weights, grads, state, taken))
         torch._foreach_mul_(changes, group["lr"] * taken)
         torch._foreach_sub_(weights, changes)
 
-    def update(
-        self,
-        group: Mapping[str, Any],
-        weights: list[Tensor],
-        grads: list[Tensor],
-        state: Mapping[str, list[Tensor]],
-        taken: Tensor,
-    ) -> list[Tensor]:
-        """What `lr` times of is taken from the weights; new tensors. taken: 1, or 0 where nothing may change."""
-        raise NotImplementedError
+    @abstractmethod
+    def update(self, due: Due) -> list[Tensor]:
+        """What `lr` times of is taken from the weights; new tensors."""
 
     def _held(self, weight: Tensor) -> dict[str, Tensor]:
         held = self.state[weight]
@@ -93,21 +99,19 @@ def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tens
     ]
 
 
-def adam_direction(
-    grads: list[Tensor], state: Mapping[str, list[Tensor]], group: Mapping[str, Any], taken: Tensor
-) -> list[Tensor]:
+def adam_direction(due: Due) -> list[Tensor]:
     """m / (sqrt(v) + eps), both made up for their start (Kingma & Ba 2015, algorithm 1)."""
-    first, second = group["betas"]
-    follow(state["exp_avg"], grads, first, taken)
-    follow(state["exp_avg_sq"], torch._foreach_mul(grads, grads), second, taken)
-    return over_root(state["exp_avg"], state["exp_avg_sq"], state["step"], group)
+    first, second = due.group["betas"]
+    follow(due.state["exp_avg"], due.grads, first, due.taken)
+    follow(due.state["exp_avg_sq"], torch._foreach_mul(due.grads, due.grads), second, due.taken)
+    return over_root(due, "exp_avg_sq")
 
 
-def over_root(first: list[Tensor], second: list[Tensor], steps: list[Tensor], group: Mapping[str, Any]) -> list[Tensor]:
-    """m / (sqrt(v) + eps) of running means that are made up for their start at 0; new tensors."""
-    direction = unbiased(first, group["betas"][0], steps)
-    under = unbiased(second, group["betas"][1], steps)
+def over_root(due: Due, second: str) -> list[Tensor]:
+    """m / (sqrt(v) + eps) of running means that are made up for their start at 0; new tensors. second: v's name."""
+    direction = unbiased(due.state["exp_avg"], due.group["betas"][0], due.state["step"])
+    under = unbiased(due.state[second], due.group["betas"][1], due.state["step"])
     torch._foreach_sqrt_(under)
-    torch._foreach_add_(under, group["eps"])
+    torch._foreach_add_(under, due.group["eps"])
     torch._foreach_div_(direction, under)
     return direction

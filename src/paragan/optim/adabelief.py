@@ -6,13 +6,12 @@ the default here; their package has changed its own and rectifies and decays wei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Moments, follow, over_root
+from paragan.optim._moments import Due, Moments, follow, over_root
 
 
 class Optimizer(Moments):
@@ -25,18 +24,11 @@ class Optimizer(Moments):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
-    def update(
-        self,
-        group: Mapping[str, Any],
-        weights: list[Tensor],
-        grads: list[Tensor],
-        state: Mapping[str, list[Tensor]],
-        taken: Tensor,
-    ) -> list[Tensor]:
-        first, second = group["betas"]
-        follow(state["exp_avg"], grads, first, taken)
-        surprise = torch._foreach_sub(grads, state["exp_avg"])
+    def update(self, due: Due) -> list[Tensor]:
+        first, second = due.group["betas"]
+        follow(due.state["exp_avg"], due.grads, first, due.taken)
+        surprise = torch._foreach_sub(due.grads, due.state["exp_avg"])
         torch._foreach_mul_(surprise, surprise)
-        follow(state["exp_avg_var"], surprise, second, taken)
-        torch._foreach_add_(state["exp_avg_var"], group["eps"] * taken)
-        return over_root(state["exp_avg"], state["exp_avg_var"], state["step"], group)
+        follow(due.state["exp_avg_var"], surprise, second, due.taken)
+        torch._foreach_add_(due.state["exp_avg_var"], due.group["eps"] * due.taken)
+        return over_root(due, "exp_avg_var")

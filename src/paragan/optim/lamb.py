@@ -5,13 +5,12 @@ The length of a weight is of all of it: strategies that cut weights refuse this 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Moments, adam_direction
+from paragan.optim._moments import Due, Moments, adam_direction
 
 
 class Optimizer(Moments):
@@ -39,20 +38,13 @@ class Optimizer(Moments):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "longest": longest}
         super().__init__(params, defaults)
 
-    def update(
-        self,
-        group: Mapping[str, Any],
-        weights: list[Tensor],
-        grads: list[Tensor],
-        state: Mapping[str, list[Tensor]],
-        taken: Tensor,
-    ) -> list[Tensor]:
-        direction = adam_direction(grads, state, group, taken)
-        if group["weight_decay"]:
-            torch._foreach_add_(direction, weights, alpha=group["weight_decay"])
-        lengths, strides = torch._foreach_norm(weights), torch._foreach_norm(direction)
+    def update(self, due: Due) -> list[Tensor]:
+        direction = adam_direction(due)
+        if due.group["weight_decay"]:
+            torch._foreach_add_(direction, due.weights, alpha=due.group["weight_decay"])
+        lengths, strides = torch._foreach_norm(due.weights), torch._foreach_norm(direction)
         ratios = [
-            torch.where((length > 0) & (stride > 0), length.clamp(max=group["longest"]) / stride, 1.0)
+            torch.where((length > 0) & (stride > 0), length.clamp(max=due.group["longest"]) / stride, 1.0)
             for length, stride in zip(lengths, strides, strict=True)
         ]
         torch._foreach_mul_(direction, ratios)

@@ -5,13 +5,12 @@ One gradient per step, where extragradient takes two. The first step is twice Ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from paragan.optim._moments import Moments, adam_direction
+from paragan.optim._moments import Due, Moments, adam_direction
 
 
 class Optimizer(Moments):
@@ -24,15 +23,8 @@ class Optimizer(Moments):
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
-    def update(
-        self,
-        group: Mapping[str, Any],
-        weights: list[Tensor],
-        grads: list[Tensor],
-        state: Mapping[str, list[Tensor]],
-        taken: Tensor,
-    ) -> list[Tensor]:
-        direction = adam_direction(grads, state, group, taken)
-        change = torch._foreach_sub(torch._foreach_mul(direction, 2.0), state["last"])
-        torch._foreach_copy_(state["last"], direction)  # of a skipped step it is the same: its means did not move
+    def update(self, due: Due) -> list[Tensor]:
+        direction = adam_direction(due)
+        change = torch._foreach_sub(torch._foreach_mul(direction, 2.0), due.state["last"])
+        torch._foreach_copy_(due.state["last"], direction)  # of a skipped step it is the same: its means did not move
         return list(change)
