@@ -159,9 +159,8 @@ def _run(session: Session, asked: _Asked, say: Callable[[str], None]) -> tuple[i
         with suppress(OSError):  # a full disk must not hide what went wrong
             _leave_word(session, code, reason)
         raise error from (None if error is raised else raised)
-    code, reason = (
-        (0, "finished") if trainer.finished else (PREEMPTED, f"{asked.why() or 'another rank was stopped'}; saved")
-    )
+    why = asked.why() or "another rank was stopped"
+    code, reason = (0, "finished") if trainer.finished else (PREEMPTED, f"{why}; saved")
     session.end(code, reason)
     _leave_word(session, code, reason)
     say(f"{reason}: step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}")
