@@ -25,7 +25,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core.seams import Paired
 from paragan.engine.evaluate import PairEvaluator
-from paragan.engine.trainer import Scored
+from paragan.engine.events import Scored
 
 PALETTE = [  # as counted in the files
     *((0, 0, 222), (0, 48, 255), (0, 128, 255), (0, 207, 255), (32, 255, 223), (112, 255, 143)),

@@ -27,8 +27,8 @@ from paragan import build
 from paragan.config import load
 from paragan.core.types import Rows, Side
 from paragan.engine.evaluate import Evaluator
+from paragan.engine.events import Scored
 from paragan.engine.judge import ready_made
-from paragan.engine.trainer import Scored
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 

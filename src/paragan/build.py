@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import gcd, lcm
 from pathlib import Path
 from typing import cast
 
@@ -17,15 +18,17 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.make import Make
 from paragan.core.outside import told
-from paragan.core.seams import Penalty, Source, Strategy, paired
-from paragan.core.types import Can, Side
+from paragan.core.roles import Roles, together
+from paragan.core.seams import Source, Strategy, paired
+from paragan.core.types import Side
 from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.desk import Desk
 from paragan.engine.evaluate import Score
 from paragan.engine.pictures import Pictures
 from paragan.engine.telemetry import Telemetry
-from paragan.engine.trainer import Scheme, Trainer
+from paragan.engine.trainer import Batches, Scheme, Trainer
+from paragan.game.away import Away
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork, Calling
@@ -33,11 +36,13 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior, latent_of
-from paragan.game.trial import refuse_other_data, refuse_unfit
+from paragan.game.snapshot import Snapshot
+from paragan.game.trial import refuse_odd_counts, refuse_other_data, refuse_unfit, refuse_what_it_cannot
 from paragan.hardware import device as devices
 from paragan.hardware import precision
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
+from paragan.loading.places import Places
 from paragan.parallel._demands import Demands
 
 
@@ -91,10 +96,21 @@ def player(side: Side, make: Make, options: PlayerOptions, scaled: bool = False,
     """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
     net = strategy.prepare(make, world)
-    dtype = precision.dtype_of(options.precision, net, make.device)
-    channels_last = precision.wants_channels_last(options.channels_last, net)
     ema = None if options.ema is None else Ema(strategy.average(make, world), options.ema)
-    return Player(side, net, strategy, policy(options), Calling(dtype, channels_last, scaled), ema)
+    return Player(side, net, strategy, policy(options), _calling(options, net, make.device, scaled), ema)
+
+
+def away(side: Side, make: Make, options: PlayerOptions) -> Away:
+    """The seat of a player that other ranks hold. D is known here as it was sent last; G by its images alone."""
+    if side is Side.G:
+        return Away(side, policy(options))
+    net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
+    return Away(side, policy(options), Snapshot(net, _calling(options, net, make.device)))
+
+
+def _calling(options: PlayerOptions, net: nn.Module, device: torch.device, scaled: bool = False) -> Calling:
+    dtype = precision.dtype_of(options.precision, net, device)
+    return Calling(dtype, precision.wants_channels_last(options.channels_last, net), scaled)
 
 
 def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
@@ -127,23 +143,25 @@ def policy(options: PlayerOptions) -> Policy:
     )
 
 
-def gan(config: RunConfig, found: Data, device: torch.device, world: World = ALONE) -> GAN:
-    """Both players and the game between them; a loss or penalty that a strategy cannot run is refused here."""
+def gan(config: RunConfig, found: Data, device: torch.device, roles: Roles | None = None) -> GAN:
+    """Both seats and the game between them; a loss or penalty that a strategy cannot run is refused here."""
+    roles = together(ALONE) if roles is None else roles
     options = {Side.G: config.g, Side.D: config.d}
     # G's gradient passes through D: an fp16 D underflows it whatever G computes in
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
     makers = {side: maker(config, side, found, device) for side in Side}
-    seats = {side: player(side, makers[side], options[side], scaled[side], world) for side in Side}
+    players = {side: player(side, makers[side], options[side], scaled[side], roles.own) for side in roles.sides}
+    seats = {side: players.get(side) or away(side, makers[side], options[side]) for side in Side}
     _refuse_unpaired(config, found)
     module = shelf.load("losses", config.loss.name)
     pair = module.Loss(config.loss.options) if hasattr(module, "Loss") else module
     loss = Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
     penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
-    for side, seat in seats.items():
+    for side, seat in players.items():
         refuse_what_it_cannot(options[side], seat, mine[side], getattr(module, "NEEDS", frozenset()), config.loss.name)
-        _refuse_odd_counts(side, options[side], config.train.batch, world)
-    generator = seats[Side.G].net
+        refuse_odd_counts(side, options[side], config.train.batch, roles.own)
+    generator = players[Side.G].net if Side.G in players else makers[Side.G].construct()
     prior = Prior(config.seed, latent_of(generator), _classes_asked(generator, found), device)
     if "." in config.model.name + config.loss.name:  # outside code: a pair of its own, so that no state moves
         g, d = (CalledNetwork(makers[side]()) for side in (Side.G, Side.D))
@@ -153,41 +171,10 @@ def gan(config: RunConfig, found: Data, device: torch.device, world: World = ALO
     return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D], augment)
 
 
-def refuse_what_it_cannot(
-    options: PlayerOptions,
-    seat: Player,
-    penalties: tuple[Penalty, ...],
-    loss_needs: frozenset[Can] = frozenset(),
-    loss: str = "",
-) -> None:
-    """`ConfigError` if the strategy or the network lacks something this player's settings need."""
-    can = seat.strategy.can
-    for need in loss_needs - can:
-        raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
-    for penalty in penalties:
-        if penalty.per_sample and seat.called.mixes:
-            raise ConfigError(
-                f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
-                f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"
-            )
-        for need in penalty.needs - can:
-            raise ConfigError(
-                f"penalties: {penalty.name} needs {need.value}, which strategy {_name(options)!r} cannot run"
-            )
-    if options.parts > 1 and Can.PARTS not in can:
-        raise ConfigError(
-            f"parts: found {options.parts}, but strategy {_name(options)!r} runs one part only; set parts to 1"
-        )
-
-
 def scheme(config: RunConfig) -> Scheme:
     """A scheme without state is its module; one with settings or state is the module's `Scheme(options)`."""
     module = shelf.load("schemes", config.scheme.name)
     return cast(Scheme, module.Scheme(config.scheme.options) if hasattr(module, "Scheme") else module)
-
-
-def _name(options: PlayerOptions) -> str:
-    return "ddp" if options.strategy is None else options.strategy.name
 
 
 def _refuse_unpaired(config: RunConfig, found: Data) -> None:
@@ -204,20 +191,6 @@ def _refuse_unpaired(config: RunConfig, found: Data) -> None:
         raise ConfigError(f"penalties: l1 needs the targets of pairs, found data {config.data.name}; leave it out")
 
 
-def _refuse_odd_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
-    if batch < world.size:
-        raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image on each")
-    if options.parts > batch // world.size:
-        on = "" if world.size == 1 else f" on {world.size} ranks"
-        found = f"{options.parts} parts of a batch of {batch}{on}"
-        raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
-    if side is Side.G and options.updates_per_step > 1:
-        found = f"{options.updates_per_step}, but a step has one update of G"
-        raise ConfigError(
-            f"g.updates_per_step: found {found}; set d.updates_per_step, or use a smaller g learning rate"
-        )
-
-
 def trainer(
     config: RunConfig,
     folder: Path,
@@ -232,23 +205,45 @@ def trainer(
     if not reading and device.type == "cpu" and (config.g.offload or config.d.offload):
         side = "g" if config.g.offload else "d"
         raise ConfigError(f"{side}.offload: found true without an accelerator; all lies in the host's memory already")
-    game = gan(config, found, device, world)
+    order = scheme(config)
+    roles = order.roles(world, config.train.timeout_s) if hasattr(order, "roles") else together(world)
+    game = gan(config, found, device, roles)
+    if hasattr(order, "refuse"):
+        order.refuse(game, found.has_pairs)
     for seat in (game.g, game.d):
         if isinstance(seat, Player) and seat.called.mixes and seat.policy.parts > 1:
             say(f"{seat.side.value}.parts: batch norm sees each of the {seat.policy.parts} micro-batches by itself")
     return Trainer(
         game,
-        scheme(config),
-        Loader(found.train, config.train.batch, config.seed, device, share=world.share(config.train.batch)),
+        order,
+        _batches(config, found, device, roles),
         round(config.train.kimg * 1000),
         config.every,
         Checkpoints(folder / "checkpoints", config.every.keep, say, world),
-        scorer(config, found, folder / "judge", say, not reading, world),
+        scorer(config, found, folder / "judge", say, not reading, roles.own),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
         pictures=Pictures(config.score.mode, paired(found.held_out)),
-        world=world,
+        roles=roles,
+        period=_period(config, roles),
     )
+
+
+def _batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) -> Batches:
+    """Of D's updates; where only G sits, which rows they have is enough."""
+    share = roles.own.share(config.train.batch)
+    if Side.D in roles.sides:
+        return Loader(found.train, config.train.batch, config.seed, device, share=share)
+    return Places(found.train, config.train.batch, share)
+
+
+def _period(config: RunConfig, roles: Roles) -> int:
+    """Steps between two moments at which the ranks of each player meet; where they sit together, players know."""
+    periods = []
+    for side, options in ((Side.G, config.g), (Side.D, config.d)):
+        every = getattr(getattr(options.strategy, "options", None), "every", 1)  # `averaged`
+        periods.append(every // gcd(every, options.updates_per_step) if len(roles.ranks.get(side, ())) > 1 else 1)
+    return lcm(*periods)
 
 
 def scorer(

@@ -10,7 +10,7 @@ from paragan.augment.diffaugment import Augment, Options
 from paragan.config import load
 from paragan.core import rng
 from paragan.core.types import Rows
-from paragan.engine.trainer import Observed, Scored
+from paragan.engine.events import Observed, Scored
 
 pytestmark = [
     pytest.mark.gpu,

@@ -18,6 +18,7 @@ from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.snapshot import Snapshot
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
+from paragan.schemes._fakes import FakesInbox, FakesPost
 from paragan.schemes._sides import CriticSide, GeneratorSide, Pace
 from paragan.transports.memory import Link
 from tests.laws.small_gan import batches, game, network, play, player
@@ -34,8 +35,8 @@ def played(pace, steps, buffer=None, delay=lambda: None):
     """Both sides of one game, each with its own half of it; they share nothing but the links."""
     on_g, on_d = game(*seats(pace.k)), game(*seats(pace.k))
     fakes, states = (Link(pace.staleness + 2, WAIT_S) for _ in range(2))
-    generator = GeneratorSide(Snapshot(network(Side.D)), fakes, states, pace)
-    critic = CriticSide(Buffer(buffer or BufferOptions(), 0), fakes, states, pace, LIKE, labelled=True)
+    generator = GeneratorSide(Snapshot(network(Side.D)), FakesPost([fakes]), states, pace)
+    critic = CriticSide(Buffer(buffer or BufferOptions(), 0), FakesInbox([fakes], LIKE, True), [states], pace)
     errors = []
 
     def run(side, gan):
@@ -43,7 +44,8 @@ def played(pace, steps, buffer=None, delay=lambda: None):
         try:
             for _ in range(steps):
                 delay()
-                side.step(gan, [next(stream) for _ in range(pace.k)])
+                reals = [next(stream) for _ in range(pace.k)]
+                side.step(gan, reals if side is critic else [real.rows for real in reals])
             if side is generator:
                 side.meet(steps)
         except Exception as error:
@@ -88,8 +90,8 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
 def test_nobody_waits_for_ever_and_a_stop_is_heard():
     for pace in (Pace(0, timeout_s=0.3), Pace(0, stopped=lambda: True)):
         fakes, states = Link(), Link()
-        side = GeneratorSide(Snapshot(network(Side.D)), fakes, states, pace)
+        side = GeneratorSide(Snapshot(network(Side.D)), FakesPost([fakes]), states, pace)
         began = time.monotonic()
         with pytest.raises(RankError, match="D: nothing has come"):
-            side.step(game(*seats(1)), [next(batches())])
+            side.step(game(*seats(1)), [next(batches()).rows])
         assert time.monotonic() - began < 10

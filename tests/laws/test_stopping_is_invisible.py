@@ -8,7 +8,7 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Report
-from paragan.engine.trainer import Samples, Saved
+from paragan.engine.events import Samples, Saved
 
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08",

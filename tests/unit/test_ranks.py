@@ -12,8 +12,8 @@ from paragan.cli import ranks
 from paragan.config import dump, load
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.game.network import Calling
-from paragan.parallel import ddp, zero3
+from paragan.core.roles import Roles, together
+from paragan.core.types import Side
 
 
 def told_by(*others):
@@ -47,11 +47,14 @@ def test_other_settings_are_refused_by_name(other, told):
 
 @pytest.mark.parametrize(("batch", "each"), [(64, "32 of 64"), (63, "32 or 31 of 63")])
 def test_the_first_lines_tell_where_everything_lies(batch, each):
-    def player(module):
-        return SimpleNamespace(net=torch.nn.Linear(2, 2), calling=Calling(), strategy=module.Strategy())
-
-    trainer = SimpleNamespace(world=World(size=2), players={"g": player(zero3), "d": player(ddp)})
-    assert ranks.line(trainer, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
+    seated = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
+    trainer = SimpleNamespace(world=World(size=2), roles=together(World(size=2)))
+    assert ranks.line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
+    apart = SimpleNamespace(
+        world=World(size=3), roles=Roles(World(size=3), World(), {Side.G: range(1), Side.D: [1, 2]})
+    )
+    told = f"ranks     3 on 1 host: G zero3 on 0; D ddp on 1, 2; batches of {batch} images"
+    assert ranks.line(apart, seated, batch, 1) == told
     here = SimpleNamespace(local_rank=0, gather=lambda mine: [mine, 1, 2, 0, 1])
     assert ranks.num_hosts(here) == 2
 

@@ -17,9 +17,9 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.datasets import paired
 from paragan.engine.bundle import Bundle
+from paragan.engine.events import Observed, Samples, Scored
 from paragan.engine.pictures import PAIR_COLUMNS
 from paragan.engine.telemetry import Telemetry
-from paragan.engine.trainer import Observed, Samples, Scored
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.prior import Prior

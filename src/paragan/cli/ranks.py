@@ -12,14 +12,18 @@ from paragan.config import RunConfig, differences, dump, loads, to_tree
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.types import Rows
-from paragan.engine.session import told
 from paragan.engine.trainer import Trainer
 
 _MAY_DIFFER = ("data.path", "devices", "score.weights")  # between hosts
 
 
 def needs_group(config: RunConfig) -> bool:
-    """Whether a player's strategy speaks to a group even where the process is alone."""
+    """Whether a player's strategy speaks to a group even where the process is alone.
+
+    Not from two threads: they would meet in any order.
+    """
+    if config.scheme.name == "asynchronous":
+        return False
     chosen = [player.strategy for player in (config.g, config.d)]
     return any(getattr(strategy, "name", strategy) not in (None, "none") for strategy in chosen)
 
@@ -29,11 +33,18 @@ def num_hosts(world: World) -> int:
     return world.gather(world.local_rank).count(0)
 
 
-def line(trainer: Trainer, batch: int, hosts: int) -> str:
-    """Several ranks as the first lines of a run tell them: where each network lies, how the batch is shared."""
-    world = trainer.world
+def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
+    """Several ranks as the first lines of a run tell them: where each network lies, how the batch is shared.
+
+    seated: what is told of each player.
+    """
+    world, held = trainer.world, trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
-    placed = ", ".join(f"{name.upper()} {told(player)['strategy']}" for name, player in trainer.players.items())
+    if trainer.roles.apart:
+        names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
+        placed = "; ".join(f"{name.upper()} {seated[name]['strategy']} on {ranks}" for name, ranks in names.items())
+        return f"ranks     {on}: {placed}; batches of {batch} images"
+    placed = ", ".join(f"{name.upper()} {player['strategy']}" for name, player in seated.items())
     counts = sorted({rows.count for rows in Rows(0, 0, batch, batch).shares(world.size)}, reverse=True)
     return f"ranks     {on}: {placed}; {' or '.join(map(str, counts))} of {batch} images each"
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan import build
-from paragan.config import RunConfig, load
+from paragan.config import RunConfig, choose, load
 from paragan.core import shelf
 from paragan.core.errors import ConfigError
 from paragan.core.make import Make
@@ -106,6 +106,8 @@ def _config(asked: Asked) -> tuple[RunConfig, build.Data]:
         "channels_last": False,
     }
     config = replace(config, g=replace(config.g, **plain), d=replace(config.d, **plain))
+    if config.scheme.name == "asynchronous":  # without delay it is one of these; with delay nothing repeats exactly
+        config = replace(config, scheme=choose("schemes", "shared_fakes"))
     if is_recipe and (asked.shape is None or asked.classes is None):
         try:
             real = build.data(config)

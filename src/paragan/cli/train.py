@@ -21,7 +21,7 @@ from paragan.core.interrupt import Interrupt
 from paragan.core.printable import printable
 from paragan.engine.desk import Desk
 from paragan.engine.folder import RunFolder, environment, write_json
-from paragan.engine.session import Session, told
+from paragan.engine.session import Session, players
 from paragan.engine.trainer import Trainer
 from paragan.hardware import device as devices
 from paragan.launch import ends
@@ -209,11 +209,12 @@ def _opening(about: Mapping[str, Any], config: RunConfig, trainer: Trainer, fold
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
     colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
+    seated = players(trainer)
     lines = [
         f"{start}: {run} (Ctrl-C saves; the same command goes on)",
         f"data      {len(source):,} {colour}images{classes}, {size}",
-        *(f"{name.upper()}         {_player(told(player))}" for name, player in trainer.players.items()),
-        *([ranks.line(trainer, config.train.batch, about["hosts"])] if trainer.world.size > 1 else []),
+        *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
+        *([ranks.line(trainer, seated, config.train.batch, about["hosts"])] if trainer.world.size > 1 else []),
     ]
     return "\n".join(lines)
 

@@ -57,12 +57,16 @@ class World:
 
     def any(self, flag: bool) -> bool:
         """Whether some rank says so."""
+        return bool(self.most(int(flag)))
+
+    def most(self, number: int) -> int:
+        """The largest number that a rank has."""
         if self.size == 1:
-            return flag
-        said = torch.tensor(int(flag))
+            return number
+        said = torch.tensor(number)
         self.count("control", said)
         dist.all_reduce(said, dist.ReduceOp.MAX, group=self.control)
-        return bool(said)
+        return int(said)
 
     def gather(self, value: Any) -> list[Any]:
         """One JSON value of each rank, by rank, on every rank."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,8 @@ class Checkpoints:
         temporary = self.folder / f".tmp-{final.name}"
         try:
             self._lead(lambda: self._begin(temporary))
-            written = together(self.world, lambda: self._write(temporary, groups))
+            mine = self._mine(list(groups))
+            written = together(self.world, lambda: self._write(temporary, groups, mine))
             self._lead(lambda: self._finish(temporary, final, written, {"step": step, "values": dict(values)}))
         except CheckpointError as error:
             if self.world.leads:
@@ -57,6 +58,11 @@ class Checkpoints:
             ) from None
         return final
 
+    def _mine(self, groups: Sequence[str]) -> Sequence[str]:
+        """Groups that no rank before this one has."""
+        before = self.world.gather(list(groups))[: self.world.rank]
+        return [group for group in groups if not any(group in theirs for theirs in before)]
+
     def _lead(self, act: Callable[[], None]) -> None:
         """Rank 0 acts, the others wait for it."""
         together(self.world, act if self.world.leads else lambda: None)
@@ -66,14 +72,14 @@ class Checkpoints:
             shutil.rmtree(debris, ignore_errors=True)
         temporary.mkdir(parents=True)
 
-    def _write(self, folder: Path, groups: Mapping[str, Pieces]) -> _Facts:
-        """This rank's files, synced; what no rank has in pieces is rank 0's to write."""
+    def _write(self, folder: Path, groups: Mapping[str, Pieces], mine: Sequence[str]) -> _Facts:
+        """This rank's files, synced. mine: groups that are this rank's to write where no rank has them in pieces."""
         if not folder.is_dir():
             raise CheckpointError(f"{folder} is not to be seen here, but on rank 0: all hosts need one file system")
         written = {}
         for group, pieces in groups.items():
             window = pieces.window
-            if not pieces.writes or (window.of == 1 and not self.world.leads):
+            if not pieces.writes or (window.of == 1 and group not in mine):
                 continue
             piece = f".{window.index}-of-{window.of}" if window.of > 1 else ""
             path = folder / f"{group}{piece}.safetensors"

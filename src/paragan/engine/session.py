@@ -15,9 +15,10 @@ from paragan.core.notes import Note, Writer
 from paragan.core.seams import paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
+from paragan.engine.events import Event, Observed, Samples, Saved, Scored
 from paragan.engine.pace import Pace
 from paragan.engine.skips import Skips
-from paragan.engine.trainer import Event, Observed, Samples, Saved, Scored, Trainer
+from paragan.engine.trainer import Trainer
 from paragan.game.player import Player
 
 _KINDS = {Samples: "samples", Scored: "score", Saved: "checkpoint", Observed: "telemetry"}
@@ -88,15 +89,15 @@ class Session:
                 self._note("checkpoint", {"path": event.path})
 
     def _step(self, report: Report) -> None:
-        values = report.read(self.world.sum)
         rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
+        values = self.trainer.read(report, rates)
         clock = self.trainer.clock
         speed = {
             "images_per_s": round(self.pace.images_per_s(clock.images / clock.step), 1),
             "data_wait": round((self.trainer.batches.wait_s - self._wait0) / max(self.pace.seconds(), 1e-9), 4),
             "eta_s": round(self.pace.eta_s(clock), 1),
         }
-        self._note("step", {**values, **rates, **speed})
+        self._note("step", {**values, **speed})
         self._tell_skips()
 
     def _tell_skips(self, at_the_end: bool = False) -> None:
@@ -127,7 +128,7 @@ class Session:
             "resumed": self.trainer.clock.step > 0,
             "total_kimg": self.trainer.images / 1000,
             "ranks": self.world.size,
-            "players": {name: told(player) for name, player in self.trainer.players.items()},
+            "players": players(self.trainer),
             "data": data | ({"name": self.about["data"]} if "data" in self.about else {}),
         }
 
@@ -136,6 +137,11 @@ class Session:
 
     def _now(self) -> tuple[int, int, float]:
         return self.trainer.clock.step, self.trainer.clock.images, self.pace.seconds()
+
+
+def players(trainer: Trainer) -> dict[str, Any]:
+    """What is told of each, wherever it sits; all ranks have to ask."""
+    return trainer.roles.joined({name: told(player) for name, player in trainer.players.items()})
 
 
 def told(player: Player) -> dict[str, Any]:

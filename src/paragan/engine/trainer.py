@@ -14,12 +14,15 @@ from torch import Tensor
 from paragan.core.clock import Clock, Every
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
+from paragan.core.roles import Roles
+from paragan.core.roles import together as together_on
 from paragan.core.seams import Source
 from paragan.core.types import Batch, Report
 from paragan.engine.agreement import Agreement
 from paragan.engine.best import Best
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.evaluate import Score
+from paragan.engine.events import Event, Observed, Samples, Saved, Scored
 from paragan.engine.options import EveryOptions
 from paragan.engine.pictures import Pictures
 from paragan.engine.reader import Checkpoint, read
@@ -29,47 +32,7 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.state import restore, state_of
 
-
-@dataclass(frozen=True)
-class Samples:
-    """Images of the fixed latents, x_BCHW in [-1, 1], `columns` to a row. rows: the class of each, if there are any.
-
-    mode: how they were sampled.
-    """
-
-    step: int
-    images: int
-    x_BCHW: Tensor
-    columns: int
-    rows: tuple[str, ...] = ()
-    mode: str = "eval"
-
-
-@dataclass(frozen=True)
-class Scored:
-    step: int
-    images: int
-    score: Score
-
-
-@dataclass(frozen=True)
-class Saved:
-    step: int
-    images: int
-    path: str
-
-
-@dataclass(frozen=True)
-class Observed:
-    """How the game stands, by telemetry."""
-
-    step: int
-    images: int
-    values: Mapping[str, float]
-
-
-Event = Report | Samples | Scored | Saved | Observed
-Telemetry = Callable[[GAN, Mapping[str, Tensor] | None], Mapping[str, float]]
+Telemetry = Callable[[GAN, Mapping[str, Tensor | float] | None], Mapping[str, float]]
 
 
 class Batches(Protocol):
@@ -91,7 +54,9 @@ class Scheme(Protocol):
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report: ...
 
-    def quiesce(self) -> None: ...  # end what is under way between steps: a save follows
+    def quiesce(self) -> None: ...  # end what is under way between steps: a look at the game follows, or a save
+
+    def close(self) -> None: ...  # no step follows
 
 
 @dataclass
@@ -100,6 +65,7 @@ class Trainer:
 
     images: length of the run. stop: asked between steps; a true answer saves and ends. score: of the sampling
     generator. telemetry: looks at the game whenever pictures are due, and leaves it as it is. pictures: what is shown.
+    roles: who sits where. period: steps between two moments at which all ranks of a player hold the same weights.
     """
 
     gan: GAN
@@ -111,9 +77,14 @@ class Trainer:
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
     telemetry: Telemetry | None = None
-    world: World = ALONE
     pictures: Pictures = Pictures()
+    roles: Roles = together_on(ALONE)
+    period: int = 1
     saved_at: int = -1
+
+    @property
+    def world(self) -> World:
+        return self.roles.world
 
     @property
     def clock(self) -> Clock:
@@ -130,7 +101,7 @@ class Trainer:
     @property
     def settled(self) -> bool:
         """Whether all ranks hold the same weights: what looks at the game, saves it or ends it waits for that."""
-        return all(player.settled for player in self.players.values())
+        return self.clock.step % self.period == 0 and all(player.settled for player in self.players.values())
 
     @property
     def best(self) -> Best:
@@ -139,6 +110,7 @@ class Trainer:
 
     @property
     def players(self) -> dict[str, Player]:
+        """Those that sit here."""
         seats = (self.gan.g, self.gan.d)
         return {seat.side.value: seat for seat in seats if isinstance(seat, Player)}
 
@@ -146,8 +118,8 @@ class Trainer:
         """Until the clock has seen `images`, or a stop; ends with a checkpoint and, if finished, a score."""
         if self.clock.step == 0:
             yield from self._look_at_the_untrained()
-        looked, agreement = self.clock.images, Agreement(self.world, self.every.check_steps)
-        while not self.finished and not (self.settled and self.stop()):
+        looked, agreement = self.clock.images, Agreement(self.roles.own, self.every.check_steps)
+        while not self.finished and not (self.settled and self._stopped()):
             report = self.scheme.step(self.gan, self.batches)
             yield report
             if self.settled:
@@ -158,6 +130,15 @@ class Trainer:
             yield self.save()
         if self.finished:
             yield from self._score()
+        self.scheme.close()
+
+    def _stopped(self) -> bool:
+        """All ranks decide together. Where players sit apart that would keep them in step: they do it now and then."""
+        return not (self.roles.apart and self.clock.step % self.every.log_steps) and self.stop()
+
+    def read(self, report: Report, beside: Mapping[str, float] | None = None) -> dict[str, float]:
+        """The numbers of a step, of both players wherever they sit; all ranks have to ask."""
+        return self.roles.joined(report.read(self.roles.own.sum) | dict(beside or {}))
 
     def save(self) -> Saved:
         """A checkpoint of this moment."""
@@ -168,7 +149,7 @@ class Trainer:
         values = {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
-            "players": {name: numbers for name, (_, numbers) in states.items()},
+            "players": self.roles.joined({name: numbers for name, (_, numbers) in states.items()}),
             "model": {"shape": self.batches.source.shape, "class_names": self.batches.source.class_names},
         }
         path = self.checkpoints.save(self.clock.step, groups, values)
@@ -214,7 +195,7 @@ class Trainer:
     def _look_at_the_untrained(self) -> Iterator[Event]:
         """Pictures and a score before the first step, where any are wanted during the run."""
         if self.every.sample_kimg:
-            yield self.samples()
+            yield from self._shown()
             yield from self._observe(Report(0, 0, {}))
         if self.every.score_kimg:
             yield from self._score()
@@ -223,12 +204,17 @@ class Trainer:
         """What is due after a step; a finished run is scored at its end."""
         now = report.images
         if Every(self.every.sample_kimg).due(before, now):
-            yield self.samples()
+            self.scheme.quiesce()
+            yield from self._shown()
             yield from self._observe(report)
         if Every(self.every.score_kimg).due(before, now) and not self.finished:
             yield from self._score()
         if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
+
+    def _shown(self) -> Iterator[Samples]:
+        if "g" in self.players:
+            yield self.samples()
 
     def samples(self) -> Samples:
         names = self.batches.source.class_names
@@ -236,19 +222,33 @@ class Trainer:
         return Samples(self.clock.step, self.clock.images, *shown, self.pictures.mode)
 
     def _observe(self, report: Report) -> Iterator[Observed]:
-        if self.telemetry is not None:
-            shares = {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
-            yield Observed(report.step, report.images, self.telemetry(self.gan, shares or None))
+        if self.telemetry is None:
+            return
+        scalars = self._told(report)
+        if "g" in self.players:
+            yield Observed(report.step, report.images, self.telemetry(self.gan, scalars or None))
+        self.roles.meet()
+
+    def _told(self, report: Report) -> Mapping[str, Tensor | float]:
+        """Without waiting for the device, where both players sit here."""
+        if self.roles.apart:
+            return self.read(report)
+        return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
     def _score(self) -> Iterator[Scored | Saved]:
         if self.score is None:
             return
-        score = self.score(self.players["g"], self.prior)
-        yield Scored(self.clock.step, self.clock.images, score)
-        if self.clock.step and together(self.world, lambda: self.world.leads and self.best.beaten_by(score))[0]:
+        self.scheme.quiesce()
+        score = None
+        if "g" in self.players:
+            score = self.score(self.players["g"], self.prior)
+            yield Scored(self.clock.step, self.clock.images, score)
+        self.roles.meet()
+        leads = score if self.world.leads else None
+        if self.clock.step and together(self.world, lambda: leads is not None and self.best.beaten_by(leads))[0]:
             if self.saved_at != self.clock.step:
                 yield self.save()
-            together(self.world, lambda: self._keep(score) if self.world.leads else None)
+            together(self.world, lambda: None if leads is None else self._keep(leads))
 
     def _keep(self, score: Score) -> None:
         self.best.keep(self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images, score)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -63,8 +63,12 @@ class GAN:
 
     def observe(self, d: Update, g: Update) -> Report:
         """Close the step: advance the clock by the real images that D saw, and hold the numbers."""
-        self.clock.advance(d.rows.total * self.d.updates_per_step)
-        seen = {f"d/{k}": v for k, v in d.seen.items()} | {f"g/{k}": v for k, v in g.seen.items()}
+        return self.tell(d.rows.total, {Side.D: d, Side.G: g})
+
+    def tell(self, images: int, updates: Mapping[Side, Update]) -> Report:
+        """The same where not every update is known here. images: real ones of one update of D, over all ranks."""
+        self.clock.advance(images * self.d.updates_per_step)
+        seen = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.seen.items()}
         return Report(self.clock.step, self.clock.images, seen)
 
     def _d_objective(self, outputs: Outputs, feed: Feed) -> Terms:

@@ -38,7 +38,7 @@ class Player:
     """A player and, for the other side, the live opponent.
 
     version counts the updates taken, `updates` (on the device) those that were not skipped, `images` the real images
-    of all ranks that its turns covered."""
+    of all ranks that its turns covered. damping: of the learning rate, for the next update (`schemes/asynchronous`)."""
 
     side: Side
     net: nn.Module
@@ -48,6 +48,7 @@ class Player:
     ema: Ema | None = None
     version: int = 0
     images: int = 0
+    damping: float | None = None
 
     def __post_init__(self) -> None:
         device = self.strategy.device(self.net)
@@ -125,7 +126,7 @@ class Player:
         self._left = []
 
     def _apply(self, ok: Tensor) -> None:
-        set_lr(self.optimizer, self.policy, self.updates)
+        set_lr(self.optimizer, self.policy, self.updates, self.damping)
         step_if(ok, self.optimizer)
         self.optimizer.zero_grad()
         self.net.zero_grad()

@@ -56,14 +56,18 @@ class Policy:
         return torch.tensor(self.lr, dtype=dtype, device=device)
 
 
-def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor) -> None:
-    """Write this update's learning rate: in place where it lives on the device, else as a number."""
-    if not schedule.varies(policy.schedule):
+def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damping: float | None = None) -> None:
+    """Write this update's learning rate: in place where it lives on the device, else as a number.
+
+    damping: a factor of its own, beside the schedule's.
+    """
+    varies = schedule.varies(policy.schedule)
+    if not varies and damping is None:
         return
-    lr = policy.lr * schedule.factor(policy.schedule, count)
+    lr = policy.lr * (schedule.factor(policy.schedule, count) if varies else 1) * (1 if damping is None else damping)
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
-            group["lr"].copy_(lr)
+            group["lr"].fill_(lr)
         else:
             group["lr"] = float(lr)
 

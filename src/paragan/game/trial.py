@@ -7,11 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.outside import told
-from paragan.core.seams import Network
-from paragan.core.types import Made, Rows, Verdict
+from paragan.core.seams import Network, Penalty
+from paragan.core.types import Can, Made, Rows, Side, Verdict
 from paragan.game.gan import Loss
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
 from paragan.game.prior import Prior
 
 _ROWS = 4
@@ -78,3 +81,49 @@ def refuse_other_data(takes_condition: bool, model: str, has_pairs: bool, data: 
         what = "images from images" if takes_condition else "images from latents"
         expected = "data of pairs: data.name=paired" if takes_condition else "single images, or model.name=pix2pix"
         raise ConfigError(f"model: {model} makes {what}, found data {data}; expected {expected}")
+
+
+def refuse_what_it_cannot(
+    options: PlayerOptions,
+    seat: Player,
+    penalties: tuple[Penalty, ...],
+    loss_needs: frozenset[Can] = frozenset(),
+    loss: str = "",
+) -> None:
+    """`ConfigError` if the strategy or the network lacks something this player's settings need."""
+    can = seat.strategy.can
+    for need in loss_needs - can:
+        raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
+    for penalty in penalties:
+        if penalty.per_sample and seat.called.mixes:
+            raise ConfigError(
+                f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
+                f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"
+            )
+        for need in penalty.needs - can:
+            raise ConfigError(
+                f"penalties: {penalty.name} needs {need.value}, which strategy {_name(options)!r} cannot run"
+            )
+    if options.parts > 1 and Can.PARTS not in can:
+        raise ConfigError(
+            f"parts: found {options.parts}, but strategy {_name(options)!r} runs one part only; set parts to 1"
+        )
+
+
+def refuse_odd_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
+    """`ConfigError` for counts of images, parts and updates that do not fit each other. world: the player's ranks."""
+    if batch < world.size:
+        raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image on each")
+    if options.parts > batch // world.size:
+        on = "" if world.size == 1 else f" on {world.size} ranks"
+        found = f"{options.parts} parts of a batch of {batch}{on}"
+        raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
+    if side is Side.G and options.updates_per_step > 1:
+        found = f"{options.updates_per_step}, but a step has one update of G"
+        raise ConfigError(
+            f"g.updates_per_step: found {found}; set d.updates_per_step, or use a smaller g learning rate"
+        )
+
+
+def _name(options: PlayerOptions) -> str:
+    return "ddp" if options.strategy is None else options.strategy.name

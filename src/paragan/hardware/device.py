@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from paragan.core.errors import ConfigError
@@ -32,3 +35,16 @@ def pick(threads: int | None = None, local_rank: int | None = None, local_size: 
 def count() -> int:
     """Accelerators of this host; 0 where it trains on the CPU."""
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """Inside, this thread's work goes beside that of others, as on the CPU it always does; at the end it is done."""
+    if device.type == "cpu":
+        yield
+        return
+    stream = torch.Stream(device)
+    stream.wait_stream(torch.accelerator.current_stream(device))  # what it reads was made there
+    with stream:
+        yield
+    stream.synchronize()

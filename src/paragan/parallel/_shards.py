@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -25,6 +26,8 @@ _NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight dep
 
 def mesh_of(world: World) -> DeviceMesh:
     """All ranks in a row."""
+    if world.group is not None and world.size < dist.get_world_size():  # of one player only
+        return DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("shard",))
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
 
 

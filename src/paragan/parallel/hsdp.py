@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
+import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from paragan.core.dist import World
@@ -43,6 +44,11 @@ class Strategy(Sharded):
             )
         if world.size % host:
             raise ConfigError(f"hsdp.host: found {host} ranks a host for {world.size} ranks, expected a divisor")
+        if world.size < dist.get_world_size():
+            raise ConfigError(
+                f"strategy: found hsdp on {world.size} of {dist.get_world_size()} ranks, expected it on all: torch "
+                "makes its groups on every rank at once; use zero3 where the players sit on ranks of their own"
+            )
         ranks = torch.arange(world.size).view(-1, host)
         if self.options.order == "shard-across":
             ranks = ranks.T

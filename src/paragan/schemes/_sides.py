@@ -2,7 +2,7 @@
 
 S is the staleness bound, k D's updates per step. G's update number t plays against a D of at least k (t + 1 - S)
 updates, D's step t is shown fakes of a G of at least t - S; whoever is ahead waits. With S = 0 nobody is ever ahead: G
-waits for the D that its fakes have made.
+waits for the D that its fakes have made. A side whose gradients leave all proportion sets S to 0 on both.
 """
 
 from __future__ import annotations
@@ -12,91 +12,174 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-import torch
 from torch import Tensor
 
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
-from paragan.core.types import Batch, Update
+from paragan.core.types import Batch, Rows, Update
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player, fakes_for
 from paragan.game.snapshot import Snapshot, packed
+from paragan.schemes._alarm import Alarm
+from paragan.schemes._fakes import Delivery, FakesInbox, FakesPost
 from paragan.transports._post import Inbox, Message, Post
 
 _LOOK_S = 0.1  # how often somebody who waits looks whether to go on
+_IN_STEP = 1  # a message's note: from now on S is 0
+
+Found = TypeVar("Found", covariant=True)
 
 
 @dataclass(frozen=True)
 class Pace:
     """staleness: S. k: D's updates per step. reuse: D is shown the fakes of G's own turn, instead of some made for it.
-    stopped: looked at while waiting; then it ends with a `RankError`.
+
+    g_batch: images of G's turn over all its ranks; as many as D's unless given. lag_lr: c of a learning rate that is
+    multiplied by 1 / (1 + c lag). fall_back: factor of the alarm. order: what each update is to use, as `Told.used` has
+    it, instead of what has come. stopped: looked at while waiting; then it ends with a `RankError`.
     """
 
     staleness: int = 1
     k: int = 1
     reuse: bool = True
+    g_batch: int | None = None
+    lag_lr: float = 0.0
+    fall_back: float | None = None
+    order: Sequence[int] | None = None
     timeout_s: float = 300.0
     stopped: Callable[[], bool] = lambda: False
 
 
 @dataclass
 class Told:
-    """For the record. lags: how often the opponent, or a fake, was so many steps old. wait_s: seconds at the bound."""
+    """For the record. lags: how often the opponent, or a fake, was so many steps old. wait_s: seconds at the bound.
+
+    used: for each of G's updates the version of D that it met; for each of D's how many deliveries had come.
+    """
 
     lags: Counter[int] = field(default_factory=Counter)
     wait_s: float = 0.0
+    used: list[int] = field(default_factory=list)
+    in_step_at: int | None = None
 
 
-class GeneratorSide:
-    """opponent: D as it was sent last. fakes: to a rank of D; states: from it. d_parts: in which D takes its fakes."""
+class _Side:
+    """What both have: a bound that may fall to 0, and a learning rate by lag."""
 
-    def __init__(self, opponent: Snapshot, fakes: Post, states: Inbox, pace: Pace, d_parts: int = 1) -> None:
-        self.opponent, self.fakes, self.states, self.pace, self.d_parts = opponent, fakes, states, pace, d_parts
-        self.told = Told()
+    def __init__(self, pace: Pace, own: World) -> None:
+        self.pace, self.own, self.told = pace, own, Told()
+        self.staleness = pace.staleness
+        self._alarm: Alarm | None = None
+        self._num_updates = 0  # in this session
 
-    def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
-        """G's turn. reals: the rows of D's updates of this step, with images where G's objective needs them."""
+    @property
+    def note(self) -> int:
+        return 0 if self.told.in_step_at is None else _IN_STEP
+
+    def heed(self, note: int, version: int) -> None:
+        """Somebody has seen that gradients leave all proportion."""
+        if note == _IN_STEP and self.told.in_step_at is None:
+            self.told.in_step_at, self.staleness = version, 0
+
+    def played(self, player: Player, update: Update) -> None:
+        """Look at what an update tells; the reading waits for the device, as the next message does anyway."""
+        self._num_updates += 1
+        if self.pace.fall_back is None:
+            return
+        if self._alarm is None:
+            self._alarm = Alarm(self.pace.fall_back, player.scaler is not None)
+        if self.staleness and self._alarm.rings(float(update.seen["gradient_norm"])):
+            self.heed(_IN_STEP, player.version)
+
+    def damped(self, player: Player, lag: int) -> None:
+        """Learn more slowly from an old opponent; all ranks that hold the player do so alike."""
+        if self.pace.lag_lr:
+            player.damping = 1 / (1 + self.pace.lag_lr * self.own.most(lag))
+
+    @property
+    def asked(self) -> int | None:
+        """What the next update has to use, if that is given."""
+        return None if self.pace.order is None else self.pace.order[self._num_updates]
+
+
+class GeneratorSide(_Side):
+    """opponent: D as it was sent last. fakes: to the ranks of D; states: from one. d_parts: as D cuts its fakes."""
+
+    def __init__(
+        self,
+        opponent: Snapshot,
+        fakes: FakesPost,
+        states: Inbox,
+        pace: Pace,
+        own: World = ALONE,
+        d_parts: int = 1,
+    ) -> None:
+        super().__init__(pace, own)
+        self.opponent, self.fakes, self.states, self.d_parts = opponent, fakes, states, d_parts
+        self._show = self._of_its_own_turn if pace.reuse else self._made_for_it
+
+    def step(self, gan: GAN, rows: Sequence[Rows]) -> Update:
+        """G's turn. rows: of D's updates of this step, as the ranks of G share them."""
         g = gan.g
         assert isinstance(g, Player)
-        t, turn = g.version, gan.g_turn(reals[-1])
-        if self.pace.reuse:
-            made = g.rehearse(turn)
-            turn = turn.given(made, t)
-            self.fakes.send(Message(t, _bytes(turn.feed.in_order(made), turn.feed.y_B)))
-        else:
-            for real in reals:
-                d_turn = gan.d_turn(real)
-                images = d_turn.feed.in_order(fakes_for(d_turn, g.network(), self.d_parts))
-                self.fakes.send(Message(t, _bytes(images, d_turn.feed.y_B)))
-        self.meet(t + 1 - self.pace.staleness)
-        self.told.lags[max(0, t + 1 - self.opponent.version // self.pace.k)] += 1
-        return g.update(turn, against=self.opponent)
+        t = g.version
+        turn = self._show(gan, g, rows)
+        wanted = self.pace.k * (t + 1 - self.staleness) if self.asked is None else self.asked
+        self._follow_until(wanted, all_of_them=self.asked is None)
+        lag = max(0, t + 1 - self.opponent.version // self.pace.k)
+        self.told.lags[lag] += 1
+        self.told.used.append(self.opponent.version)
+        self.damped(g, lag)
+        update = g.update(turn, against=self.opponent)
+        self.played(g, update)
+        return update
 
     def meet(self, step: int) -> None:
         """Take in what has come, and wait until D has made that many steps."""
+        self._follow_until(self.pace.k * step)
 
-        def has_come() -> bool:
-            return self.opponent.version >= self.pace.k * step
+    def _of_its_own_turn(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Any:
+        turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
+        made = g.rehearse(turn)
+        turn = turn.given(made, g.version)
+        self.fakes.send(turn.feed.rows, turn.feed.in_order(made), turn.feed.y_B, g.version, self.note)
+        return turn
 
-        self.told.wait_s += _take(self.states, self._follow, has_come, self.pace, "D")
+    def _made_for_it(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Any:
+        for of_d in rows:
+            turn = gan.d_turn(Batch(of_d))
+            images = turn.feed.in_order(fakes_for(turn, g.network(), self.d_parts))
+            self.fakes.send(of_d, images, turn.feed.y_B, g.version, self.note)
+        return gan.g_turn(Batch(self._g_rows(rows[-1])))
+
+    def _g_rows(self, rows: Rows) -> Rows:
+        """This rank's share of G's own batch, which may be larger or smaller than D's."""
+        if self.pace.g_batch is None:
+            return rows
+        return Rows(rows.step, *self.own.share(self.pace.g_batch), self.pace.g_batch)
+
+    def _follow_until(self, version: int, all_of_them: bool = True) -> None:
+        self.told.wait_s += _take(
+            self.states, self._follow, lambda: self.opponent.version >= version, self.pace, "D", all_of_them
+        )
 
     def _follow(self, message: Message) -> None:
+        self.heed(message.note, message.version)
         self.opponent.follow(message.data, message.version)
 
 
-class CriticSide:
-    """buffer: of the fakes that have come. fakes: from a rank of G; states: to it. like: one fake, on the host;
-    labelled: they come with labels.
-    """
+class CriticSide(_Side):
+    """buffer: of the fakes that have come. fakes: from the ranks of G; states: to those that this rank serves."""
 
     def __init__(
-        self, buffer: Buffer, fakes: Inbox, states: Post, pace: Pace, like: Tensor, labelled: bool = False
+        self, buffer: Buffer, fakes: FakesInbox, states: Sequence[Post], pace: Pace, own: World = ALONE
     ) -> None:
-        self.buffer, self.fakes, self.states, self.pace = buffer, fakes, states, pace
-        self.like, self.labelled = like, labelled
-        self.told, self._num_taken = Told(), 0
+        super().__init__(pace, own)
+        self.buffer, self.fakes, self.states = buffer, fakes, states
+        self._num_taken = 0
 
     def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
         """D's turns, one for each batch; then its state is sent."""
@@ -104,31 +187,45 @@ class CriticSide:
         assert isinstance(d, Player)
         t = d.version // self.pace.k
         for real in reals:
-            self.meet(t)
+            self._await_fakes(t)
             drawn = self.buffer.draw(real.rows.count, real.rows.step)
-            self.told.lags.update(max(0, t - version) for version in drawn.versions)
+            lags = [max(0, t - version) for version in drawn.versions]
+            self.told.lags.update(lags)
+            self.told.used.append(self._num_taken)
             version, device = max(drawn.versions), d.strategy.device(d.net)
             turn = gan.d_turn(real).given((drawn.images.to(device),), version)
             if drawn.y_B is not None:
                 turn = turn.labelled(drawn.y_B.to(device))
+            self.damped(d, max(lags))
             update = d.update(turn, against=_Elsewhere(version))
-        self.states.send(Message(d.version, packed(d.strategy.weights(d.net)).cpu()))
+            self.played(d, update)
+        self.publish(d)
         return update
 
-    def meet(self, step: int) -> None:
+    def publish(self, d: Player) -> None:
+        """Send D as it is now. Every rank of D comes here: its weights may lie in pieces."""
+        data = packed(d.strategy.weights(d.net)).cpu()
+        for post in self.states:
+            post.send(Message(d.version, data, self.note))
+
+    def _await_fakes(self, step: int) -> None:
         """Take in what has come, and wait for fakes of that step less the bound; without reuse for this turn's own."""
-        before = self._num_taken
+        before, asked = self._num_taken, self.asked
 
         def has_come() -> bool:
+            if asked is not None:
+                return self._num_taken >= asked
             if not self.pace.reuse:
                 return self._num_taken > before
-            return self.buffer.newest is not None and self.buffer.newest >= step - self.pace.staleness
+            return self.buffer.newest is not None and self.buffer.newest >= step - self.staleness
 
-        self.told.wait_s += _take(self.fakes, self._put, has_come, self.pace, "G", self.pace.reuse)
+        all_of_them = self.pace.reuse and asked is None
+        self.told.wait_s += _take(self.fakes, self._put, has_come, self.pace, "G", all_of_them)
 
-    def _put(self, message: Message) -> None:
+    def _put(self, come: Delivery) -> None:
         self._num_taken += 1
-        self.buffer.put(*_images(message.data, self.like, self.labelled), message.version)
+        self.heed(come.note, come.version)
+        self.buffer.put(come.images, come.y_B, come.version)
 
 
 @dataclass(frozen=True)
@@ -149,9 +246,13 @@ class _Elsewhere:
         return nullcontext()
 
 
+class _Source(Protocol[Found]):
+    def receive(self, wait_s: float) -> Found | None: ...
+
+
 def _take(
-    inbox: Inbox,
-    act: Callable[[Message], None],
+    inbox: _Source[Found],
+    act: Callable[[Found], None],
     has_come: Callable[[], bool],
     pace: Pace,
     who: str,
@@ -167,15 +268,3 @@ def _take(
         elif pace.stopped() or time.monotonic() - began > pace.timeout_s:
             raise RankError(f"{who}: nothing has come for {time.monotonic() - began:.0f} s, expected its next message")
     return time.monotonic() - began
-
-
-def _bytes(images: Tensor, y_B: Tensor | None) -> Tensor:
-    return packed({"x": images.cpu()} | ({} if y_B is None else {"y": y_B.cpu()}))
-
-
-def _images(data: Tensor, like: Tensor, labelled: bool) -> tuple[Tensor, Tensor | None]:
-    """What `_bytes` was given."""
-    image = like.numel() * like.element_size()
-    count = len(data) // (image + 8 * labelled)
-    images = data[: count * image].clone().view(like.dtype).view(count, *like.shape)
-    return images, data[count * image :].clone().view(torch.int64) if labelled else None

@@ -39,3 +39,7 @@ def _here(seat: Seat) -> Player:
 
 def quiesce() -> None:
     """Nothing is under way between two steps."""
+
+
+def close() -> None:
+    """Nothing is open after the last step."""

@@ -24,3 +24,7 @@ def step(gan: GAN, batches: Iterator[Batch]) -> Report:
 
 def quiesce() -> None:
     """Nothing is under way between two steps."""
+
+
+def close() -> None:
+    """Nothing is open after the last step."""

@@ -12,10 +12,11 @@ from paragan.core.errors import RankError
 
 @dataclass(frozen=True)
 class Message:
-    """version: of the player it is of. data: uint8, on the host."""
+    """version: of the player it is of. data: uint8, on the host. note: a number beside it."""
 
     version: int
     data: Tensor
+    note: int = 0
 
 
 class Post(Protocol):

@@ -62,14 +62,14 @@ class Sender:
                     continue
                 if message is None:
                     return self._head(0, _END)
-                self._head(message.version, len(message.data))
+                self._head(message.version, len(message.data), message.note)
                 if len(message.data):
                     self._give(message.data)
         except Exception as error:  # told to whoever sends next
             self._error = error
 
-    def _head(self, version: int, size: int) -> None:
-        self._give(torch.tensor([version, size]))
+    def _head(self, version: int, size: int, note: int = 0) -> None:
+        self._give(torch.tensor([version, size, note]))
 
     def _give(self, data: Tensor) -> None:
         self.group.send([data], self.peer, 0).wait()
@@ -115,9 +115,9 @@ class Receiver:
     def _run(self) -> None:
         try:
             while True:
-                head = torch.empty(2, dtype=torch.int64)
+                head = torch.empty(3, dtype=torch.int64)
                 self._take(head)
-                version, size = head.tolist()
+                version, size, note = head.tolist()
                 if size == _ALIVE:
                     continue
                 if size == _END:
@@ -127,7 +127,7 @@ class Receiver:
                 data = torch.empty(size, dtype=torch.uint8)
                 if size:
                     self._take(data)
-                self._held.put(Message(version, data))
+                self._held.put(Message(version, data, note))
         except Exception as error:  # told to whoever receives next
             self._error = error
         self._held.put(None)

@@ -5,7 +5,7 @@ from tempfile import mkdtemp
 
 from paragan import build
 from paragan.config import load
-from paragan.engine.trainer import Samples
+from paragan.engine.events import Samples
 
 
 def test_every_weight_moves_and_latents_give_different_pictures():

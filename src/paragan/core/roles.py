@@ -1,0 +1,86 @@
+"""Who sits where: all ranks hold both players, or some hold G and the others D."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from paragan.core.dist import World
+from paragan.core.types import Side
+
+
+@dataclass(frozen=True)
+class Roles:
+    """own: the ranks of `world` that hold the same players as this one; sides: those players.
+
+    ranks: of either side, in `world`. patient: all ranks, to wait in while some of them work for long. timeout_s: of
+    any other wait.
+    """
+
+    world: World
+    own: World
+    ranks: Mapping[Side, Sequence[int]] = field(default_factory=dict)
+    patient: dist.ProcessGroup | None = None
+    timeout_s: float = 300.0
+
+    @property
+    def apart(self) -> bool:
+        """Whether the players sit on different ranks."""
+        return bool(self.ranks)
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        if not self.apart:
+            return tuple(Side)
+        return tuple(side for side in Side if self.world.rank in self.ranks[side])
+
+    def joined(self, mine: Mapping[str, Any]) -> dict[str, Any]:
+        """What the ranks of both roles know (JSON), one of each; all ranks have to ask."""
+        if not self.apart:
+            return dict(mine)
+        return {name: value for theirs in reversed(self.world.gather(dict(mine))) for name, value in theirs.items()}
+
+    def meet(self) -> None:
+        """Until every rank has come, also those that were scoring meanwhile."""
+        if self.patient is not None:
+            dist.barrier(self.patient)
+
+
+_PATIENCE_S = 3600.0
+
+
+def together(world: World, timeout_s: float = 300.0) -> Roles:
+    """Every rank holds both players."""
+    return Roles(world, world, timeout_s=timeout_s)
+
+
+def apart(world: World, num_g: int, timeout_s: float) -> Roles:
+    """The first `num_g` ranks hold G, the others D; either group a world of its own. Collective."""
+    ranks = {Side.G: range(num_g), Side.D: range(num_g, world.size)}
+    hosts = world.gather(world.rank - world.local_rank)  # a host's first rank is its name
+    own = [_part(world, ranks[side], hosts, timedelta(seconds=timeout_s)) for side in Side]
+    patient = dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout_s, _PATIENCE_S)))
+    return Roles(world, own[world.rank >= num_g], ranks, patient, timeout_s)
+
+
+def _part(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
+    """All ranks of the world come here, also those that are not among `ranks`: torch wants them all."""
+    group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
+    control = dist.new_group(list(ranks), timeout=patience, backend="gloo")
+    if world.rank not in ranks:
+        return world
+    beside = [rank for rank in ranks if hosts[rank] == hosts[world.rank]]
+    return replace(
+        world,
+        rank=ranks.index(world.rank),
+        size=len(ranks),
+        local_rank=beside.index(world.rank),
+        local_size=len(beside),
+        group=group if len(ranks) > 1 else None,
+        control=control if len(ranks) > 1 else None,
+        meshes={},
+    )

@@ -1,0 +1,117 @@
+"""G and D play at the same time: each against the other as it was up to S steps ago (ParaGAN, section "asynchronous").
+
+On several ranks some hold G and the others D, each player on a group of its own with half of the memory and of the
+bytes; G's images travel to D's ranks, D's state to G's. In one process they play in two threads. Nobody is ever
+further ahead than the bound: at S = 0 this is `synchronous`, or `shared_fakes` where `reuse` is on. Sources: the
+ParaGAN poster and arXiv 2411.03999; bounded staleness: Ho et al. 2013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count, Fraction, Natural, NotNegative, Positive
+from paragan.core.roles import Roles, apart, together
+from paragan.core.types import Batch, Report, Side, take
+from paragan.game.buffer import Buffer, BufferOptions
+from paragan.game.gan import GAN
+from paragan.schemes._linked import Linked
+from paragan.schemes._sides import Pace, Told
+from paragan.schemes._threads import Threads
+
+
+@dataclass(frozen=True)
+class Options:
+    """staleness: S, steps that a player may be behind the other. reuse: D is shown the images of G's own turns.
+
+    g_ranks: ranks that hold G, half of them unless given; the others hold D. g_batch: images of G's turn over all its
+    ranks, as many as of D's unless given. capacity, max_age, cached, balance: of the images that wait on a rank of D
+    (docs/asynchronous.md). lag_lr: c of a learning rate multiplied by 1 / (1 + c lag). fall_back: S becomes 0 where
+    gradients grow beyond so many times their usual size; null: never.
+    """
+
+    staleness: Natural = 1
+    reuse: bool = True
+    g_ranks: Count | None = None
+    g_batch: Count | None = None
+    capacity: Count = 4096
+    max_age: Natural = 8
+    cached: Fraction = 0.0
+    balance: bool = True
+    lag_lr: NotNegative = 0.0
+    fall_back: Positive | None = 50.0
+
+
+class Scheme:
+    def __init__(self, options: Options = Options()) -> None:
+        self.options = options
+        self.orders: Mapping[Side, Sequence[int]] = {}  # what each update is to use: of a run that is replayed
+        self._roles: Roles | None = None
+        self._game: Threads | Linked | None = None
+
+    def roles(self, world: World, timeout_s: float) -> Roles:
+        """Who sits where. Collective. `ConfigError` where a player would have no rank."""
+        num_g = self.options.g_ranks or max(1, world.size // 2)
+        if world.size == 1:
+            self._roles = together(world, timeout_s)
+        elif num_g < world.size:
+            self._roles = apart(world, num_g, timeout_s)
+        else:
+            raise ConfigError(
+                f"scheme.g_ranks: found {num_g} of {world.size} ranks, expected at least one left for D; give fewer"
+            )
+        return self._roles
+
+    def refuse(self, gan: GAN, has_pairs: bool) -> None:
+        """`ConfigError` for a game whose players need more of one another than images and labels."""
+        if has_pairs:
+            raise ConfigError(
+                "scheme: asynchronous sends images and labels, not what they were made from, found data of pairs; "
+                "use shared_fakes"
+            )
+        if gan.loss.g_needs_real:
+            raise ConfigError(
+                "scheme: asynchronous has no real images where G sits, found a loss that shows G's turn some; use "
+                "synchronous, or hinge"
+            )
+
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        reals = list(take(batches, gan.d.updates_per_step))
+        if self._game is None or self._game.gan is not gan:
+            self._game = self._begun(gan, reals[0])
+        return self._game.step(reals)
+
+    def quiesce(self) -> None:
+        """Both players have made the same steps, and nothing that they sent is under way."""
+        if self._game is not None:
+            self._game.quiesce()
+
+    def close(self) -> None:
+        """The links end; all ranks come here."""
+        if self._game is not None:
+            self._game.close()
+            self._game = None
+
+    @property
+    def told(self) -> dict[str, Told]:
+        """By side, of the players here: lags, waits, versions used."""
+        return {} if self._game is None else self._game.told
+
+    def _begun(self, gan: GAN, first: Batch) -> Threads | Linked:
+        chosen = self.options
+        pace = Pace(
+            chosen.staleness,
+            gan.d.updates_per_step,
+            chosen.reuse,
+            chosen.g_batch,
+            chosen.lag_lr,
+            chosen.fall_back,
+        )
+        kept = BufferOptions(chosen.capacity, chosen.max_age, chosen.cached, chosen.balance)
+        buffer = Buffer(kept, gan.prior.seed)
+        if self._roles is None or not self._roles.apart:
+            return Threads(gan, first, buffer, pace, self.orders)
+        return Linked(gan, self._roles, first, buffer, pace, self.orders)

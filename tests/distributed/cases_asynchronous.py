@@ -1,0 +1,160 @@
+"""What ranks do that hold one player each."""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from functools import cache
+
+import torch
+
+from paragan.core.dist import ALONE, World
+from paragan.core.roles import Roles
+from paragan.core.types import Side
+from paragan.game.away import Away
+from paragan.game.policy import Policy
+from paragan.game.snapshot import Snapshot
+from paragan.loading.places import Places
+from paragan.parallel import none
+from paragan.schemes import shared_fakes, synchronous
+from paragan.schemes.asynchronous import Options, Scheme
+from tests.distributed.cases_laws import strategy
+from tests.laws.small_gan import BATCH, batches, distance, game, network, play, player
+
+STEPS = 4
+PLAIN = {False: synchronous, True: shared_fakes}
+
+
+def seat(side: Side, roles: Roles, k: int, name: str, options: dict):
+    per_step = k if side is Side.D else 1
+    if side in roles.sides:
+        own = roles.own
+        return player(side, strategy(name, options) if own.size > 1 else none.Strategy(), mesh=own, per_step=per_step)
+    seen = Snapshot(network(side)) if side is Side.D else None
+    return Away(side, Policy(updates_per_step=per_step), seen)
+
+
+def begun(world: World, num_g: int, k: int = 1, name: str = "ddp", options: dict | None = None, **chosen):
+    """A game of this rank, its scheme, its batches."""
+    scheme = Scheme(Options(g_ranks=num_g, **chosen))
+    roles = scheme.roles(world, 30.0)
+    gan = game(*(seat(side, roles, k, name, options or {}) for side in Side))
+    share = roles.own.share(BATCH)
+    return gan, scheme, batches(*share) if Side.D in roles.sides else Places(None, BATCH, share)
+
+
+@cache
+def alone(reuse: bool, k: int):
+    """One process, everything in turn."""
+    gan = game(*(player(side, none.Strategy(), mesh=ALONE, per_step=k if side is Side.D else 1) for side in Side))
+    reports = play(gan, PLAIN[reuse], batches(), STEPS)
+    return {"g": gan.g.net.state_dict(), "d": gan.d.net.state_dict(), "ema": gan.g.ema.net.state_dict()}, reports
+
+
+def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp") -> list:
+    """Which player is here, the largest difference from the plain game, whether what is told is the same."""
+    gan, scheme, stream = begun(world, num_g, k, name, staleness=0, reuse=reuse)
+    reports = [scheme.step(gan, stream) for _ in range(STEPS)]
+    scheme.quiesce()
+    nets, expected = alone(reuse, k)
+    (side,) = scheme._roles.sides
+    mine, own = getattr(gan, side.value), scheme._roles.own
+    found = [distance(mine.strategy.weights(mine.net), nets[side.value])]
+    if side is Side.G:
+        found += [distance(mine.strategy.weights(mine.ema.net), nets["ema"])]
+        found += [distance(dict(gan.d.seen.net.state_dict()), nets["d"])]  # after the last step, D as it is
+    told = [report.read(own.sum) for report in reports]
+    words = max(abs(a[key] - b[key]) / (1 + abs(b[key])) for a, b in zip(told, expected, strict=True) for key in a)
+    clock = (gan.clock.step, gan.clock.images) == (STEPS, STEPS * k * BATCH)
+    scheme.close()
+    return [side.value, max(found), bool(words < 1e-5 and clock)]
+
+
+def bounded(world: World, num_g: int, bound: int, steps: int, seed: int = 0, cached: float = 0.0) -> list:
+    """Which player, how late the other was how often, whether the versions are what they should be."""
+    gan, scheme, stream = begun(world, num_g, staleness=bound, cached=cached, max_age=bound, fall_back=None)
+    draw, late = random.Random(f"{seed} {world.rank}"), [0.0] * 19 + [0.02]
+    for _ in range(steps):
+        time.sleep(draw.choice(late))
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    (side,) = scheme._roles.sides
+    told = scheme.told[side.value]
+    versions = [gan.clock.step, getattr(gan, side.value).version]
+    scheme.close()
+    return [side.value, dict(told.lags), versions, round(told.wait_s, 3)]
+
+
+def odd_batches(world: World, num_g: int, g_batch: int, name: str = "ddp", k: int = 2) -> list:
+    """Some steps with another batch of G's; whether both players moved, and the versions."""
+    gan, scheme, stream = begun(world, num_g, k, name, g_batch=g_batch)
+    for _ in range(STEPS):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    (side,) = scheme._roles.sides
+    mine = getattr(gan, side.value)
+    moved = distance(mine.strategy.weights(mine.net), dict(network(side).state_dict()))
+    scheme.close()
+    return [side.value, moved, mine.version, mine.images]
+
+
+def sent(world: World, num_g: int, name: str, options: dict, steps: int) -> list:
+    """Bytes of parameters that this rank gave to its role's collectives."""
+    gan, scheme, stream = begun(world, num_g, 1, name, options)
+    world.sent.clear()
+    for _ in range(steps):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    scheme.close()
+    return [scheme._roles.sides[0].value, scheme._roles.own.sent["parameters"]]
+
+
+def memory(world: World, num_g: int, steps: int) -> list:
+    """Megabytes at most after the first tenth, and at the end."""
+    gan, scheme, stream = begun(world, num_g)
+    found = []
+    for step in range(steps):
+        scheme.step(gan, stream)
+        if step in (steps // 10, steps - 1):
+            found.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    scheme.quiesce()
+    scheme.close()
+    return found
+
+
+def stuck(world: World) -> str:
+    """What G says whose D does not play any more, and how soon: D's rank is here and answers nothing."""
+    gan, scheme, stream = begun(world, 1, staleness=0)
+    began, (side,) = time.monotonic(), scheme._roles.sides
+    scheme.step(gan, stream)
+    if side is Side.D:
+        scheme.close()
+        return ""
+    try:
+        scheme._game.side.pace = _hurried(scheme._game.side.pace)
+        scheme.step(gan, stream)
+    except Exception as error:
+        return f"{type(error).__name__}: {error} after {time.monotonic() - began:.0f} s"
+    finally:
+        scheme.close()
+    return "it played on"
+
+
+def _hurried(pace):
+    from dataclasses import replace
+
+    return replace(pace, timeout_s=2.0)
+
+
+def parts_of_a_run(world: World, folder: str, words: list[str]) -> list:
+    """Which players a rank of a real run holds, and how many bytes its optimiser keeps of each."""
+    from tests.distributed.cases_checkpoints import _tiny
+
+    trainer = _tiny(world, folder, ["scheme.name=asynchronous", *words])
+    saved = [event.step for event in trainer.run() if hasattr(event, "path")]
+    kept = {
+        name: sum(v.numel() for entry in p.optimizer.state.values() for v in entry.values() if torch.is_tensor(v))
+        for name, p in trainer.players.items()
+    }
+    return [saved, kept, trainer.clock.step]

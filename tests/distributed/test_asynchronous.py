@@ -1,0 +1,82 @@
+"""Law: no delay is synchrony, on ranks of either player. And with delay: the bound, odd shapes, bytes, memory."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.distributed
+
+CASES = "tests.distributed.cases_asynchronous"
+TOLERANCE = 1e-10
+
+
+@pytest.mark.parametrize(("reuse", "k"), [(False, 1), (False, 2), (True, 1)])
+def test_no_delay_is_synchrony_bit_for_bit_on_one_and_one(two_ranks, reuse, k):
+    assert two_ranks.run(f"{CASES}:no_delay", num_g=1, reuse=reuse, k=k) == [["g", 0.0, True], ["d", 0.0, True]]
+
+
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3"])
+@pytest.mark.parametrize("reuse", [False, True])
+def test_no_delay_is_synchrony_on_two_and_two(four_ranks, reuse, name):
+    found = four_ranks.run(f"{CASES}:no_delay", num_g=2, reuse=reuse, name=name)
+    assert [side for side, _, _ in found] == ["g", "g", "d", "d"]
+    assert all(difference <= TOLERANCE and told for _, difference, told in found), found
+
+
+@pytest.mark.parametrize("num_g", [1, 2])
+def test_no_delay_is_synchrony_on_any_ratio(three_ranks, num_g):
+    found = three_ranks.run(f"{CASES}:no_delay", num_g=num_g, reuse=False, k=2)
+    assert [side for side, _, _ in found] == ["g"] * num_g + ["d"] * (3 - num_g)
+    assert all(difference <= TOLERANCE and told for _, difference, told in found), found
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_the_bound_is_kept_in_500_steps_under_random_delays(two_ranks, bound):
+    found = two_ranks.run(f"{CASES}:bounded", num_g=1, bound=bound, steps=500, timeout=200)
+    for side, lags, versions, waited in found:
+        assert max(map(int, lags)) == bound and versions == [500, 500] and waited > 0, (side, lags)
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_the_bound_is_kept_by_two_and_two(four_ranks, bound):
+    found = four_ranks.run(f"{CASES}:bounded", num_g=2, bound=bound, steps=100, timeout=200)
+    assert all(max(map(int, lags)) <= bound and versions == [100, 100] for _, lags, versions, _ in found), found
+
+
+@pytest.mark.parametrize(("num_g", "g_batch"), [(1, 16), (1, 5), (2, 3)])
+def test_batches_of_any_two_sizes(three_ranks, num_g, g_batch):
+    """G's images are cut over D's ranks, come again where they are too few, and are left where they are too many."""
+    found = three_ranks.run(f"{CASES}:odd_batches", num_g=num_g, g_batch=g_batch)
+    for side, moved, version, images in found:
+        assert moved > 1e-4
+        assert (version, images) == ((4, 4 * g_batch) if side == "g" else (8, 8 * 8))
+
+
+def test_every_other_step_sends_half(four_ranks):
+    often, seldom = (
+        four_ranks.run(f"{CASES}:sent", num_g=2, name="averaged", options={"every": every}, steps=8) for every in (1, 2)
+    )
+    assert all(a[0] == b[0] and a[1] == 2 * b[1] > 0 for a, b in zip(often, seldom, strict=True)), (often, seldom)
+
+
+def test_who_waits_for_one_that_never_answers_ends(two_ranks):
+    said, _ = two_ranks.run(f"{CASES}:stuck")
+    assert said.startswith("RankError: D: nothing has come for 2 s") or said.startswith("RankError: rank"), said
+
+
+def test_a_rank_of_a_run_holds_one_player(two_ranks, tmp_path):
+    words = ["every.save_kimg=0.032"]
+    (saved, of_g, step), (_, of_d, _) = two_ranks.run(
+        f"{CASES}:parts_of_a_run", timeout=200, folder=str(tmp_path), words=words
+    )
+    assert (saved, step) == ([2, 4], 4)
+    assert set(of_g) == {"g"} and set(of_d) == {"d"} and of_g["g"] > 0 and of_d["d"] > 0
+    names = {path.name for path in (tmp_path / "checkpoints" / "step-000000004").iterdir()}
+    assert {"g.safetensors", "d.safetensors"} <= names
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_memory_is_flat_over_2000_steps(two_ranks):
+    for early, late in two_ranks.run(f"{CASES}:memory", num_g=1, steps=2000, timeout=600):
+        assert late - early < 8, (early, late)  # MB; a message held back each step would be 12 KB times 1,800
