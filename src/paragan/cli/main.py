@@ -17,6 +17,7 @@ from paragan.cli.arguments import AsJson, Best, Run, Seed, Trust
 from paragan.cli.doctor import doctor
 from paragan.cli.export import export
 from paragan.cli.new import new
+from paragan.cli.replay import replay
 from paragan.cli.report import report
 from paragan.cli.sample import sample
 from paragan.cli.verify import verify
@@ -140,6 +141,7 @@ app.command()(sample)
 app.command()(export)
 app.command()(report)
 app.command()(watch)
+app.command()(replay)
 app.command()(new)
 app.command()(verify)
 app.command()(doctor)

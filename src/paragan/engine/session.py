@@ -15,6 +15,7 @@ from paragan.core.notes import Note, Writer
 from paragan.core.seams import paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
+from paragan.engine.delays import Delays, means
 from paragan.engine.events import Event, Observed, Samples, Saved, Scored
 from paragan.engine.pace import Pace
 from paragan.engine.skips import Skips
@@ -48,6 +49,7 @@ class Session:
         """Train. Call after `resume`."""
         self._wait0 = self.trainer.batches.wait_s
         self._skips = Skips(self.trainer.players)
+        self._delays = Delays(self.trainer)
         before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.leads else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
@@ -57,6 +59,7 @@ class Session:
             self._take(event)
             again_s = event.score.seconds if isinstance(event, Scored) else None
             self.pace.tell(_KINDS.get(type(event), "step"), again_s)
+        self._tell_delays()
         self._tell_skips(at_the_end=True)
 
     def end(self, code: int, reason: str) -> None:
@@ -90,15 +93,26 @@ class Session:
 
     def _step(self, report: Report) -> None:
         rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
+        if "d" in self.trainer.players:  # where D sits, images are loaded
+            wait_s = self.trainer.batches.wait_s - self._wait0
+            rates["data_wait"] = round(wait_s / max(self.pace.seconds(), 1e-9), 4)
         values = self.trainer.read(report, rates)
         clock = self.trainer.clock
         speed = {
             "images_per_s": round(self.pace.images_per_s(clock.images / clock.step), 1),
-            "data_wait": round((self.trainer.batches.wait_s - self._wait0) / max(self.pace.seconds(), 1e-9), 4),
             "eta_s": round(self.pace.eta_s(clock), 1),
         }
-        self._note("step", {**values, **speed})
+        delays = self._tell_delays()
+        self._note("step", {**values, **means(delays), **speed})
         self._tell_skips()
+
+    def _tell_delays(self) -> dict[str, dict[str, Any]]:
+        delays = self._delays.new()
+        if delays:
+            self._note("delays", delays)
+        for text in self._delays.fallen(delays):
+            self._note("event", {"text": text})
+        return delays
 
     def _tell_skips(self, at_the_end: bool = False) -> None:
         for text in self._skips.new():

@@ -7,6 +7,7 @@ waits for the D that its fakes have made. A side whose gradients leave all propo
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from torch import Tensor
 
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import RankError
+from paragan.core.errors import ConfigError, RankError
 from paragan.core.types import Batch, Rows, Update
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
@@ -55,15 +56,29 @@ class Pace:
 
 @dataclass
 class Told:
-    """For the record. lags: how often the opponent, or a fake, was so many steps old. wait_s: seconds at the bound.
+    """For the record. lags: how often the opponent, or a fake, was so many steps old. waits: how often an update waited
+    for the other side for up to so many milliseconds (powers of 2), wait_s: in all.
 
     used: for each of G's updates the version of D that it met; for each of D's how many deliveries had come.
+    in_step_at: the version at which S fell to 0.
     """
 
     lags: Counter[int] = field(default_factory=Counter)
+    waits: Counter[int] = field(default_factory=Counter)
     wait_s: float = 0.0
     used: list[int] = field(default_factory=list)
     in_step_at: int | None = None
+
+    def waited(self, seconds: float) -> None:
+        self.wait_s += seconds
+        self.waits[0 if seconds < 5e-4 else 1 << max(0, math.ceil(math.log2(seconds * 1000)))] += 1
+
+    def drained(self) -> dict[str, Any]:
+        """All of it as JSON has it, since the last time."""
+        told = {"lags": dict(self.lags), "waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
+        told |= {"used": self.used, "in_step_at": self.in_step_at}
+        self.lags, self.waits, self.wait_s, self.used = Counter(), Counter(), 0.0, []
+        return told
 
 
 class _Side:
@@ -102,7 +117,11 @@ class _Side:
     @property
     def asked(self) -> int | None:
         """What the next update has to use, if that is given."""
-        return None if self.pace.order is None else self.pace.order[self._num_updates]
+        if self.pace.order is None:
+            return None
+        if self._num_updates >= len(self.pace.order):
+            raise ConfigError(f"scheme.order: found an end after {self._num_updates} updates, expected a shorter run")
+        return self.pace.order[self._num_updates]
 
 
 class GeneratorSide(_Side):
@@ -129,6 +148,8 @@ class GeneratorSide(_Side):
         turn = self._show(gan, g, rows)
         wanted = self.pace.k * (t + 1 - self.staleness) if self.asked is None else self.asked
         self._follow_until(wanted, all_of_them=self.asked is None)
+        if self.asked not in (None, self.opponent.version):
+            raise RankError(f"order: found D at update {self.opponent.version}, expected {self.asked} as recorded")
         lag = max(0, t + 1 - self.opponent.version // self.pace.k)
         self.told.lags[lag] += 1
         self.told.used.append(self.opponent.version)
@@ -162,9 +183,10 @@ class GeneratorSide(_Side):
         return Rows(rows.step, *self.own.share(self.pace.g_batch), self.pace.g_batch)
 
     def _follow_until(self, version: int, all_of_them: bool = True) -> None:
-        self.told.wait_s += _take(
+        seconds = _take(
             self.states, self._follow, lambda: self.opponent.version >= version, self.pace, "D", all_of_them
         )
+        self.told.waited(seconds)
 
     def _follow(self, message: Message) -> None:
         self.heed(message.note, message.version)
@@ -220,7 +242,7 @@ class CriticSide(_Side):
             return self.buffer.newest is not None and self.buffer.newest >= step - self.staleness
 
         all_of_them = self.pace.reuse and asked is None
-        self.told.wait_s += _take(self.fakes, self._put, has_come, self.pace, "G", all_of_them)
+        self.told.waited(_take(self.fakes, self._put, has_come, self.pace, "G", all_of_them))
 
     def _put(self, come: Delivery) -> None:
         self._num_taken += 1

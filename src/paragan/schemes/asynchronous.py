@@ -8,16 +8,19 @@ ParaGAN poster and arXiv 2411.03999; bounded staleness: Ho et al. 2013.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from paragan.core.dist import World
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.options import Count, Fraction, Natural, NotNegative, Positive
 from paragan.core.roles import Roles, apart, together
-from paragan.core.types import Batch, Report, Side, take
+from paragan.core.types import Batch, Report, take
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
+from paragan.schemes import _order
 from paragan.schemes._linked import Linked
 from paragan.schemes._sides import Pace, Told
 from paragan.schemes._threads import Threads
@@ -30,7 +33,8 @@ class Options:
     g_ranks: ranks that hold G, half of them unless given; the others hold D. g_batch: images of G's turn over all its
     ranks, as many as of D's unless given. capacity, max_age, cached, balance: of the images that wait on a rank of D
     (docs/asynchronous.md). lag_lr: c of a learning rate multiplied by 1 / (1 + c lag). fall_back: S becomes 0 where
-    gradients grow beyond so many times their usual size; null: never.
+    gradients grow beyond so many times their usual size; null: never. order: a run folder, from which each update
+    learns what it is to use, instead of what has come by then (`paragan replay`).
     """
 
     staleness: Natural = 1
@@ -43,14 +47,15 @@ class Options:
     balance: bool = True
     lag_lr: NotNegative = 0.0
     fall_back: Positive | None = 50.0
+    order: str | None = None
 
 
 class Scheme:
     def __init__(self, options: Options = Options()) -> None:
         self.options = options
-        self.orders: Mapping[Side, Sequence[int]] = {}  # what each update is to use: of a run that is replayed
         self._roles: Roles | None = None
         self._game: Threads | Linked | None = None
+        self._closed = False
 
     def roles(self, world: World, timeout_s: float) -> Roles:
         """Who sits where. Collective. `ConfigError` where a player would have no rank."""
@@ -80,25 +85,29 @@ class Scheme:
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         reals = list(take(batches, gan.d.updates_per_step))
-        if self._game is None or self._game.gan is not gan:
-            self._game = self._begun(gan, reals[0])
+        if self._game is None or self._closed or self._game.gan is not gan:
+            self._game, self._closed = self._begun(gan, reals[0]), False
         return self._game.step(reals)
 
     def quiesce(self) -> None:
         """Both players have made the same steps, and nothing that they sent is under way."""
-        if self._game is not None:
+        if self._game is not None and not self._closed:
             self._game.quiesce()
 
     def close(self) -> None:
         """The links end; all ranks come here."""
-        if self._game is not None:
+        if self._game is not None and not self._closed:
             self._game.close()
-            self._game = None
+            self._closed = True
 
     @property
     def told(self) -> dict[str, Told]:
         """By side, of the players here: lags, waits, versions used."""
         return {} if self._game is None else self._game.told
+
+    def tell(self) -> dict[str, dict[str, Any]]:
+        """The same as JSON has it, since the last time."""
+        return {side: told.drained() for side, told in self.told.items()}
 
     def _begun(self, gan: GAN, first: Batch) -> Threads | Linked:
         chosen = self.options
@@ -112,6 +121,8 @@ class Scheme:
         )
         kept = BufferOptions(chosen.capacity, chosen.max_age, chosen.cached, chosen.balance)
         buffer = Buffer(kept, gan.prior.seed)
-        if self._roles is None or not self._roles.apart:
-            return Threads(gan, first, buffer, pace, self.orders)
-        return Linked(gan, self._roles, first, buffer, pace, self.orders)
+        roles = self._roles or together(ALONE)
+        orders = {} if chosen.order is None else _order.read(Path(chosen.order), roles, gan)
+        if not roles.apart:
+            return Threads(gan, first, buffer, pace, orders)
+        return Linked(gan, roles, first, buffer, pace, orders)

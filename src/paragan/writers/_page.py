@@ -27,6 +27,11 @@ _HERE = Path(__file__).parent
 _ROWS = 40  # of the table of a chart
 _MOST, _CONFIG = 200, 200_000  # what a foreign record gets on the page: entries of a list, characters of its settings
 _OUTSIDE = re.compile(r"""\b(name|strategy)["']?:\s*["']?\w+\.""")  # a dotted path where a name of ours might stand
+_DELAYS = {
+    "lag": "Steps that {}'s opponent was behind",
+    "age": "Steps that the images shown to {} were old",
+    "wait_ms": "Milliseconds that {} waited for the other",
+}
 _SECTIONS = {
     "game": "The game",
     "telemetry": "Telemetry",
@@ -94,6 +99,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "film": [{"step": f.step, "kimg": f.kimg, "src": f.uri} for f in frames],
         "rows": _rows(history.rows),
         "metrics": metrics,
+        "delays": _delays(history.delays),
         "sections": [section for section in sections if section[2]],
         "readouts": {c.id: c.readout for c in [*metrics, *(c for _, _, charts in sections for c in charts)]},
         "kimg": kimg,
@@ -173,6 +179,17 @@ def _num_shown(told: object) -> int:
     """Images to ask for: 64, or as many as there are held-out pairs to make them from."""
     pairs = number(told.get("held_out_pairs")) if isinstance(told, Mapping) else None
     return int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
+
+
+def _delays(held: Mapping[tuple[str, str], Mapping[int, int]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Histograms as tables: value and share."""
+    tables = []
+    for (side, name), bins in held.items():
+        total = sum(bins.values())
+        rows = [(f"≤ {v}" if name == "wait_ms" else f"{v}", f"{bins[v] / total:.1%}") for v in sorted(bins)]
+        if total:
+            tables.append((_DELAYS[name].format(side.upper()), rows))
+    return tables
 
 
 def _rows(rows: object) -> list[str]:

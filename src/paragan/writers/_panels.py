@@ -85,6 +85,20 @@ PANELS = (
         r".*/top_singular_value",
         "The largest over the layers. Sudden growth comes before collapse.",
     ),
+    Panel(
+        "pace",
+        "Lag and age",
+        r".*/(lag|age)",
+        "Steps that D was behind as G met it, and that the images were as D was shown them.",
+        0.0,
+    ),
+    Panel(
+        "pace",
+        "Waiting for the other player",
+        r".*/wait_ms",
+        "Milliseconds per update. Long on one side only: give the other more ranks, or less work.",
+        0.0,
+    ),
     Panel("pace", "Learning rates", r".*/lr", "As the optimisers used them.", 0.0),
     Panel("pace", "Images per second", r"images_per_s", "Real images through D, since the session began.", 0.0),
     Panel(

@@ -21,6 +21,7 @@ from paragan.writers._series import Series
 # Bounds on what a foreign record can cost: bytes of a line, so many of each kind, and values that are kept of a line.
 _LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES = 1 << 20, 200, 200, 50, 1000, 64
 _METRICS = 24
+_HISTOGRAMS, _BINS = ("lag", "age", "wait_ms"), 64
 _PLACE = ("kind", "step", "kimg", "seconds", "eta_s")
 _COUNT = "num_images"  # a number of an evaluation that is no metric
 
@@ -70,6 +71,7 @@ class History:
     rows: object = None
     advice: dict[str, Moment] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+    delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
     checkpoints: int = 0
     checkpoint: str = ""
     _session: float = 0.0  # seconds, when the last line was written
@@ -82,6 +84,8 @@ class History:
         match kind:
             case "step" | "telemetry":
                 self._grow(moment)
+            case "delays":
+                self._delay(moment.values)
             case "score":
                 self._score(moment)
             case "samples":
@@ -98,6 +102,20 @@ class History:
             case "start":
                 self.start = moment.values
                 self.events.append((moment.step, "resumed" if moment.values.get("resumed") else "started"))
+
+    def _delay(self, values: Mapping[str, Any]) -> None:
+        """Add up histograms {side: {name: {value: count}}}; whatever else there is, is left."""
+        for side in ("g", "d"):
+            told = values.get(side)
+            if isinstance(told, Mapping):
+                for name in _HISTOGRAMS:
+                    self._add_up((side, name), told.get(name))
+
+    def _add_up(self, which: tuple[str, str], found: object) -> None:
+        bins = self.delays.setdefault(which, Counter())
+        for value, count in islice(found.items(), _BINS) if isinstance(found, Mapping) else ():
+            if _is_bin(value, count) and (int(value) in bins or len(bins) < _BINS):
+                bins[int(value)] += count
 
     def _score(self, moment: Moment) -> None:
         self.num_scores, self.protocol = self.num_scores + 1, moment.values.get("protocol")
@@ -201,6 +219,11 @@ def plain(text: object, most: int = 500) -> str:
         return line[:most]
     line = " ".join(line.split())
     return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))[:most]
+
+
+def _is_bin(value: object, count: object) -> bool:
+    text = str(value)
+    return text.isascii() and text.isdecimal() and len(text) < 9 and type(count) is int and 0 <= count < 1 << 48
 
 
 def _parse(line: bytes) -> tuple[object, Moment] | None:
