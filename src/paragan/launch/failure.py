@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -20,6 +21,7 @@ from paragan.core.errors import FollowedError, RankError, outcome
 from paragan.launch.place import GOES_ON, alive
 
 LOOK_S = 3.0  # for the reason of another
+_MOST_S = 15.0  # a few questions to the store
 _PAUSE_S = 0.05
 _GRACE_S = 0.5  # a rank may have left its reason and died since
 _SILENT = "another rank is gone or did not answer in time"
@@ -29,11 +31,20 @@ _BROKEN = ("gloo", "Connection closed by peer", "Connection reset by peer", "Bro
 def explained(world: World, error: BaseException) -> BaseException:
     """The error that this rank ends with: its own, told to the others; or another's, as a `FollowedError`.
 
-    A collective that broke without a reason becomes a `RankError` that names who is gone. At most `LOOK_S` seconds.
+    A collective that broke without a reason becomes a `RankError` that names who is gone. At most `_MOST_S` seconds.
     """
-    store = world.store
-    if world.size == 1 or store is None or isinstance(error, FollowedError):
+    if world.size == 1 or world.store is None or isinstance(error, FollowedError):
         return error
+    found: list[BaseException] = []
+    looking = threading.Thread(target=lambda: found.append(_explained(world, world.store, error)), daemon=True)
+    looking.start()
+    looking.join(_MOST_S)  # a store whose process is stopped takes a question and never answers, whatever its time-out
+    if found:
+        return found[0]
+    return RankError(f"{_SILENT} (rank {world.rank} could not go on); {GOES_ON}") if is_broken(error) else error
+
+
+def _explained(world: World, store: Any, error: BaseException) -> BaseException:
     try:
         store.set_timeout(timedelta(seconds=LOOK_S))
         if is_broken(error):

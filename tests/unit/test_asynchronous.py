@@ -1,0 +1,245 @@
+"""The parts of the asynchronous scheme: cutting fakes, the alarm, learning rates by lag, what is refused and told."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from paragan import build
+from paragan.config import load
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.roles import Roles, together
+from paragan.core.types import Rows, Side
+from paragan.engine.delays import Delays, means
+from paragan.parallel import none
+from paragan.schemes import _order
+from paragan.schemes._alarm import Alarm
+from paragan.schemes._fakes import FakesInbox, FakesPost, pairs
+from paragan.schemes.asynchronous import Options, Scheme
+from paragan.transports.memory import Link
+from paragan.writers._record import History, Moment
+from tests.laws.small_gan import batches, game, player
+from tests.tiny_run import SMALL, TINY
+
+
+def small_game(k=1):
+    return game(*(player(side, none.Strategy(), per_step=k if side is Side.D else 1) for side in Side))
+
+
+@pytest.mark.parametrize(
+    ("total", "num_g", "num_d"), [(8, 1, 1), (8, 2, 2), (7, 3, 2), (5, 1, 4), (9, 4, 1), (2, 3, 3)]
+)
+@pytest.mark.parametrize("labelled", [False, True])
+def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, num_g, num_d, labelled):
+    links = {pair: Link() for pair in pairs(total, num_g, num_d)}
+    images = torch.arange(total * 4.0).view(total, 1, 2, 2)
+    labels = torch.arange(total) + 10 if labelled else None
+    for i, rows in enumerate(Rows(0, 0, total, total).shares(num_g)):
+        post = FakesPost([links.get((i, j)) for j in range(num_d)])
+        post.send(rows, images[rows.window], None if labels is None else labels[rows.window], version=3, note=i)
+    come = []
+    for j, rows in enumerate(Rows(0, 0, total, total).shares(num_d)):
+        inbox = FakesInbox([links[i, j] for i in range(num_g) if (i, j) in links], torch.empty(1, 2, 2), labelled)
+        found = inbox.receive(1.0) if rows.count else None
+        if found is not None:
+            assert (len(found.images), found.version) == (rows.count, 3)
+            come.append((found.images, found.y_B))
+            assert inbox.receive(0.0) is None
+    assert torch.cat([images for images, _ in come]).equal(images)
+    assert not labelled or torch.cat([y_B for _, y_B in come]).equal(labels)
+
+
+def test_a_delivery_waits_for_its_last_part():
+    links = [Link(), Link()]
+    inbox = FakesInbox(links, torch.empty(1, 1, 1), labelled=False)
+    first, second = Rows(0, 0, 2, 4), Rows(0, 2, 2, 4)
+    FakesPost(links[:1]).send(first, torch.zeros(2, 1, 1, 1), None, 0)
+    assert inbox.receive(0.05) is None
+    FakesPost(links[1:]).send(second, torch.ones(2, 1, 1, 1), None, 0, note=1)
+    found = inbox.receive(0.05)
+    assert found.images.flatten().tolist() == [0, 0, 1, 1] and found.note == 1
+
+
+def test_the_alarm_rings_at_what_lasts_and_not_at_what_is_usual():
+    usual = [1.0, 3.0, 0.5, 2.0] * 10
+    alarm = Alarm(10.0)
+    assert not any(alarm.rings(norm) for norm in usual)
+    assert not alarm.rings(20.0)  # one step; a mean of five is below
+    rung = [alarm.rings(40.0) for _ in range(5)]
+    assert rung[-1] and not Alarm(None).rings(math.nan)
+    fresh = Alarm(10.0)
+    assert not any(fresh.rings(1e9 if n == 3 else 1.0) for n in range(19)), "too few to tell"
+    scaled, plain = Alarm(10.0, scaled=True), Alarm(10.0)
+    assert not any(scaled.rings(norm) for norm in [*usual, math.inf, math.inf])
+    assert any(plain.rings(norm) for norm in [*usual, math.nan])
+
+
+@pytest.mark.parametrize("side", ["generator", "critic"])
+def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
+    scheme, gan, stream = Scheme(Options(staleness=3, fall_back=5.0)), small_game(), batches()
+    for _ in range(3):
+        scheme.step(gan, stream)
+    assert [told.in_step_at for told in scheme.told.values()] == [None, None]
+    norms = iter([1.0] * 20 + [1e3] * 100)
+    alarm, getattr(scheme._game, side)._alarm = Alarm(5.0), SimpleNamespace(rings=lambda norm: alarm.rings(next(norms)))
+    other = scheme._game.critic if side == "generator" else scheme._game.generator
+    other._alarm = Alarm(None)
+    for _ in range(25):
+        scheme.step(gan, stream)
+    scheme.quiesce()
+    assert all(told.in_step_at is not None for told in scheme.told.values())
+    before = {name: dict(told.lags) for name, told in scheme.told.items()}
+    for _ in range(6):
+        scheme.step(gan, stream)
+    told = scheme.told
+    late = {name: {lag for lag in told[name].lags if told[name].lags[lag] > before[name].get(lag, 0)} for name in "gd"}
+    assert late == {"g": {0}, "d": {0}}
+    scheme.close()
+
+
+def test_a_player_that_is_lost_sounds_the_alarm():
+    scheme, gan, stream = Scheme(Options(fall_back=5.0)), small_game(), batches()
+    for _ in range(25):
+        scheme.step(gan, stream)
+    assert scheme.told["d"].in_step_at is None
+    with torch.no_grad():
+        gan.d.net.blocks[1].linear.parametrizations.weight.original.fill_(math.nan)
+    for _ in range(8):
+        scheme.step(gan, stream)
+    assert scheme.told["d"].in_step_at > 25
+    scheme.close()
+
+
+@pytest.mark.parametrize(("staleness", "factor"), [(0, 1.0), (1, 1 / 3)])
+def test_the_learning_rate_falls_with_the_lag(staleness, factor):
+    """c = 2: a third of it against an opponent that is one step old, all of it against one that is not."""
+    scheme, gan, stream = Scheme(Options(staleness=staleness, lag_lr=2.0)), small_game(), batches()
+    for _ in range(4):
+        scheme.step(gan, stream)
+        scheme.quiesce()
+        assert set(scheme.told["g"].lags) == {staleness}
+        assert gan.g.optimizer.param_groups[0]["lr"] == pytest.approx(1e-2 * factor)
+    scheme.close()
+
+
+@pytest.mark.parametrize(("g_batch", "images"), [(None, 8), (3, 3), (20, 20)])
+def test_g_may_have_a_batch_of_its_own(g_batch, images):
+    scheme, gan, stream = Scheme(Options(g_batch=g_batch)), small_game(), batches()
+    scheme.step(gan, stream)
+    scheme.quiesce()
+    assert (gan.g.images, gan.d.images) == (images, 8)
+    scheme.close()
+
+
+def test_what_fails_in_g_s_thread_is_told_where_it_happened():
+    scheme, gan = Scheme(Options(staleness=0)), small_game()
+    gan.g.net.blocks[0].linear = None
+    with pytest.raises(TypeError, match="NoneType"):
+        scheme.step(gan, batches())
+    scheme.close()
+
+
+def test_a_game_that_needs_more_than_images_and_labels_is_refused():
+    with pytest.raises(ConfigError, match="sends images and labels, not what they were made from"):
+        Scheme().refuse(small_game(), has_pairs=True)
+    relativistic = SimpleNamespace(loss=SimpleNamespace(g_needs_real=True))
+    with pytest.raises(ConfigError, match="no real images where G sits"):
+        Scheme().refuse(relativistic, has_pairs=False)
+    with pytest.raises(ConfigError, match=r"g_ranks: found 2 of 2 ranks, expected at least one left for D"):
+        Scheme(Options(g_ranks=2)).roles(World(size=2), 1.0)
+
+
+def test_the_players_of_a_config_may_differ_in_their_batch(tmp_path):
+    words = (*TINY, *SMALL, "scheme.name=asynchronous", "scheme.g_batch=32", "scheme.staleness=0")
+    trainer = build.trainer(load("digits", words), tmp_path, print, lambda: False)
+    list(trainer.run())
+    assert (trainer.gan.g.images, trainer.gan.d.images) == (4 * 32, 4 * 16)
+
+
+LINES = [
+    {"kind": "start"},
+    {"kind": "delays", "g": {"used": [[0, 1]]}, "d": {"used": [[1, 2], [1, 1]]}},
+    {"kind": "step"},
+    {"kind": "delays", "g": {"used": [[2]]}, "d": {"used": [[3], [2]]}},
+    {"kind": "start"},
+    {"kind": "delays", "g": {"used": [[7]]}, "d": {"used": [[8], [8]]}},
+]
+
+
+def record(folder, lines, end=""):
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + end)
+    return folder
+
+
+def test_an_order_is_read_up_to_the_first_stop(tmp_path):
+    folder = record(tmp_path, LINES, end='{"kind": "del')
+    assert _order.used(folder, Side.G) == [[0, 1, 2]]
+    assert _order.used(folder, Side.D) == [[1, 2, 3], [1, 1, 2]]
+    world = World(rank=2, size=3)
+    roles = Roles(world, World(rank=1, size=2), {Side.G: range(1), Side.D: range(1, 3)})
+    assert _order.read(folder, roles, small_game()) == {Side.D: [1, 1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([], "found no delays of g in metrics.jsonl, expected the run folder of an asynchronous run"),
+        ([{"kind": "delays", "g": {"used": [["1"]]}}], "found an odd line of delays"),
+        (
+            [{"kind": "delays", "g": {"used": [[1]]}, "d": {"used": [[1], [1]]}}],
+            "found 2 ranks of d on record, expected 1",
+        ),
+    ],
+)
+def test_an_order_that_cannot_be_followed_is_refused(tmp_path, lines, said):
+    with pytest.raises(ConfigError, match=said):
+        _order.read(record(tmp_path, lines), together(World()), small_game())
+    with pytest.raises(ConfigError, match="No such file"):
+        _order.used(tmp_path / "nowhere", Side.G)
+    going_on = small_game()
+    going_on.g.version = 3
+    with pytest.raises(ConfigError, match="found a run that goes on"):
+        _order.read(tmp_path, together(World()), going_on)
+
+
+def test_an_order_ends_with_its_record(tmp_path):
+    record(tmp_path, [{"kind": "delays", "g": {"used": [[0, 1]]}, "d": {"used": [[1, 2]]}}])
+    scheme, gan, stream = Scheme(Options(staleness=0, order=str(tmp_path))), small_game(), batches()
+    for _ in range(2):
+        scheme.step(gan, stream)
+    with pytest.raises(ConfigError, match="found an end after 2 updates, expected a shorter run"):
+        scheme.step(gan, stream)
+    scheme.close()
+
+
+def told(side="g", **more):
+    lags = {"0": 1, "2": 3} if side == "g" else {"1": 8}
+    return {"lags": lags, "waits_ms": {"0": 3, "16": 1}, "wait_s": 0.012, "used": [1, 2], "in_step_at": None, **more}
+
+
+def test_delays_are_joined_over_ranks_and_told_once():
+    by_rank = [{"g": told()}, {"g": told(used=[1, 1])}, {"d": told("d", in_step_at=7)}]
+    world = SimpleNamespace(gather=lambda mine: by_rank)
+    trainer = SimpleNamespace(scheme=SimpleNamespace(tell=lambda: {}), world=world, roles=SimpleNamespace(apart=True))
+    delays = Delays(trainer)
+    found = delays.new()
+    assert found["g"]["lag"] == {"0": 2, "2": 6} and found["g"]["used"] == [[1, 2], [1, 1]]
+    assert found["d"]["age"] == {"1": 8} and found["d"]["in_step_at"] == 7
+    assert means(found) == {"d/age": 1.0, "d/wait_ms": 3.0, "g/lag": 1.5, "g/wait_ms": 3.0}
+    (line,) = delays.fallen(found)
+    assert line.startswith("d: gradients have left all proportion: from its update 7 on")
+    assert delays.fallen(found) == []
+    assert Delays(SimpleNamespace(scheme=SimpleNamespace())).new() == {}
+
+
+def test_the_report_adds_histograms_up_and_leaves_what_is_none():
+    history = History()
+    odd = {"g": {"lag": {"1": 2, "x": 3, "-1": 4, "2": "many", "3": True}, "age": [1]}, "d": "none", "other": 1}
+    for values in ({"g": {"lag": {"0": 1, "1": 1}}}, odd):
+        history.take("delays", Moment(1, 0.1, values))
+    assert dict(history.delays[("g", "lag")]) == {0: 1, 1: 3}
