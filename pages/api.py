@@ -10,7 +10,9 @@ import paragan
 
 _HEAD = """# The library
 
-Every name of `import paragan as pg`. The pieces in use: [The pieces, in your own loop](pieces.md).
+Every name of `import paragan as pg`. The pieces in use: [The pieces, in your own loop](pieces.md); manager and
+estimator: [The poster's program](poster.md). `pg.config.load("digits", ["train.kimg=10"])` is the config of a recipe
+with settings of your own.
 """
 
 

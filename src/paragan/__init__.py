@@ -9,12 +9,13 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "paragan.api": ("load",),
+    "paragan.api": ("ScalingManager", "load"),
     "paragan.config": ("RunConfig",),
     "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "DivergedError", "ParaganError"),
     "paragan.core.seams": ("Part", "Turn"),
     "paragan.core.types": ("Batch", "Can", "Feed", "Made", "Outputs", "Rows", "Side", "Terms", "Verdict"),
     "paragan.engine.sampler": ("Sampled", "Sampler"),
+    "paragan.estimator": ("Estimator",),
     "paragan.game.ema": ("Ema",),
     "paragan.game.gan": ("GAN", "Loss"),
     "paragan.game.player": ("Player",),
@@ -27,11 +28,14 @@ _PUBLIC = {
     "paragan.penalties.r1": ("r1_penalty",),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
+_MODULES = ("config",)
 
 __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"paragan.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'paragan' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

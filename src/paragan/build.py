@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, lcm
 from pathlib import Path
 from typing import cast
@@ -16,7 +16,7 @@ from paragan.config import RunConfig, choose
 from paragan.core import rng, shelf
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.make import Make
+from paragan.core.make import Make, Model
 from paragan.core.outside import told
 from paragan.core.roles import Roles, together
 from paragan.core.seams import Source, Strategy, paired
@@ -66,12 +66,15 @@ def data(config: RunConfig) -> Data:
     return Data(*(module.source(config.data.options, split) for split in ("train", "held_out")))
 
 
-def maker(config: RunConfig, side: Side, found: Data, device: torch.device) -> Make:
-    """Builds one side's network with the weights of step 0: keyed by name and seed, whoever asks and however often."""
-    options, outside = config.g if side is Side.G else config.d, "." in config.model.name
-    module = shelf.load("models", config.model.name)
+def maker(config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None) -> Make:
+    """Builds one side's network with the weights of step 0: keyed by name and seed, whoever asks and however often.
+
+    model: networks from memory, instead of the file that `config.model` names; its options they are still told.
+    """
+    options, outside = config.g if side is Side.G else config.d, _is_outside(config, model)
+    module = model or shelf.load("models", config.model.name)
     kind = module.Generator if side is Side.G else module.Discriminator
-    name = f"model: {config.model.name}.{kind.__name__}"
+    name = f"model: {'' if model else f'{config.model.name}.'}{kind.__name__}"
 
     def fill(net: nn.Module) -> None:
         initialise(net, config.seed, side.value)
@@ -106,6 +109,11 @@ def away(side: Side, make: Make, options: PlayerOptions) -> Away:
         return Away(side, policy(options))
     net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
     return Away(side, policy(options), Snapshot(net, _calling(options, net, make.device)))
+
+
+def copy(side: Side, make: Make, options: PlayerOptions) -> Player:
+    """The player of a server, on a rank that plays its turns and never steps: nothing that only a step needs."""
+    return player(side, make, replace(options, ema=None, max_norm=None, offload=False))
 
 
 def _calling(options: PlayerOptions, net: nn.Module, device: torch.device, scaled: bool = False) -> Calling:
@@ -143,16 +151,24 @@ def policy(options: PlayerOptions) -> Policy:
     )
 
 
-def gan(config: RunConfig, found: Data, device: torch.device, roles: Roles | None = None) -> GAN:
+def _is_outside(config: RunConfig, model: Model | None) -> bool:
+    """Whether the networks are somebody else's: looked at before they play, and with their constructor's weights."""
+    return model is not None or "." in config.model.name
+
+
+def gan(
+    config: RunConfig, found: Data, device: torch.device, roles: Roles | None = None, model: Model | None = None
+) -> GAN:
     """Both seats and the game between them; a loss or penalty that a strategy cannot run is refused here."""
     roles = together(ALONE) if roles is None else roles
     options = {Side.G: config.g, Side.D: config.d}
     # G's gradient passes through D: an fp16 D underflows it whatever G computes in
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
-    makers = {side: maker(config, side, found, device) for side in Side}
+    makers = {side: maker(config, side, found, device, model) for side in Side}
     players = {side: player(side, makers[side], options[side], scaled[side], roles.own) for side in roles.sides}
-    seats = {side: players.get(side) or away(side, makers[side], options[side]) for side in Side}
-    _refuse_unpaired(config, found)
+    stand_in = copy if roles.served else away
+    seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
+    _refuse_unpaired(config, found, model)
     module = shelf.load("losses", config.loss.name)
     pair = module.Loss(config.loss.options) if hasattr(module, "Loss") else module
     loss = Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
@@ -163,7 +179,7 @@ def gan(config: RunConfig, found: Data, device: torch.device, roles: Roles | Non
         refuse_odd_counts(side, options[side], config.train.batch, roles.own)
     generator = players[Side.G].net if Side.G in players else makers[Side.G].construct()
     prior = Prior(config.seed, latent_of(generator), _classes_asked(generator, found), device)
-    if "." in config.model.name + config.loss.name:  # outside code: a pair of its own, so that no state moves
+    if _is_outside(config, model) or "." in config.loss.name:  # a pair of its own, so that no state moves
         g, d = (CalledNetwork(makers[side]()) for side in (Side.G, Side.D))
         refuse_unfit(g, d, loss, prior, found.train.shape, found.has_pairs)
     shown = config.augment
@@ -177,10 +193,10 @@ def scheme(config: RunConfig) -> Scheme:
     return cast(Scheme, module.Scheme(config.scheme.options) if hasattr(module, "Scheme") else module)
 
 
-def _refuse_unpaired(config: RunConfig, found: Data) -> None:
+def _refuse_unpaired(config: RunConfig, found: Data, model: Model | None) -> None:
     """Pairs and what is made for them need each other. Outside networks may leave untold what they take."""
-    takes = getattr(shelf.load("models", config.model.name).Generator, "takes_condition", None)
-    if takes is not None or "." not in config.model.name:
+    takes = getattr((model or shelf.load("models", config.model.name)).Generator, "takes_condition", None)
+    if takes is not None or not _is_outside(config, model):
         refuse_other_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
     if found.has_pairs and config.augment is not None:
         raise ConfigError(
@@ -198,8 +214,9 @@ def trainer(
     stop: Callable[[], bool],
     reading: bool = False,
     world: World = ALONE,
+    model: Model | None = None,
 ) -> Trainer:
-    """Everything for `config`, at step 0. Writes nothing. reading: nor needs to, later. world: the ranks of the run."""
+    """Everything for `config`, at step 0; writes nothing. reading: nor needs to, later. model: as `maker` takes it."""
     device = devices.pick(config.train.threads) if world.group is None else world.device
     found = data(config)
     if not reading and device.type == "cpu" and (config.g.offload or config.d.offload):
@@ -207,7 +224,7 @@ def trainer(
         raise ConfigError(f"{side}.offload: found true without an accelerator; all lies in the host's memory already")
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s) if hasattr(order, "roles") else together(world)
-    game = gan(config, found, device, roles)
+    game = gan(config, found, device, roles, model)
     if hasattr(order, "refuse"):
         order.refuse(game, found.has_pairs)
     for seat in (game.g, game.d):
@@ -230,9 +247,9 @@ def trainer(
 
 
 def _batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) -> Batches:
-    """Of D's updates; where only G sits, which rows they have is enough."""
+    """Of D's updates; where no turn of D's is played, which rows they have is enough."""
     share = roles.own.share(config.train.batch)
-    if Side.D in roles.sides:
+    if Side.D in roles.plays:
         return Loader(found.train, config.train.batch, config.seed, device, share=share)
     return Places(found.train, config.train.batch, share)
 

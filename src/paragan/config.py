@@ -27,6 +27,7 @@ from paragan.engine.options import EveryOptions, ScoreOptions, TrainOptions
 from paragan.game.options import PlayerOptions
 
 FORMAT = 1
+_PRESET = "preset="
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,12 @@ class RunConfig:
         if twice is not None:
             raise ConfigError(f"writers: found {twice} twice, expected each once")
 
+    @property
+    def max_steps(self) -> range:
+        """The steps of the run, to loop over: as many as it takes to show D `train.kimg` thousand images."""
+        images = round(self.train.kimg * 1000)
+        return range(-(-images // (self.train.batch * self.d.updates_per_step)))
+
 
 def choose(folder: str, name: str) -> Chosen:
     """A file of a shelf with its default options."""
@@ -72,14 +79,17 @@ def choose(folder: str, name: str) -> Chosen:
 def load(recipe: str, overrides: Sequence[str] = (), outside: Container[str] = ANY) -> RunConfig:
     """The config of a recipe with `key.path=value` words written over it.
 
-    recipe: a name on the shelf, or a path ending in .yaml or .yml. outside: the outside code (dotted paths) that may be
+    recipe: a name on the shelf, or a path ending in .yaml or .yml. A word `preset=NAME` stands for all that the preset
+    sets, and comes before the other words. outside: the outside code (dotted paths) that may be
     named, any unless given. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did
     you mean …
     """
     problems: list[Problem] = []
     tree = _open(recipe, problems)
     _check_format(tree)
-    for word in overrides:
+    for word in [word for word in overrides if word.startswith(_PRESET)]:
+        _lay_over(tree, word.removeprefix(_PRESET), problems)
+    for word in [word for word in overrides if not word.startswith(_PRESET)]:
         _override(tree, word, problems)
     return _filled(tree, problems, outside)
 
@@ -140,6 +150,12 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
         expected = f"one of {', '.join(known)}, or a path ending in .yaml"
         raise ConfigError(f"found the recipe {recipe!r}, expected {expected}{meant}")
     return parse.file(shelf.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
+
+
+def _lay_over(tree: Node, name: str, problems: list[Problem]) -> None:
+    preset = parse.file(shelf.locate("presets", name), problems, shown=f"presets/{name}.yaml")
+    _check_format(preset)
+    override.lay_over(tree, preset)
 
 
 def _check_format(tree: Node) -> None:

@@ -19,7 +19,8 @@ from paragan.core.fill import Filler
 from paragan.core.node import Place
 
 RECIPES = shelf.names("recipes")
-FILES = [(folder, name) for folder in shelf.shelves() if folder != "recipes" for name in shelf.names(folder)]
+CODE = [folder for folder in shelf.shelves() if folder not in ("recipes", "presets")]
+FILES = [(folder, name) for folder in CODE for name in shelf.names(folder)]
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -145,7 +145,7 @@ def test_a_run_is_repeated_bit_for_bit_from_its_record(tmp_path, devices):
 
 def test_what_cannot_be_repeated_is_refused_in_one_line(tmp_path):
     for folder, words, said in (
-        ("plain", ("scheme.name=synchronous",), "replay: found scheme synchronous, which repeats itself"),
+        ("plain", ("scheme.name=synchronous",), "replay: found scheme synchronous, expected asynchronous"),
         ("none", (), "found no config.yaml, expected a run folder"),
     ):
         if words:

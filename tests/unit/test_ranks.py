@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from paragan.cli import ranks
 from paragan.config import dump, load
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.roles import Roles, together
 from paragan.core.types import Side
+from paragan.runs import ranks
 
 
 def told_by(*others):

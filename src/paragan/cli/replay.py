@@ -28,7 +28,8 @@ def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
     config = load(str(config_file), (), ANY if trust else ())
     if config.scheme.name != "asynchronous":
         raise ConfigError(
-            f"replay: found scheme {config.scheme.name}, which repeats itself; give the same command again"
+            f"replay: found scheme {config.scheme.name}, expected asynchronous, whose record tells an order; where no "
+            "delays are, the same command with another --out repeats a run"
         )
     steps = _num_steps(path, config.d.updates_per_step)
     kimg = steps * config.train.batch * config.d.updates_per_step / 1000

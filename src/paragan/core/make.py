@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -26,3 +27,14 @@ class Make:
         if self.fill is not None:
             self.fill(net)
         return net.to(self.device)
+
+
+class Model(Protocol):
+    """A file of `models/`, or networks from memory: both are called with options, shape (C, H, W), number of classes.
+
+    Every call gives a network of its own.
+    """
+
+    def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module: ...
+
+    def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module: ...

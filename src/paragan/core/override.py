@@ -33,6 +33,22 @@ def put(tree: Node, word: str, problems: list[Problem]) -> None:
         problems.append(replace(error.problem, path=match[1]))
 
 
+def lay_over(tree: Node, other: Node) -> None:
+    """Write all that `other` has over the tree. What has another `name` is replaced whole: its settings are others."""
+    assert isinstance(other.value, dict)
+    for key, value in other.value.items():
+        held = tree.value.get(key) if isinstance(tree.value, dict) else None
+        if (
+            held is not None
+            and isinstance(held.value, dict)
+            and isinstance(value.value, dict)
+            and "name" not in value.value
+        ):
+            lay_over(held, value)
+        else:
+            _set(tree, key, value)
+
+
 def _put(tree: Node, keys: list[str], value: Node) -> None:
     here = tree
     for key, following in pairwise(keys):

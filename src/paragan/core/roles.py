@@ -1,4 +1,4 @@
-"""Who sits where: all ranks hold both players, or some hold G and the others D."""
+"""Who sits where: all ranks hold both players, or some hold G and the others D, or one holds both for all others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paragan.core.types import Side
 
 @dataclass(frozen=True)
 class Roles:
-    """own: the ranks of `world` that hold the same players as this one; sides: those players.
+    """own: the ranks of `world` that share a batch with this one; sides: the players that sit here.
 
     ranks: of either side, in `world`. patient: all ranks, to wait in while some of them work for long. timeout_s: of
     any other wait.
@@ -29,14 +29,24 @@ class Roles:
 
     @property
     def apart(self) -> bool:
-        """Whether the players sit on different ranks."""
+        """Whether some rank lacks a player."""
         return bool(self.ranks)
+
+    @property
+    def served(self) -> bool:
+        """Whether one rank holds both, and the others play their turns on copies."""
+        return self.apart and self.ranks[Side.G] == self.ranks[Side.D]
 
     @property
     def sides(self) -> tuple[Side, ...]:
         if not self.apart:
             return tuple(Side)
         return tuple(side for side in Side if self.world.rank in self.ranks[side])
+
+    @property
+    def plays(self) -> tuple[Side, ...]:
+        """Whose turns are played here: of a server's players by everybody else."""
+        return tuple(side for side in Side if (side in self.sides) != self.served)
 
     def joined(self, mine: Mapping[str, Any]) -> dict[str, Any]:
         """What the ranks of both roles know (JSON), one of each; all ranks have to ask."""
@@ -61,10 +71,21 @@ def together(world: World, timeout_s: float = 300.0) -> Roles:
 def apart(world: World, num_g: int, timeout_s: float) -> Roles:
     """The first `num_g` ranks hold G, the others D; either group a world of its own. Collective."""
     ranks = {Side.G: range(num_g), Side.D: range(num_g, world.size)}
+    return _cut(world, num_g, ranks, timeout_s)
+
+
+def served(world: World, timeout_s: float) -> Roles:
+    """Rank 0 holds both players; the others, a world of their own, play their turns on copies. Collective."""
+    return _cut(world, 1, {side: range(1) for side in Side}, timeout_s)
+
+
+def _cut(world: World, first: int, ranks: Mapping[Side, Sequence[int]], timeout_s: float) -> Roles:
+    """The first ranks are one world, the others another."""
     hosts = world.gather(world.rank - world.local_rank)  # a host's first rank is its name
-    own = [_part(world, ranks[side], hosts, timedelta(seconds=timeout_s)) for side in Side]
+    parts = (range(first), range(first, world.size))
+    own = [_part(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
     patient = dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout_s, _PATIENCE_S)))
-    return Roles(world, own[world.rank >= num_g], ranks, patient, timeout_s)
+    return Roles(world, own[world.rank >= first], ranks, patient, timeout_s)
 
 
 def _part(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:

@@ -27,7 +27,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.options")
 _SHELVES = (
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics"),
-    *("transports", "writers", "recipes"),
+    *("transports", "writers", "recipes", "presets"),
 )
 
 _OFFERED = {  # what outside code must offer
@@ -101,7 +101,7 @@ def did_you_mean(word: str | None) -> str:
 
 
 def _suffix(shelf: str) -> str:
-    return ".yaml" if shelf == "recipes" else ".py"
+    return ".yaml" if shelf in ("recipes", "presets") else ".py"
 
 
 def _outside(name: str) -> Path:

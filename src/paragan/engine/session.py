@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,11 @@ class Session:
 
     def run(self) -> None:
         """Train. Call after `resume`."""
+        for _ in self.stages():
+            pass
+
+    def stages(self) -> Iterator[None]:
+        """The same, and back after each stage of the trainer (`Trainer.stages`)."""
         self._wait0 = self.trainer.batches.wait_s
         self._skips = Skips(self.trainer.players)
         self._delays = Delays(self.trainer)
@@ -55,12 +60,28 @@ class Session:
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
         self._note("start", {**self.about, **self._start()})
         self._advise()
-        for event in self.trainer.run():
+        for stage in self.trainer.stages():
+            self._hear(stage)
+            yield
+        self._tell_delays()
+        self._tell_skips(at_the_end=True)
+
+    def score(self) -> dict[str, float]:
+        """Of the generator as it is, told as if it had been due. All ranks have to ask. Empty: scoring is off."""
+        if self.trainer.scored_at != self.trainer.clock.step:
+            self._hear(self.trainer.scores())
+        return self.trainer.roles.joined(self.last_score)
+
+    def save(self) -> None:
+        """A checkpoint of this moment, as if it had been due. All ranks have to ask."""
+        if self.trainer.saved_at != self.trainer.clock.step:
+            self._hear([self.trainer.save()])
+
+    def _hear(self, events: Iterable[Event]) -> None:
+        for event in events:
             self._take(event)
             again_s = event.score.seconds if isinstance(event, Scored) else None
             self.pace.tell(_KINDS.get(type(event), "step"), again_s)
-        self._tell_delays()
-        self._tell_skips(at_the_end=True)
 
     def end(self, code: int, reason: str) -> None:
         """The last note, however the run ended; the writers are closed."""

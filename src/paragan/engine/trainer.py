@@ -80,7 +80,9 @@ class Trainer:
     pictures: Pictures = Pictures()
     roles: Roles = together_on(ALONE)
     period: int = 1
-    saved_at: int = -1
+    saved_at: int = -1  # steps
+    scored_at: int = -1
+    looked_at: int = 0  # images
 
     @property
     def world(self) -> World:
@@ -112,24 +114,41 @@ class Trainer:
     def players(self) -> dict[str, Player]:
         """Those that sit here."""
         seats = (self.gan.g, self.gan.d)
-        return {seat.side.value: seat for seat in seats if isinstance(seat, Player)}
+        return {seat.side.value: seat for seat in seats if isinstance(seat, Player) and seat.side in self.roles.sides}
 
     def run(self) -> Iterator[Event]:
         """Until the clock has seen `images`, or a stop; ends with a checkpoint and, if finished, a score."""
+        for stage in self.stages():
+            yield from stage
+
+    def stages(self) -> Iterator[Iterator[Event]]:
+        """The same, cut where nothing is due: what comes before the first step, each step with what follows it, the
+        end. Each is to be taken whole before the next.
+        """
+        yield self._begin()
+        agreement = Agreement(self.roles.own, self.every.check_steps)
+        self.looked_at = self.clock.images
+        while not self.finished and not (self.settled and self._stopped()):
+            yield self._step(agreement)
+        yield self._end()
+
+    def _begin(self) -> Iterator[Event]:
         if self.clock.step == 0:
             yield from self._look_at_the_untrained()
-        looked, agreement = self.clock.images, Agreement(self.roles.own, self.every.check_steps)
-        while not self.finished and not (self.settled and self._stopped()):
-            report = self.scheme.step(self.gan, self.batches)
-            yield report
-            if self.settled:
-                agreement.check(self.clock, self.players)
-                yield from self._look(looked, report)
-                looked = self.clock.images
+
+    def _step(self, agreement: Agreement) -> Iterator[Event]:
+        report = self.scheme.step(self.gan, self.batches)
+        yield report
+        if self.settled:
+            agreement.check(self.clock, self.players)
+            yield from self._look(self.looked_at, report)
+            self.looked_at = self.clock.images
+
+    def _end(self) -> Iterator[Event]:
         if self.saved_at != self.clock.step:
             yield self.save()
         if self.finished:
-            yield from self._score()
+            yield from self.scores()
         self.scheme.close()
 
     def _stopped(self) -> bool:
@@ -198,7 +217,7 @@ class Trainer:
             yield from self._shown()
             yield from self._observe(Report(0, 0, {}))
         if self.every.score_kimg:
-            yield from self._score()
+            yield from self.scores()
 
     def _look(self, before: int, report: Report) -> Iterator[Event]:
         """What is due after a step; a finished run is scored at its end."""
@@ -208,13 +227,14 @@ class Trainer:
             yield from self._shown()
             yield from self._observe(report)
         if Every(self.every.score_kimg).due(before, now) and not self.finished:
-            yield from self._score()
+            yield from self.scores()
         if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
     def _shown(self) -> Iterator[Samples]:
         if "g" in self.players:
             yield self.samples()
+        self.roles.meet()
 
     def samples(self) -> Samples:
         names = self.batches.source.class_names
@@ -235,7 +255,8 @@ class Trainer:
             return self.read(report)
         return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
-    def _score(self) -> Iterator[Scored | Saved]:
+    def scores(self) -> Iterator[Scored | Saved]:
+        """Of the sampling generator as it is; all ranks have to ask. Where it is the best so far it is kept."""
         if self.score is None:
             return
         self.scheme.quiesce()
@@ -244,6 +265,7 @@ class Trainer:
             score = self.score(self.players["g"], self.prior)
             yield Scored(self.clock.step, self.clock.images, score)
         self.roles.meet()
+        self.scored_at = self.clock.step
         leads = score if self.world.leads else None
         if self.clock.step and together(self.world, lambda: leads is not None and self.best.beaten_by(leads))[0]:
             if self.saved_at != self.clock.step:

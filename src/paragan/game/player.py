@@ -116,7 +116,20 @@ class Player:
         """Step, or skip."""
         self._go_back()
         self._step(played.ok, played.turn.feed.rows.total)
+        return self.told(played)
+
+    def told(self, played: Played) -> Update:
+        """What a turn tells, whoever steps by it."""
         return Update(self._seen(played.terms, played.norm, played.turn), played.turn.feed.rows, self.version)
+
+    @torch.no_grad()
+    def apply_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
+        """Step, or skip, by gradients that were computed elsewhere, over so many images; their norm before clipping."""
+        for weight, gradient in zip(self.net.parameters(), gradients, strict=True):
+            weight.grad = gradient
+        norm = self.strategy.finish(self.net, self.policy.max_norm)
+        self._step(norm.isfinite(), images)
+        return norm
 
     def _go_back(self) -> None:
         for weight, before in self._left:

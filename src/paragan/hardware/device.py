@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 
 from paragan.core.errors import ConfigError
@@ -37,14 +34,22 @@ def count() -> int:
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
-@contextmanager
-def own_stream(device: torch.device) -> Iterator[None]:
-    """Inside, this thread's work goes beside that of others, as on the CPU it always does; at the end it is done."""
-    if device.type == "cpu":
-        yield
-        return
-    stream = torch.Stream(device)
-    stream.wait_stream(torch.accelerator.current_stream(device))  # what it reads was made there
-    with stream:
-        yield
-    stream.synchronize()
+class Beside:
+    """`with` it a thread's work goes beside that of others, as on the CPU it always does; at the end it is done.
+
+    What was given to the device before this was made is done by then; of later work nobody waits for anybody.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = None if device.type == "cpu" else torch.Stream(device)
+        if self._stream is not None:
+            self._stream.wait_stream(torch.accelerator.current_stream(device))
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            self._stream.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        if self._stream is not None:
+            self._stream.synchronize()
+            self._stream.__exit__(*raised)  # type: ignore[arg-type]

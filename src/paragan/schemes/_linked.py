@@ -40,13 +40,13 @@ class Linked:
         self.side: GeneratorSide | CriticSide
         if isinstance(gan.d, Player):
             like, labelled = _like(first), bool(gan.prior.num_classes)
-            links = _Links(roles, total, like.numel() * like.element_size() + 8, 0)
+            links = _Links(roles, pace, total, like.numel() * like.element_size() + 8, 0)
             inbox = FakesInbox([links.takes[i] for i in sorted(links.takes)], like, labelled)
             self.side = CriticSide(buffer, inbox, list(links.sends.values()), pace, roles.own)
             self.side.publish(gan.d)  # where it stands: at a checkpoint, perhaps
         else:
             assert isinstance(gan.d, Away) and gan.d.seen is not None
-            links = _Links(roles, total, 0, gan.d.seen.num_bytes)
+            links = _Links(roles, pace, total, 0, gan.d.seen.num_bytes)
             post = FakesPost([links.sends.get(j) for j in range(len(roles.ranks[Side.D]))])
             (states,) = links.takes.values()
             self.side = GeneratorSide(gan.d.seen, post, states, pace, roles.own, gan.d.policy.parts)
@@ -81,10 +81,14 @@ def _like(real: Batch) -> Tensor:
 
 
 class _Links:
-    """This rank's ends, by the other end's rank in its role: G sends fakes and takes states, D the reverse."""
+    """This rank's ends, by the other end's rank in its role: G sends fakes and takes states, D the reverse.
 
-    def __init__(self, roles: Roles, total: int, image_bytes: int, state_bytes: int) -> None:
-        self.roles, self.number = roles, next(_NUMBER)
+    All messages that the bound allows find room where they are taken: a link that stands still, because its taker is
+    busy for long, would be as one whose taker is gone.
+    """
+
+    def __init__(self, roles: Roles, pace: Pace, total: int, image_bytes: int, state_bytes: int) -> None:
+        self.roles, self.number, self.room = roles, next(_NUMBER), pace.room
         self.sends: dict[int, Sender] = {}
         self.takes: dict[int, Receiver] = {}
         num_g, num_d = (len(roles.ranks[side]) for side in Side)
@@ -105,4 +109,4 @@ class _Links:
         if side is sender:
             self.sends[other] = Sender(group, 1, timeout_s=timeout_s)
         else:
-            self.takes[other] = Receiver(group, 0, most_bytes, timeout_s=timeout_s)
+            self.takes[other] = Receiver(group, 0, most_bytes, self.room, timeout_s)

@@ -53,6 +53,11 @@ class Pace:
     timeout_s: float = 300.0
     stopped: Callable[[], bool] = lambda: False
 
+    @property
+    def room(self) -> int:
+        """Messages that may be under way on a link."""
+        return self.k * (self.staleness + 2)
+
 
 @dataclass
 class Told:

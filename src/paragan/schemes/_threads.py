@@ -16,7 +16,7 @@ from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
-from paragan.hardware.device import own_stream
+from paragan.hardware.device import Beside
 from paragan.schemes._fakes import FakesInbox, FakesPost
 from paragan.schemes._sides import CriticSide, GeneratorSide, Pace, Told
 from paragan.transports.memory import Link
@@ -32,8 +32,7 @@ class Threads:
         g, d = self._players()
         assert first.x_BCHW is not None
         like = torch.empty(first.x_BCHW.shape[1:], dtype=first.x_BCHW.dtype)
-        room = pace.k * (pace.staleness + 2)
-        fakes, states = Link(room, pace.timeout_s), Link(room, pace.timeout_s)
+        fakes, states = Link(pace.room, pace.timeout_s), Link(pace.room, pace.timeout_s)
         self._late: list[Future[Update]] = []  # G's steps that D has begun, oldest first
         self._over = threading.Event()
         of_g = replace(pace, stopped=self._over.is_set, order=orders.get(Side.G))
@@ -41,7 +40,7 @@ class Threads:
         opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
         self.generator = GeneratorSide(opponent, FakesPost([fakes]), states, of_g, d_parts=d.policy.parts)
         self.critic = CriticSide(buffer, FakesInbox([fakes], like, bool(gan.prior.num_classes)), [states], of_d)
-        self._device = g.strategy.device(g.net)
+        self._beside = Beside(g.strategy.device(g.net))
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", initializer=lambda: torch.set_num_threads(threads))
         self._newest: Update | None = None
@@ -80,7 +79,7 @@ class Threads:
         return g, d
 
     def _g_step(self, reals: list[Batch]) -> Update:
-        with own_stream(self._device):
+        with self._beside:
             return self.generator.step(self.gan, [real.rows for real in reals])
 
     def _wait(self, late: int) -> None:

@@ -107,7 +107,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "events": list(reversed(history.events)),
         "changed": _changed(history.start.get("changed")),
         "config": config[:_CONFIG],
-        "commands": _commands(folder, config, _num_shown(history.start.get("data"))),
+        "commands": _commands(folder, config, _num_shown(history.start.get("data"))) if _opens(history) else [],
         "protocol": _flat(history.protocol or small_json(folder / "score.json").get("protocol"))[:_MOST],
     }
 
@@ -215,6 +215,11 @@ def _changed(told: object) -> list[tuple[str, str, str]]:
 def _setting(value: object) -> str:
     """As one would write it in a recipe."""
     return plain(value if isinstance(value, str) else json.dumps(value))
+
+
+def _opens(history: History) -> bool:
+    """Whether the command line can open the run: not one whose networks are in a program."""
+    return history.start.get("commands") != {}
 
 
 def _commands(folder: Path, config: str, num: int) -> list[tuple[str, str]]:

@@ -1,0 +1,213 @@
+"""A run in its folder, whoever asks for it: the command line, or a program of one's own.
+
+Rank 0 decides about the folder, and writes and speaks for all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paragan import build
+from paragan.config import RunConfig, changes, differences, dump, load, outside_names
+from paragan.core.dist import World
+from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
+from paragan.core.files import write_text
+from paragan.core.make import Model
+from paragan.core.printable import printable
+from paragan.engine.desk import Desk
+from paragan.engine.folder import RunFolder, environment, write_json
+from paragan.engine.session import Session, players
+from paragan.engine.trainer import Trainer
+from paragan.hardware import device as devices
+from paragan.launch import ends
+from paragan.launch.failure import explained
+from paragan.launch.join import join
+from paragan.launch.place import Place
+from paragan.runs import ranks
+from paragan.writers.jsonl import RankWriter
+
+_MAY_CHANGE = (
+    *("train.kimg", "train.timeout_s", "every.", "score.", "writers", "data.path", "devices"),
+    *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
+)
+_NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody asked for. name: of the recipe, or of the program. out: the run folder.
+
+    fresh: a former run there is kept aside. place: of this process among the ranks, if there are several. model:
+    networks from memory, instead of those that the config names. goes_on: how one goes on, in words. commands: what can
+    be done with the run, by name, for the record.
+    """
+
+    config: RunConfig
+    name: str
+    out: Path
+    fresh: bool = False
+    place: Place | None = None
+    model: Model | None = None
+    goes_on: str = "Ctrl-C saves; the same command goes on"
+    commands: Callable[[Trainer], Mapping[str, str]] = lambda trainer: {}
+
+
+def joined(config: RunConfig, place: Place | None, stopped: Callable[[], bool] = lambda: False) -> World:
+    """The world of this process, on its device. stopped: looked at while the other ranks are waited for."""
+    warnings.filterwarnings("ignore", message=_NOISE)
+    device = devices.pick(config.train.threads, *(() if place is None else (place.local_rank, place.local_size)))
+    return join(place, device, config.train.timeout_s, stopped, ranks.needs_group(config))
+
+
+@contextmanager
+def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
+    """A session that stands at the newest checkpoint, or at the start; inside, the folder is locked."""
+    config, folder, say = asked.config, RunFolder(asked.out), voice(world)
+    ranks.refuse_different(config, world)
+    ranks.refuse_thin(config, world)
+    trainer = build.trainer(config, asked.out, say, stop, world=world, model=asked.model)
+    if world.leads:
+        _make_room(asked, folder)
+    with folder if world.leads else nullcontext():
+        world.barrier()  # the folder is what it will be
+        resumed = trainer.resume()
+        ranks.refuse_apart(trainer, world)
+        _refuse_less(trainer, config, folder)
+        if world.leads:
+            (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
+            write_text(folder.config, dump(config))
+            if asked.place is not None:
+                ends.claim(asked.out, asked.place)
+            write_json(folder.path / "environment.json", environment(world.size))
+        about = _about(asked, trainer) | {"hosts": ranks.num_hosts(world)}
+        say(_opening(about, asked, trainer, resumed))
+        yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world)
+
+
+@contextmanager
+def explaining(world: World) -> Iterator[None]:
+    """What fails inside is told to the other ranks; what failed because of one of them is told as such."""
+    try:
+        yield
+    except BaseException as raised:
+        error = explained(world, raised)
+        raise error from (None if error is raised else raised)
+
+
+@contextmanager
+def told(session: Session) -> Iterator[None]:
+    """What fails inside ends the run: the record, the other ranks and `exit.json` hear of it before it is raised on."""
+    try:
+        with explaining(session.world):
+            yield
+    except BaseException as error:
+        code, line = outcome(error)
+        reason = printable(line or str(error) or type(error).__name__)
+        session.end(code, reason)
+        if isinstance(error, FollowedError):
+            reason = printable(error.reason)  # `exit.json` is the run's
+        with suppress(OSError):  # a full disk must not hide what went wrong
+            _leave_word(session, code, reason)
+        raise
+
+
+def ended(session: Session, code: int, reason: str) -> None:
+    """The run is over, or waits to go on: the writers are closed, and `exit.json` tells how."""
+    session.end(code, reason)
+    _leave_word(session, code, reason)
+
+
+def voice(world: World) -> Callable[[str], None]:
+    """Prints a line on rank 0; other ranks keep silent."""
+    return _say if world.leads else _keep_silent
+
+
+def _say(text: str) -> None:
+    print(printable(text), flush=True)
+
+
+def _keep_silent(text: str) -> None:
+    """What other ranks than the first say."""
+
+
+def _leave_word(session: Session, code: int, reason: str) -> None:
+    if session.world.leads:
+        write_json(session.folder / "exit.json", {"code": code, "step": session.trainer.clock.step, "reason": reason})
+
+
+def _make_room(asked: Asked, folder: RunFolder) -> None:
+    """`--fresh`, which a restarted attempt must not take for another one; a run of other settings is refused."""
+    again = asked.place is not None and ends.claimed(asked.out, asked.place)
+    if asked.fresh and not again and (aside := folder.set_aside()) is not None:
+        _say(f"--fresh: the former run is kept in {aside}")
+    if folder.config.exists():
+        _refuse_another_run(folder, asked.config)
+
+
+def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
+    try:
+        before = load(str(folder.config), outside=outside_names(config))
+    except ConfigError as error:
+        raise CheckpointError(
+            f"run folder {folder.path}: its config cannot be read ({str(error).splitlines()[0]}); "
+            "choose another folder with --out DIR, or start anew with --fresh"
+        ) from None
+    changed = [key for key in differences(before, config) if not key.startswith(_MAY_CHANGE)]
+    if changed:
+        named = ", ".join(changed[:5]) + (", …" if len(changed) > 5 else "")
+        raise CheckpointError(
+            f"run folder {folder.path}: holds a run with other settings ({named}); "
+            "give the former values, choose another folder with --out DIR, or start anew with --fresh"
+        )
+
+
+def _refuse_less(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:
+    """A run is not shortened below what it has: its config would no longer tell how it came about."""
+    step = config.train.batch * config.d.updates_per_step
+    if trainer.clock.images >= trainer.images + step:
+        done = trainer.clock.images / 1000
+        raise CheckpointError(
+            f"run folder {folder.path}: found {done:g} kimg done, expected at most train.kimg={config.train.kimg:g}; "
+            f"give train.kimg={done:g} or more, or start anew with --fresh"
+        )
+
+
+def _desk(asked: Asked, world: World, trainer: Trainer) -> Desk:
+    if world.leads:
+        return build.desk(asked.config, asked.out, trainer.clock.step)
+    always = {"rank": world.rank, "attempt": asked.place.attempt if asked.place else 0}
+    events = ends.ranks(asked.out) / f"rank-{world.rank}.jsonl"
+    return Desk([("events", RankWriter(events, always, world.sent))])
+
+
+def _about(asked: Asked, trainer: Trainer) -> dict[str, Any]:
+    """What the record's first line tells of how the run was asked for, and of what can be done with it."""
+    changed, commands = changes(asked.name, asked.config), dict(asked.commands(trainer))
+    return {"recipe": asked.name, "data": asked.config.data.name, "changed": changed, "commands": commands}
+
+
+def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: bool) -> str:
+    start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
+    run = f"{asked.name} for {trainer.images / 1000:g} kimg in {asked.out}"
+    source = trainer.batches.source
+    classes = f" of {len(source.class_names)} classes" if source.class_names else ""
+    size = "x".join(map(str, source.shape[1:]))
+    colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
+    seated, batch = players(trainer), asked.config.train.batch
+    lines = [
+        f"{start}: {run} ({asked.goes_on})",
+        f"data      {len(source):,} {colour}images{classes}, {size}",
+        *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
+        *([ranks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
+    ]
+    return "\n".join(lines)
+
+
+def _player(values: dict[str, Any]) -> str:
+    layout = " channels-last" if values["channels_last"] else ""
+    return f"{values['weights']:,} weights, {values['precision']}{layout} on {values['device']}"

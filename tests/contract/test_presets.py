@@ -1,0 +1,45 @@
+"""Every preset says what it is and whence, and lies over any recipe."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan import config
+from paragan.core import shelf
+from paragan.core.errors import ConfigError
+
+PRESETS = shelf.names("presets")
+RECIPES = shelf.names("recipes")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_opens_with_what_it_is_and_where_it_comes_from(name):
+    lines = shelf.locate("presets", name).read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("# ") and lines[1].startswith("# Source: ")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_preset_changes_a_recipe_and_words_change_it_again(name, recipe):
+    plain, preset = config.load(recipe), config.load(recipe, [f"preset={name}"])
+    changed = config.differences(plain, preset)
+    assert changed and all(key.startswith(("g.optimizer", "d.optimizer", "d.updates_per_step")) for key in changed)
+    assert preset.data == plain.data and preset.g.ema == plain.g.ema
+    for words in ([f"preset={name}", "g.optimizer.lr=3e-3"], ["g.optimizer.lr=3e-3", f"preset={name}"]):
+        again = config.load(recipe, words)
+        assert config.differences(preset, again) == ["g.optimizer.lr"]
+        assert again.g.optimizer.lr == 3e-3
+
+
+def test_the_pairs_are_what_they_are_called():
+    asymmetric = config.load("digits", ["preset=paragan"])
+    assert (asymmetric.g.optimizer.name, asymmetric.d.optimizer.name) == ("adabelief", "Adam")
+    assert "eps" not in asymmetric.d.optimizer.arguments  # nothing of another optimiser's is left
+    for name, k in (("ttur", 1), ("ttur-biggan", 2)):
+        pair = config.load("sngan-cifar10", [f"preset={name}"])
+        assert pair.d.optimizer.lr == 4 * pair.g.optimizer.lr and pair.d.updates_per_step == k
+
+
+def test_an_unknown_preset_is_refused_with_what_there_is():
+    with pytest.raises(ConfigError, match=r"found 'paragn', expected one of paragan, ttur, .*did you mean 'paragan'"):
+        config.load("digits", ["preset=paragn"])

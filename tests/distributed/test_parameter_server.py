@@ -1,0 +1,143 @@
+"""Law: a server without delay is the plain game. And with delay: the bound, the rates, who is gone, checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
+from paragan.core.roles import Roles
+from paragan.core.types import Side
+from paragan.engine.checkpoint import Checkpoints
+from paragan.game.network import Calling
+from paragan.parallel import none
+from paragan.schemes.parameter_server import Scheme
+from tests.distributed import cases_parameter_server as cases
+from tests.laws.small_gan import BATCH, game, player
+from tests.tiny_run import train
+
+pytestmark = pytest.mark.distributed
+
+CASES = "tests.distributed.cases_parameter_server"
+TOLERANCE = 1e-10
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_one_worker_without_delay_is_synchronous_bit_for_bit(two_ranks, k):
+    assert two_ranks.run(f"{CASES}:no_delay", k=k) == [[0.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_workers_without_delay_are_the_whole_batch(three_ranks, four_ranks, k):
+    """Shares of 4 and 4, and of 2, 3 and 3 rows: one update by all of them, clipped by the norm of all."""
+    for pool in (three_ranks, four_ranks):
+        found = pool.run(f"{CASES}:no_delay", k=k)
+        assert all(weights <= TOLERANCE and told < 1e-5 for weights, told in found), found
+
+
+@pytest.mark.parametrize(("bound", "k", "steps"), [(1, 1, 300), (3, 1, 150), (1, 2, 100)])
+def test_the_bound_is_kept_under_random_delays(three_ranks, bound, k, steps):
+    workers = 2
+    server, *others = three_ranks.run(f"{CASES}:bounded", bound=bound, steps=steps, k=k, timeout=200)
+    clock, (ages, ahead, counts) = server[:2], server[2:]
+    assert clock == [steps, steps * k * BATCH]
+    assert max(map(int, ages)) == max(map(int, ahead)) == bound, (ages, ahead)
+    assert sum(ages.values()) == sum(ahead.values()) == workers * steps * (k + 1)  # every gradient, once
+    updates = [workers * steps * k, workers * steps]  # of D and G; so many times more of fewer images
+    assert counts == [[n, images, n] for n, images in zip(updates, (steps * k * BATCH, steps * BATCH), strict=True)]
+    for *mine, lags, waited in others:
+        assert mine == clock and waited > 0
+        assert max(int(lag) for of_side in lags.values() for lag in of_side) == bound, lags
+
+
+def test_an_update_of_one_worker_is_by_the_mean_of_its_rows(three_ranks):
+    server, *_ = three_ranks.run(f"{CASES}:one_by_one")
+    assert server <= 1e-12
+
+
+@pytest.mark.parametrize("bound", [0, 2])
+def test_who_waits_for_a_worker_that_plays_no_more_ends(three_ranks, bound):
+    server, worker, _ = three_ranks.run(f"{CASES}:silent", bound=bound)
+    assert server == "RankError: the worker on rank 2: nothing has come for 2 s, expected gradients"
+    assert worker == "RankError: the server on rank 0: nothing has come for 7 s, expected newer weights"
+
+
+def test_what_mixes_the_samples_of_a_batch_needs_one_worker(three_ranks, two_ranks):
+    said = "ConfigError: scheme: diversity couples the samples of a batch that workers share; use one worker"
+    assert three_ranks.run(f"{CASES}:coupled")[1:] == [said, said]
+    assert two_ranks.run(f"{CASES}:coupled") == ["it played"] * 2
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("rank", [0, 2])
+def test_whoever_is_killed_the_others_end_in_a_line(three_ranks, tmp_path, rank):
+    with pytest.raises(AssertionError, match=f"rank {rank} of 3.*died with exit code -9"):
+        three_ranks.run(f"{CASES}:killed", folder=str(tmp_path), rank=rank)
+    said = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    gone = {0: "the server on rank 0 is gone or silent", 2: "the worker on rank 2 is gone or silent"}[rank]
+    neighbour = {0: "rank-1", 2: "rank-0"}[rank]
+    assert said[neighbour].startswith(f"RankError: {gone}: ") and "\n" not in said[neighbour], said
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    found = Checkpoints(folder / "checkpoints").newest()
+    return {f"{group}/{name}": value for group, stored in found.groups.items() for name, value in stored.items()}
+
+
+def test_the_server_saves_and_a_stop_is_not_seen(three_ranks, tmp_path):
+    """Of 4 steps, stopped after 2, without delay; and the server alone holds players."""
+    words, stopped, straight = ["scheme.staleness=0"], tmp_path / "stopped", tmp_path / "straight"
+    run = f"{CASES}:a_run"
+    three_ranks.run(run, timeout=200, folder=str(stopped), words=[*words, "train.kimg=0.032"])
+    found = three_ranks.run(run, timeout=200, folder=str(stopped), words=words)
+    assert found == [
+        [True, [4], ["d", "g"], [True, True], [4, 64, 4]],
+        *([[True, [4], [], [False, False], [4, 64, 4]]] * 2),
+    ]
+    names = {path.name for path in (stopped / "checkpoints" / "step-000000004").iterdir()}
+    assert names == {"g.safetensors", "d.safetensors", "state.json", "manifest.json"}
+    three_ranks.run(run, timeout=200, folder=str(straight), words=words)
+    a, b = tensors(stopped), tensors(straight)
+    assert a.keys() == b.keys() and all(value.equal(b[name]) for name, value in a.items())
+
+
+def test_any_number_of_ranks_goes_on(three_ranks, two_ranks, tmp_path):
+    """Saved by a server of two; gone on with by one of one, then by a process alone; with a delay."""
+    run = f"{CASES}:a_run"
+    three_ranks.run(run, timeout=200, folder=str(tmp_path), words=["train.kimg=0.032"])
+    found = two_ranks.run(run, timeout=200, folder=str(tmp_path), words=["train.kimg=0.064"])
+    assert [(of_rank[0], of_rank[-1]) for of_rank in found] == [(True, [4, 64, 4])] * 2
+    resumed, saved, players, _, clock = cases.a_run(World(), str(tmp_path), ["train.kimg=0.096"])
+    assert (resumed, saved, players, clock) == (True, [6], ["d", "g"], [6, 96, 6])
+
+
+def test_a_run_without_delay_is_that_of_one_process(three_ranks, tmp_path):
+    """In float32, with plain SGD: Adam makes whole steps of gradients that are rounding. Clipped by the whole norm."""
+    words = ["scheme.staleness=0", "model.name=mlp", "model.g_widths=[32]", "model.d_widths=[32]"]
+    words += [f"{side}.optimizer={{name: SGD, lr: 0.1}}" for side in "gd"] + ["g.max_norm=0.05", "d.max_norm=0.05"]
+    three_ranks.run(f"{CASES}:a_run", timeout=200, folder=str(tmp_path / "served"), words=words)
+    cases.a_run(World(), str(tmp_path / "alone"), words)
+    served, alone = tensors(tmp_path / "served"), tensors(tmp_path / "alone")
+    assert served.keys() == alone.keys()
+    worst = max(float((value - alone[name]).abs().max()) for name, value in served.items())
+    assert worst <= 1e-6, worst
+
+
+def test_one_process_is_the_synchronous_run(tmp_path):
+    served, plain = (train(tmp_path / name, f"scheme.name={name}") for name in ("parameter_server", "synchronous"))
+    for name, mine in served.players.items():
+        theirs = plain.players[name].net.state_dict()
+        assert all(value.equal(theirs[key]) for key, value in mine.net.state_dict().items())
+
+
+def test_a_loss_scale_is_refused():
+    scheme = Scheme()
+    gan = game(*(player(side, none.Strategy()) for side in Side))
+    gan.g.calling = Calling(torch.float16, scaled=True)
+    scheme.refuse(gan, False)  # a process alone
+    scheme._roles = Roles(World(size=3), ALONE, {side: range(1) for side in Side})
+    with pytest.raises(ConfigError, match="no loss scale that all workers know, found precision fp16; use bf16"):
+        scheme.refuse(gan, False)

@@ -1,0 +1,39 @@
+"""On an accelerator both players of an asynchronous run have a stream of their own: no delay is still synchrony."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan import build
+from paragan.config import load
+from paragan.core.types import Report
+from paragan.schemes import shared_fakes
+from paragan.schemes.asynchronous import Options, Scheme
+from tests.gpu.test_first_light import SMALL, moved, on
+from tests.laws.small_gan import batches, distance, play
+
+needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_one])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_delay_is_synchrony(device):
+    there, here, scheme = on(device), on("cpu"), Scheme(Options(staleness=0))
+    play(there, scheme, moved(batches(), device), 6)
+    scheme.quiesce()
+    scheme.close()
+    play(here, shared_fakes, batches(), 6)
+    for a, b in ((there.g, here.g), (there.d, here.d)):
+        assert distance({k: v.cpu() for k, v in a.net.state_dict().items()}, dict(b.net.state_dict())) <= 1e-9
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_run_with_delay(tmp_path, device):
+    """What is here is used: the CPU where there is no accelerator."""
+    trainer = build.trainer(load("digits", [*SMALL, "scheme.name=asynchronous"]), tmp_path, print, lambda: False)
+    assert next(trainer.gan.g.net.parameters()).is_cuda == (device == "cuda") or torch.cuda.is_available()
+    last = [event for event in trainer.run() if isinstance(event, Report)][-1].read()
+    assert all(torch.isfinite(torch.tensor(value)) for value in last.values()), last
+    assert max(trainer.scheme.told["g"].lags) <= 1
+    assert int(trainer.gan.g.updates) == int(trainer.gan.d.updates) == 20

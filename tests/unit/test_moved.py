@@ -1,0 +1,105 @@
+"""What a turn does to a network, there and back as bytes, and of several workers together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.snapshot import packed
+from paragan.schemes._server_moved import Moved, become, most_bytes, moved
+
+
+class Net(nn.Module):
+    """An odd number of bytes before the first number, a weight that no turn reaches, counts, another memory order."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 2).to(memory_format=torch.channels_last)
+        self.unused = nn.Parameter(torch.ones(3))
+        self.scale = nn.Parameter(torch.ones((), dtype=torch.float64))
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        return self.conv(x) * self.scale
+
+
+def played(seed, count=1):
+    torch.manual_seed(0)
+    net = Net()
+    x = torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(seed))
+    net(x).sum().backward()
+    net.mean.copy_(x.mean().expand(4))
+    net.count.fill_(count)
+    return net
+
+
+def test_gradients_and_buffers_come_back_as_they_were():
+    net = played(1, count=7)
+    data = moved(net)
+    assert data.dtype == torch.uint8 and len(data) <= most_bytes(net)
+    found = Moved.read(data, Net())
+    for (name, weight), gradient in zip(net.named_parameters(), found.gradients, strict=True):
+        assert gradient is None if name == "unused" else gradient.equal(weight.grad), name
+    assert found.buffers[0].equal(net.mean) and int(found.buffers[1]) == 7
+
+
+def test_a_player_moves_as_if_it_had_played_itself():
+    net = played(1)
+    mine, theirs = (Player(Side.D, played(1), policy=Policy(torch.optim.Adam, 0.1, max_norm=0.5)) for _ in range(2))
+    mine.net.mean.zero_()
+    norm = Moved.read(moved(net), mine.net).apply(mine, 5)
+    expected = theirs.apply_gradients([weight.grad for weight in theirs.net.parameters()], 5)
+    assert norm.equal(expected) and norm > 0.5
+    state = theirs.net.state_dict()
+    assert all(value.equal(state[name]) for name, value in mine.net.state_dict().items())
+    assert mine.net.conv.weight.is_contiguous(memory_format=torch.channels_last)
+    assert (mine.version, int(mine.updates), mine.images) == (1, 1, 5)
+    assert all(weight.grad is None for weight in mine.net.parameters())
+
+
+def test_a_step_by_numbers_that_are_not_finite_is_skipped():
+    player = Player(Side.D, played(1))
+    before = {name: value.clone() for name, value in player.net.state_dict().items()}
+    bad = [None if w.grad is None else torch.full_like(w, torch.nan) for w in player.net.parameters()]
+    player.apply_gradients(bad, 5)
+    assert all(value.equal(before[name]) for name, value in player.net.state_dict().items())
+    assert (player.version, int(player.updates)) == (1, 0)
+
+
+def test_several_workers_add_up_and_agree():
+    parts = [Moved.read(moved(played(seed, count=seed)), Net()) for seed in (1, 2, 3)]
+    total = Moved.total(parts)
+    by_hand = [
+        None if gs[0] is None else gs[0] + gs[1] + gs[2] for gs in zip(*(p.gradients for p in parts), strict=True)
+    ]
+    for found, expected in zip(total.gradients, by_hand, strict=True):
+        assert (found is None) == (expected is None) and (found is None or torch.allclose(found, expected))
+    torch.testing.assert_close(total.buffers[0], sum(part.buffers[0] for part in parts) / 3)
+    assert int(total.buffers[1]) == 1  # a count is the first one's
+    equal = Moved.total([parts[0]] * 3)
+    assert equal.buffers[0].equal(parts[0].buffers[0])  # vectors of spectral norm stay what they are, to the bit
+    assert Moved.total(parts[:1]).gradients[1].equal(parts[0].gradients[1])
+
+
+def test_a_network_becomes_what_was_sent():
+    net, other = played(1, count=9), Net()
+    become(other, packed(net.state_dict()))
+    assert all(value.equal(net.state_dict()[name]) for name, value in other.state_dict().items())
+
+
+@pytest.mark.parametrize("cut", [-1, 1])
+def test_another_networks_bytes_are_refused(cut):
+    net = played(1)
+    for data, read in (
+        (moved(net), lambda d: Moved.read(d, net)),
+        (packed(net.state_dict()), lambda d: become(net, d)),
+    ):
+        odd = data[:-1] if cut < 0 else torch.cat([data, data[:1]])
+        with pytest.raises(ConfigError, match=r"found \d+ bytes, expected \d+: the ranks' networks are not the same"):
+            read(odd)

@@ -1,0 +1,289 @@
+"""`pg.ScalingManager`: what it makes of a config and of the workers that there are, and the run that it leads."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import paragan as pg
+from paragan.config import load
+from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
+
+TINY = (
+    "data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "every.save_kimg=0",
+    "every.score_kimg=0", "score.extractor=none", "writers=[jsonl]",
+)  # fmt: skip
+
+
+def config(*words):
+    return load("digits", [*TINY, *words])
+
+
+def pair():
+    torch.manual_seed(0)
+    return PosterGenerator(Generator()), PosterDiscriminator(Discriminator())
+
+
+@pytest.fixture
+def python():
+    """What a program prints."""
+
+    def run(text):
+        environment = {**os.environ, "PYTHONPATH": str(Path(pg.__file__).parents[1])}
+        command = [sys.executable, "-c", text]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True).stdout
+
+    return run
+
+
+@pytest.fixture
+def manager(tmp_path):
+    """Makes managers of batches of 16, and closes them."""
+    made = []
+
+    def make(*words, bs=16, num_workers=1, **more):
+        made.append(pg.ScalingManager(config(*words), bs, num_workers, out=tmp_path / "run", **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def trained(scale_mgr, gan=None, steps=None):
+    gan = gan or pg.Estimator(*pair())
+    for _ in range(len(scale_mgr.config.max_steps) if steps is None else steps):
+        scale_mgr.train(gan)
+    return scale_mgr
+
+
+def ending(folder):
+    return json.loads((folder / "exit.json").read_text())
+
+
+# the workers that there are
+
+
+@pytest.mark.parametrize(
+    ("bs", "num_workers", "said"),
+    [
+        (100, 8, "bs: found 100 images for 8 workers, which is 12.5 for the 1 found here; give a multiple of"),
+        (4, 8, "bs: found 4 images for 8 workers, expected at least one for each"),
+        (0, 1, "bs: found 0, expected a whole number of at least 1"),
+        (64.0, 1, "bs: found 64.0, expected a whole number"),
+        (64, True, "num_workers: found True, expected a whole number"),
+    ],
+)
+def test_a_batch_that_cannot_be_shared_is_one_line(manager, bs, num_workers, said):
+    with pytest.raises(pg.ConfigError) as told:
+        manager(bs=bs, num_workers=num_workers)
+    assert str(told.value).startswith(said)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("rule", "factor"), [("sqrt", 0.5), ("linear", 0.25), ("none", 1.0)])
+def test_both_learning_rates_follow_the_batch_by_rule(manager, rule, factor):
+    words = ("g.optimizer.lr=1e-3", "d.optimizer.lr=4e-3", "g.schedule.warmup=5", "d.updates_per_step=2")
+    before, now = config(*words), manager(*words, bs=512, num_workers=128, rule=rule).config
+    assert (now.g.optimizer.lr, now.d.optimizer.lr) == (1e-3 * factor, 4e-3 * factor)
+    assert (now.train.batch, now.max_steps) == (4, before.max_steps)
+    assert (now.g.schedule, now.g.optimizer.arguments) == (before.g.schedule, before.g.optimizer.arguments)
+
+
+def test_an_unknown_rule_is_one_line(manager):
+    with pytest.raises(pg.ConfigError, match=r"^rule: found 'cubic', expected one of sqrt, linear, none$"):
+        manager(rule="cubic")
+
+
+def test_it_says_what_it_found(manager, capsys):
+    manager("train.batch=64", bs=2048, num_workers=128)
+    line = "workers   found 1 instead of 128: batches of 16 images, 16 each; lr g 0.0005, d 0.0005 (sqrt of 16/64)\n"
+    assert capsys.readouterr().out == line
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [(("train.kimg=0.064",), 4), (("train.kimg=0.065",), 5), (("train.kimg=0.065", "d.updates_per_step=3"), 2)],
+)
+def test_the_steps_of_a_config_are_those_of_its_run(manager, words, steps):
+    assert config(*words).max_steps == range(steps)
+    done = trained(manager(*words), steps=20)  # those beyond the end do nothing
+    assert done.trainer.clock.step == steps
+    assert done.trainer.finished
+
+
+def test_the_config_comes_with_the_library_and_leaves_torch_alone(python):
+    done = python("import sys, paragan as pg; print(len(pg.config.load('digits').max_steps), 'torch' in sys.modules)")
+    assert done == "1500 False\n"
+
+
+# the run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that was scored; it is only asked."""
+    words = ("score.extractor=judge", "score.num_images=20")
+    scale_mgr = pg.ScalingManager(config(*words), 16, 1, out=tmp_path_factory.mktemp("finished") / "run")
+    yield trained(scale_mgr)
+    scale_mgr.close()
+
+
+def test_fid_without_inception_is_the_runs_own_distance_and_says_so(finished, capsys):
+    (scored,) = (line for line in _record(finished) if line["kind"] == "score")
+    assert finished.eval(metric="fid") == scored["fd[judge]"]
+    line = capsys.readouterr().out
+    assert line.startswith(f"eval      without Inception weights fid is fd[judge] {scored['fd[judge]']:.4g}, ")
+    assert line.count("\n") == 1
+
+
+def test_a_metric_by_its_name_is_its_number(finished, capsys):
+    (scored,) = (line for line in _record(finished) if line["kind"] == "score")
+    for name in ("fd[judge]", "coverage", "label_accuracy"):
+        assert finished.eval(name) == scored[name]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_metric_that_is_none_lists_those_that_are(finished):
+    known = "fd\\[judge\\], label_accuracy, class_variance_min, class_variance_mean, coverage, fid"
+    with pytest.raises(pg.ConfigError, match=rf"^eval: found the metric 'is', expected one of {known}$"):
+        finished.eval("is")
+
+
+def test_a_run_that_is_not_scored_says_so(manager):
+    with pytest.raises(
+        pg.ConfigError, match=r"^eval: found score\.extractor=none in the config, expected one that scores"
+    ):
+        trained(manager(), steps=1).eval()
+
+
+def _record(scale_mgr):
+    folder = scale_mgr.trainer.checkpoints.folder.parent
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_score_between_steps_is_told_and_training_goes_on(manager):
+    scale_mgr, gan = manager("score.extractor=judge", "score.num_images=20"), pg.Estimator(*pair())
+    trained(scale_mgr, gan, steps=2)
+    early = scale_mgr.eval("coverage")
+    assert scale_mgr.eval("coverage") == early
+    trained(scale_mgr, gan)
+    assert [line["step"] for line in _record(scale_mgr) if line["kind"] == "score"] == [2, 4]
+
+
+def test_nothing_can_be_asked_before_the_first_step_or_of_a_closed_manager(manager):
+    scale_mgr = manager()
+    for ask in (scale_mgr.eval, scale_mgr.save, lambda: scale_mgr.trainer):
+        with pytest.raises(
+            pg.ConfigError, match=r"^ScalingManager: found nothing that was trained, expected train\(gan"
+        ):
+            ask()
+    gan = pg.Estimator(*pair())
+    scale_mgr.train(gan)
+    scale_mgr.close()
+    scale_mgr.close()
+    for ask in (scale_mgr.eval, scale_mgr.save, lambda: scale_mgr.train(gan)):
+        with pytest.raises(pg.ConfigError, match=r"^ScalingManager: this one is closed, expected a new one"):
+            ask()
+
+
+def test_one_manager_trains_one_pair(manager):
+    scale_mgr = trained(manager(), steps=1)
+    with pytest.raises(pg.ConfigError, match=r"^train: found another Estimator than before"):
+        scale_mgr.train(pg.Estimator(*pair()))
+    with pytest.raises(pg.ConfigError, match=r"^train: found a PosterGenerator, expected an Estimator"):
+        manager().train(pair()[0])
+
+
+def test_the_same_program_goes_on_where_it_left(manager, tmp_path, capsys):
+    gan = pg.Estimator(*pair())
+    scale_mgr = trained(manager(), gan, steps=2)
+    scale_mgr.save()
+    scale_mgr.train(gan)
+    scale_mgr.close()
+    assert ending(tmp_path / "run") == {"code": 85, "step": 3, "reason": "left by the program; not saved since step 2"}
+    again = manager()
+    again.train(gan)
+    assert "resuming at step 2" in capsys.readouterr().out
+    assert again.trainer.clock.step == 3
+    trained(again, gan)
+    assert ending(tmp_path / "run") == {"code": 0, "step": 4, "reason": "finished"}
+    assert not any(
+        "commands" in line and line["commands"] for line in _record(again)
+    )  # `paragan` has not these networks
+
+
+def test_another_run_in_the_folder_is_refused_in_words_of_a_program(manager, tmp_path):
+    trained(manager())
+    with pytest.raises(pg.CheckpointError) as told:
+        trained(manager(bs=32))
+    said = (
+        "other settings (g.optimizer.lr, d.optimizer.lr, train.batch); give the former values, choose another folder "
+    )
+    assert said + "with out=DIR, or start anew with fresh=True" in str(told.value)
+    trained(manager(bs=32, fresh=True))
+    assert ending(tmp_path / "run")["step"] == 4
+    assert ending(tmp_path / "run.old-1")["step"] == 4
+
+
+def test_code_that_fails_in_a_step_ends_the_run_and_tells(manager, tmp_path):
+    g, d = pair()
+    gan, scale_mgr = pg.Estimator(g, d), manager()
+    scale_mgr.train(gan)
+    scale_mgr.trainer.players["d"].net.net._held.model_fn = lambda x, y: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        scale_mgr.train(gan)
+    assert ending(tmp_path / "run") == {"code": 1, "step": 1, "reason": "division by zero"}
+    with pytest.raises(
+        pg.ConfigError, match=r"^ScalingManager: this one ended with an error, expected a new one: it goes"
+    ):
+        scale_mgr.train(gan)
+    assert trained(manager()).trainer.finished  # the folder is free again
+
+
+def test_what_is_due_after_a_step_is_done_when_train_returns(manager, tmp_path):
+    scale_mgr, gan = manager("every.save_kimg=0.032"), pg.Estimator(*pair())
+    seen = []
+    for _ in range(4):
+        scale_mgr.train(gan)
+        seen.append(sorted(int(p.name[5:]) for p in (tmp_path / "run" / "checkpoints").glob("step-*")))
+    assert seen == [[], [2], [2], [2, 4]]
+
+
+def test_two_threads_train_and_are_gone_at_the_end(manager):
+    before = threading.active_count()
+    done = trained(manager("scheme=asynchronous"))
+    assert done.trainer.finished
+    assert {name: player.version for name, player in done.trainer.players.items()} == {"g": 4, "d": 4}
+    assert threading.active_count() == before
+    left = trained(manager("scheme=asynchronous", fresh=True), steps=1)
+    assert threading.active_count() > before
+    left.close()
+    assert threading.active_count() == before
+
+
+def test_a_run_ends_where_its_ranks_hold_the_same(manager):
+    scale_mgr, gan = manager("train.kimg=0.048"), pg.Estimator(*pair())
+    trained(scale_mgr, gan, steps=1)
+    scale_mgr.trainer.period = 2  # as where ranks average their weights every other step
+    for name in ("save", "eval"):
+        with pytest.raises(pg.ConfigError, match=rf"^{name}: found ranks between two averagings of their weights"):
+            getattr(scale_mgr, name)()
+    trained(scale_mgr, gan, steps=2)
+    assert (scale_mgr.trainer.clock.step, scale_mgr.trainer.finished) == (4, True)
+
+
+def test_the_folder_is_called_after_the_program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for program, name in (("a/my-gan.py", "my-gan"), ("-c", "gan"), ("", "gan")):
+        monkeypatch.setattr(sys, "argv", [program])
+        scale_mgr = trained(pg.ScalingManager(config(), 16, 1), steps=1)
+        scale_mgr.close()
+        assert (tmp_path / "runs" / name / "config.yaml").is_file()
