@@ -71,9 +71,9 @@ def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp
     return [side.value, max(found), bool(words < 1e-5 and clock)]
 
 
-def bounded(world: World, num_g: int, bound: int, steps: int, seed: int = 0, cached: float = 0.0) -> list:
+def bounded(world: World, num_g: int, bounds: tuple[int, int], steps: int, seed: int = 0) -> list:
     """Which player, how late the other was how often, whether the versions are what they should be."""
-    gan, scheme, stream = begun(world, num_g, staleness=bound, cached=cached, max_age=bound, fall_back=None)
+    gan, scheme, stream = begun(world, num_g, staleness=bounds[0], age=bounds[1], fall_back=None)
     draw, late = random.Random(f"{seed} {world.rank}"), [0.0] * 19 + [0.02]
     for _ in range(steps):
         time.sleep(draw.choice(late))

@@ -30,16 +30,17 @@ def test_no_delay_is_synchrony_on_any_ratio(three_ranks, num_g):
     assert all(difference <= TOLERANCE and told for _, difference, told in found), found
 
 
-@pytest.mark.parametrize("bound", [1, 3])
-def test_the_bound_is_kept_in_500_steps_under_random_delays(two_ranks, bound):
-    found = two_ranks.run(f"{CASES}:bounded", num_g=1, bound=bound, steps=500, timeout=200)
-    for side, lags, versions, waited in found:
+@pytest.mark.parametrize("bounds", [(1, 1), (3, 3), (1, 0)])
+def test_the_bounds_are_kept_in_500_steps_under_random_delays(two_ranks, bounds):
+    """Of G's opponent, and of the images that D is shown; both are reached."""
+    found = two_ranks.run(f"{CASES}:bounded", num_g=1, bounds=bounds, steps=500, timeout=200)
+    for (side, lags, versions, waited), bound in zip(found, bounds, strict=True):
         assert max(map(int, lags)) == bound and versions == [500, 500] and waited > 0, (side, lags)
 
 
 @pytest.mark.parametrize("bound", [1, 3])
 def test_the_bound_is_kept_by_two_and_two(four_ranks, bound):
-    found = four_ranks.run(f"{CASES}:bounded", num_g=2, bound=bound, steps=100, timeout=200)
+    found = four_ranks.run(f"{CASES}:bounded", num_g=2, bounds=(bound, bound), steps=100, timeout=200)
     assert all(max(map(int, lags)) <= bound and versions == [100, 100] for _, lags, versions, _ in found), found
 
 

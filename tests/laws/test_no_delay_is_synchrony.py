@@ -63,7 +63,7 @@ def played(pace, steps, buffer=None, delay=lambda: None):
 def test_no_delay_is_synchrony(scheme, k):
     plain = game(*seats(k))
     play(plain, scheme, batches(), STEPS)
-    g, d, generator, critic = played(Pace(staleness=0, k=k, reuse=scheme is shared_fakes, timeout_s=WAIT_S), STEPS)
+    g, d, generator, critic = played(Pace(0, 0, k, reuse=scheme is shared_fakes, timeout_s=WAIT_S), STEPS)
     for mine, expected in ((g, plain.g), (d, plain.d)):
         assert (mine.version, int(mine.updates)) == (expected.version, int(expected.updates))
         theirs = expected.net.state_dict()
@@ -80,7 +80,7 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
     draw = random.Random(bound)
     options = BufferOptions(cached=cached, max_age=bound)
     _, _, generator, critic = played(
-        Pace(staleness=bound, timeout_s=WAIT_S), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03]))
+        Pace(bound, bound, timeout_s=WAIT_S), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03]))
     )
     assert max(generator.told.lags) == bound
     assert max(critic.told.lags) <= 2 * bound  # the newest is at most `bound` behind, the cached as much older
@@ -88,7 +88,7 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
 
 
 def test_nobody_waits_for_ever_and_a_stop_is_heard():
-    for pace in (Pace(0, timeout_s=0.3), Pace(0, stopped=lambda: True)):
+    for pace in (Pace(0, 0, timeout_s=0.3), Pace(0, 0, stopped=lambda: True)):
         fakes, states = Link(), Link()
         side = GeneratorSide(Snapshot(network(Side.D)), FakesPost([fakes]), states, pace)
         began = time.monotonic()

@@ -1,8 +1,8 @@
 """The two halves of an asynchronous step: what G's ranks do, and what D's ranks do, with messages between them.
 
-S is the staleness bound, k D's updates per step. G's update number t plays against a D of at least k (t + 1 - S)
-updates, D's step t is shown fakes of a G of at least t - S; whoever is ahead waits. With S = 0 nobody is ever ahead: G
-waits for the D that its fakes have made. A side whose gradients leave all proportion sets S to 0 on both.
+S and A are the bounds, k D's updates per step. G's update number t plays against a D of at least k (t + 1 - S) updates,
+D's step t is shown fakes of a G of at least t - A; whoever is ahead waits. With S = A = 0 nobody is ever ahead: G waits
+for the D that its fakes have made. A side whose gradients leave all proportion sets both bounds to 0 on both sides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Found = TypeVar("Found", covariant=True)
 
 @dataclass(frozen=True)
 class Pace:
-    """staleness: S. k: D's updates per step. reuse: D is shown the fakes of G's own turn, instead of some made for it.
+    """staleness: S, of G's opponent. age: A, of the fakes that D is shown. k: D's updates per step. reuse: D is shown
+    the fakes of G's own turn, instead of some made for it.
 
     g_batch: images of G's turn over all its ranks; as many as D's unless given. lag_lr: c of a learning rate that is
     multiplied by 1 / (1 + c lag). fall_back: factor of the alarm. order: what each update is to use, as `Told.used` has
@@ -44,6 +45,7 @@ class Pace:
     """
 
     staleness: int = 1
+    age: int = 1
     k: int = 1
     reuse: bool = True
     g_batch: int | None = None
@@ -56,7 +58,7 @@ class Pace:
     @property
     def room(self) -> int:
         """Messages that may be under way on a link."""
-        return self.k * (self.staleness + 2)
+        return self.k * (max(self.staleness, self.age) + 2)
 
 
 @dataclass
@@ -89,9 +91,8 @@ class Told:
 class _Side:
     """What both have: a bound that may fall to 0, and a learning rate by lag."""
 
-    def __init__(self, pace: Pace, own: World) -> None:
-        self.pace, self.own, self.told = pace, own, Told()
-        self.staleness = pace.staleness
+    def __init__(self, pace: Pace, bound: int, own: World) -> None:
+        self.pace, self.bound, self.own, self.told = pace, bound, own, Told()
         self._alarm: Alarm | None = None
         self._num_updates = 0  # in this session
 
@@ -102,7 +103,7 @@ class _Side:
     def heed(self, note: int, version: int) -> None:
         """Somebody has seen that gradients leave all proportion."""
         if note == _IN_STEP and self.told.in_step_at is None:
-            self.told.in_step_at, self.staleness = version, 0
+            self.told.in_step_at, self.bound = version, 0
 
     def played(self, player: Player, update: Update) -> None:
         """Look at what an update tells; the reading waits for the device, as the next message does anyway."""
@@ -111,7 +112,7 @@ class _Side:
             return
         if self._alarm is None:
             self._alarm = Alarm(self.pace.fall_back, player.scaler is not None)
-        if self.staleness and self._alarm.rings(float(update.seen["gradient_norm"])):
+        if self.bound and self._alarm.rings(float(update.seen["gradient_norm"])):
             self.heed(_IN_STEP, player.version)
 
     def damped(self, player: Player, lag: int) -> None:
@@ -141,7 +142,7 @@ class GeneratorSide(_Side):
         own: World = ALONE,
         d_parts: int = 1,
     ) -> None:
-        super().__init__(pace, own)
+        super().__init__(pace, pace.staleness, own)
         self.opponent, self.fakes, self.states, self.d_parts = opponent, fakes, states, d_parts
         self._show = self._of_its_own_turn if pace.reuse else self._made_for_it
 
@@ -151,7 +152,7 @@ class GeneratorSide(_Side):
         assert isinstance(g, Player)
         t = g.version
         turn = self._show(gan, g, rows)
-        wanted = self.pace.k * (t + 1 - self.staleness) if self.asked is None else self.asked
+        wanted = self.pace.k * (t + 1 - self.bound) if self.asked is None else self.asked
         self._follow_until(wanted, all_of_them=self.asked is None)
         if self.asked not in (None, self.opponent.version):
             raise RankError(f"order: found D at update {self.opponent.version}, expected {self.asked} as recorded")
@@ -204,7 +205,7 @@ class CriticSide(_Side):
     def __init__(
         self, buffer: Buffer, fakes: FakesInbox, states: Sequence[Post], pace: Pace, own: World = ALONE
     ) -> None:
-        super().__init__(pace, own)
+        super().__init__(pace, pace.age, own)
         self.buffer, self.fakes, self.states = buffer, fakes, states
         self._num_taken = 0
 
@@ -244,7 +245,7 @@ class CriticSide(_Side):
                 return self._num_taken >= asked
             if not self.pace.reuse:
                 return self._num_taken > before
-            return self.buffer.newest is not None and self.buffer.newest >= step - self.staleness
+            return self.buffer.newest is not None and self.buffer.newest >= step - self.bound
 
         all_of_them = self.pace.reuse and asked is None
         self.told.waited(_take(self.fakes, self._put, has_come, self.pace, "G", all_of_them))

@@ -53,7 +53,7 @@ class Threads:
         self._late.append(self._thread.submit(self._g_step, reals))
         try:
             d = self.critic.step(self.gan, reals)
-            self._wait(self.generator.staleness)
+            self._wait(self.generator.bound)
         except BaseException as error:
             self._over.set()
             if isinstance(error, RankError) and self._has_failed():

@@ -2,7 +2,7 @@
 
 On several ranks some hold G and the others D, each player on a group of its own with half of the memory and of the
 bytes; G's images travel to D's ranks, D's state to G's. In one process they play in two threads. Nobody is ever
-further ahead than the bound: at S = 0 this is `synchronous`, or `shared_fakes` where `reuse` is on. Sources: the
+further ahead than the bounds: at S = A = 0 this is `synchronous`, or `shared_fakes` where `reuse` is on. Sources: the
 ParaGAN poster and arXiv 2411.03999; bounded staleness: Ho et al. 2013.
 """
 
@@ -28,7 +28,8 @@ from paragan.schemes._threads import Threads
 
 @dataclass(frozen=True)
 class Options:
-    """staleness: S, steps that a player may be behind the other. reuse: D is shown the images of G's own turns.
+    """staleness: S, steps that D may be behind as G meets it. age: A, steps that images may be old as D is shown them;
+    S unless given. reuse: D is shown the images of G's own turns.
 
     g_ranks: ranks that hold G, half of them unless given; the others hold D. g_batch: images of G's turn over all its
     ranks, as many as of D's unless given. capacity, max_age, cached, balance: of the images that wait on a rank of D
@@ -38,6 +39,7 @@ class Options:
     """
 
     staleness: Natural = 1
+    age: Natural | None = None
     reuse: bool = True
     g_ranks: Count | None = None
     g_batch: Count | None = None
@@ -113,6 +115,7 @@ class Scheme:
         chosen = self.options
         pace = Pace(
             chosen.staleness,
+            chosen.staleness if chosen.age is None else chosen.age,
             gan.d.updates_per_step,
             chosen.reuse,
             chosen.g_batch,
