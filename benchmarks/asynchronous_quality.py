@@ -1,7 +1,7 @@
 """Scores of asynchronous training against synchronous, at equal images and at equal seconds of two emulated devices.
 
     python -m benchmarks.asynchronous_quality ring|digits|mnist|cifar10|tiny-imagenet [DATA] [--seeds 5] [--only WORDS]
-        [--probes] [--keep FOLDER] [--kimg N] [--points N] [--no-result]
+        [--probes] [--keep FOLDER] [--kimg N] [--points N] [--name WORD] [--no-result]
 
 Rows are schemes, batches of either player and pairs of optimisers (`asynchronous_rows`). `sync` is `shared_fakes`,
 which the asynchronous scheme is, bit for bit, at S = 0; `async` has S = 1 and otherwise the defaults. DATA is the
@@ -27,7 +27,7 @@ import torch
 from benchmarks import asynchronous_plots as plots
 from benchmarks.asynchronous_cost import Cost, costs
 from benchmarks.asynchronous_played import identity, played
-from benchmarks.asynchronous_rows import PROBES, TABLES, Row, Table, chosen, shortened
+from benchmarks.asynchronous_rows import TABLES, Row, Table, chosen, shortened
 from benchmarks.asynchronous_told import Runs, summed
 from benchmarks.record import write
 
@@ -117,6 +117,7 @@ def main(words: Sequence[str] | None = None) -> None:
     asked.add_argument("--keep", type=Path, default=Path("/tmp/paragan-quality"))
     asked.add_argument("--kimg", type=float)
     asked.add_argument("--points", type=int)
+    asked.add_argument("--name", default="", help="of the result, where it is not the whole table")
     asked.add_argument("--no-result", action="store_true", help="tell, and write nothing")
     given = asked.parse_args(words)
     torch.set_num_threads(1)
@@ -128,9 +129,9 @@ def main(words: Sequence[str] | None = None) -> None:
     found = result(table, rows, runs, cost)
     say(found)
     if not given.no_result:
-        name = f"asynchronous-{table.name}" + "-probes" * any(row in PROBES for row in rows)
-        write(name, found)
-        if not given.probes:
+        part = given.name or "probes" * given.probes
+        write("-".join(["asynchronous", table.name, part]).rstrip("-"), found)
+        if not part:
             pictures(table, found, runs)
 
 
