@@ -4,7 +4,7 @@
         [--probes] [--keep FOLDER] [--kimg N] [--points N] [--name WORD] [--no-result]
 
 Rows are schemes, batches of either player and pairs of optimisers (`asynchronous_rows`). `sync` is `shared_fakes`,
-which the asynchronous scheme is, bit for bit, at S = 0; `async` has S = 1 and otherwise the defaults. DATA is the
+which the asynchronous scheme is, bit for bit, at S = 0; `async` has the defaults, S = 1 and A = 0. DATA is the
 folder of the data set, with the classifiers beside it; ring and digits need none. Every run is kept in FOLDER, so that
 a table that was stopped goes on. Set OMP_NUM_THREADS=1.
 
@@ -32,7 +32,7 @@ from benchmarks.asynchronous_told import Runs, summed
 from benchmarks.record import write
 
 _GROUPS = (  # what is drawn together
-    ("sync", "async", "async, only G late", "async half", "sync double"),
+    ("sync", "async", "async half", "sync double"),
     ("sync", "async", "sync asymmetric", "async asymmetric"),
 )
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"

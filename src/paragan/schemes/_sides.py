@@ -45,7 +45,7 @@ class Pace:
     """
 
     staleness: int = 1
-    age: int = 1
+    age: int = 0
     k: int = 1
     reuse: bool = True
     g_batch: int | None = None
@@ -54,6 +54,11 @@ class Pace:
     order: Sequence[int] | None = None
     timeout_s: float = 300.0
     stopped: Callable[[], bool] = lambda: False
+
+    @property
+    def is_late(self) -> bool:
+        """Whether either player may answer to what the other no longer is."""
+        return bool(self.staleness or self.age)
 
     @property
     def room(self) -> int:
@@ -108,11 +113,11 @@ class _Side:
     def played(self, player: Player, update: Update) -> None:
         """Look at what an update tells; the reading waits for the device, as the next message does anyway."""
         self._num_updates += 1
-        if self.pace.fall_back is None:
+        if self.pace.fall_back is None or not self.pace.is_late or self.told.in_step_at is not None:
             return
         if self._alarm is None:
             self._alarm = Alarm(self.pace.fall_back, player.scaler is not None)
-        if self.bound and self._alarm.rings(float(update.seen["gradient_norm"])):
+        if self._alarm.rings(float(update.seen["gradient_norm"])):
             self.heed(_IN_STEP, player.version)
 
     def damped(self, player: Player, lag: int) -> None:

@@ -28,8 +28,8 @@ from paragan.schemes._threads import Threads
 
 @dataclass(frozen=True)
 class Options:
-    """staleness: S, steps that D may be behind as G meets it. age: A, steps that images may be old as D is shown them;
-    S unless given. reuse: D is shown the images of G's own turns.
+    """staleness: S, steps that D may be behind as G meets it. age: A, steps that images may be old as D is shown them.
+    reuse: D is shown the images of G's own turns.
 
     g_ranks: ranks that hold G, half of them unless given; the others hold D. g_batch: images of G's turn over all its
     ranks, as many as of D's unless given. capacity, max_age, cached, balance: of the images that wait on a rank of D
@@ -39,7 +39,7 @@ class Options:
     """
 
     staleness: Natural = 1
-    age: Natural | None = None
+    age: Natural = 0  # late images cost more than a late opponent (docs/asynchronous-quality.md)
     reuse: bool = True
     g_ranks: Count | None = None
     g_batch: Count | None = None
@@ -115,7 +115,7 @@ class Scheme:
         chosen = self.options
         pace = Pace(
             chosen.staleness,
-            chosen.staleness if chosen.age is None else chosen.age,
+            chosen.age,
             gan.d.updates_per_step,
             chosen.reuse,
             chosen.g_batch,
