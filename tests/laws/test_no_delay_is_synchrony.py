@@ -19,7 +19,8 @@ from paragan.game.snapshot import Snapshot
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from paragan.schemes._fakes import FakesInbox, FakesPost
-from paragan.schemes._sides import CriticSide, GeneratorSide, Pace
+from paragan.schemes._pace import Pace
+from paragan.schemes._sides import CriticSide, GeneratorSide
 from paragan.transports.memory import Link
 from tests.laws.small_gan import batches, game, network, play, player
 

@@ -5,7 +5,7 @@ It brings its own spectral norm vectors and statistics and never advances them: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -30,23 +30,16 @@ class Snapshot:
     @property
     def num_bytes(self) -> int:
         """Of a message that holds it."""
-        return sum(value.numel() * value.element_size() for value in self._held.values())
+        return num_bytes(self._held.values())
 
     @torch.no_grad()
     def follow(self, message: Tensor, version: int) -> None:
         """Become what `packed` has written, if it is newer. `ConfigError` for one of another network."""
-        if len(message) != self.num_bytes:
-            raise ConfigError(
-                f"snapshot: found {len(message)} bytes, expected {self.num_bytes}: the ranks' networks are not the same"
-            )
-        if version <= self.version:
-            return
-        first = 0
-        for value in self._held.values():
-            size = value.numel() * value.element_size()
-            value.copy_(message[first : first + size].clone().view(value.dtype).view(value.shape))
-            first += size
-        self.version = version
+        values = unpacked("weights", message, list(self._held.values()))
+        if version > self.version:
+            for mine, value in zip(self._held.values(), values, strict=True):
+                mine.copy_(value)
+            self.version = version
 
 
 def packed(weights: Mapping[str, Tensor]) -> Tensor:
@@ -55,3 +48,15 @@ def packed(weights: Mapping[str, Tensor]) -> Tensor:
     A copy: the network may move on while it travels.
     """
     return torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for value in weights.values()])
+
+
+def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Values of these types and shapes that lie one after another. `ConfigError` for bytes that are none."""
+    if len(data) != (expected := num_bytes(like)):
+        raise ConfigError(f"{what}: found {len(data)} bytes, expected {expected}: the ranks' networks are not the same")
+    parts = torch.split(data, [num_bytes([value]) for value in like])
+    return (part.clone().view(value.dtype).view(value.shape) for part, value in zip(parts, like, strict=True))
+
+
+def num_bytes(values: Iterable[Tensor]) -> int:
+    return sum(value.numel() * value.element_size() for value in values)

@@ -8,11 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.roles import Roles
@@ -22,8 +19,9 @@ from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes._fakes import FakesInbox, FakesPost, pairs
-from paragan.schemes._sides import CriticSide, GeneratorSide, Pace, Told
-from paragan.transports.gloo import Receiver, Sender
+from paragan.schemes._pace import Pace, Told
+from paragan.schemes._sides import CriticSide, GeneratorSide
+from paragan.transports.gloo import Receiver, Sender, pair
 
 _NUMBER = itertools.count()  # of this process's games: all ranks begin them in one order
 
@@ -102,10 +100,8 @@ class _Links:
         side, mine = self.roles.sides[0], self.roles.own.rank
         if mine != (i if side is Side.G else j):
             return
-        other, store = (j if side is Side.G else i), self.roles.world.store
-        assert store is not None, "ranks of a run have a store"
-        prefix, timeout_s = dist.PrefixStore(f"link/{self.number}/{name}", store), self.roles.timeout_s
-        group: Any = dist.ProcessGroupGloo(prefix, int(side is not sender), 2, timedelta(seconds=timeout_s))
+        other, timeout_s = (j if side is Side.G else i), self.roles.timeout_s
+        group = pair(self.roles.world.store, f"link/{self.number}/{name}", int(side is not sender), timeout_s)
         if side is sender:
             self.sends[other] = Sender(group, 1, timeout_s=timeout_s)
         else:

@@ -15,9 +15,9 @@ from paragan.core.types import Batch, Report, Rows, Side, Update, take
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import packed
+from paragan.schemes._pace import Told
 from paragan.schemes._server_links import Pace, links
 from paragan.schemes._server_moved import Moved
-from paragan.schemes._sides import Told
 from paragan.transports._post import Message
 
 _LOOK_S = 0.001  # at one worker, while another may have sent

@@ -5,17 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
-
-import torch.distributed as dist
 
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes._server_moved import most_bytes
-from paragan.transports.gloo import Receiver, Sender
+from paragan.transports.gloo import Receiver, Sender, pair
 
 _NUMBER = itertools.count()  # of this process's games: all ranks begin them in one order
 
@@ -61,14 +57,9 @@ def links(roles: Roles, gan: GAN, room: int) -> list[tuple[Sender, Receiver]]:
     found = []
     for worker in range(1, world.size):
         if world.rank in (0, worker):
-            up, down = (_group(roles, f"server/{number}/{worker}/{way}", here) for way in ("up", "down"))
+            names = (f"server/{number}/{worker}/{way}" for way in ("up", "down"))
+            up, down = (pair(world.store, name, here, roles.timeout_s) for name in names)
             sends, takes = (up, down) if here else (down, up)
             post = Sender(sends, 1 - here, room, roles.timeout_s)
             found.append((post, Receiver(takes, 1 - here, most, room, roles.timeout_s)))
     return found
-
-
-def _group(roles: Roles, name: str, rank: int) -> Any:
-    store = roles.world.store
-    assert store is not None, "ranks of a run have a store"
-    return dist.ProcessGroupGloo(dist.PrefixStore(name, store), rank, 2, timedelta(seconds=roles.timeout_s))

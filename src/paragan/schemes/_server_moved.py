@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from paragan.core.errors import ConfigError
 from paragan.game.player import Player
-from paragan.game.snapshot import packed
+from paragan.game.snapshot import num_bytes, packed, unpacked
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,7 @@ class Moved:
         weights, buffers = list(net.parameters()), _buffers(net)
         reached = data[: len(weights)].tolist()
         there = [weight for weight, is_there in zip(weights, reached, strict=True) if is_there]
-        _refuse_other_size("gradients", data[len(weights) :], [*there, *buffers])
-        values = _cut(data[len(weights) :], [*there, *buffers])
+        values = unpacked("gradients", data[len(weights) :], [*there, *buffers])
         return cls([next(values) if is_there else None for is_there in reached], list(values))
 
     @classmethod
@@ -67,37 +65,18 @@ def moved(net: nn.Module) -> Tensor:
 def become(net: nn.Module, weights: Tensor) -> None:
     """What `packed` has written of a network of this kind."""
     held = list(net.state_dict().values())
-    _refuse_other_size("weights", weights, held)
-    for mine, value in zip(held, _cut(weights, held), strict=True):
+    for mine, value in zip(held, unpacked("weights", weights, held), strict=True):
         mine.copy_(value)
 
 
 def most_bytes(net: nn.Module) -> int:
     """Of a message about it, either way."""
-    return _num_bytes(net.state_dict().values()) + len(list(net.parameters()))
+    return num_bytes(net.state_dict().values()) + len(list(net.parameters()))
 
 
 def _buffers(net: nn.Module) -> list[Tensor]:
     weights = {name for name, _ in net.named_parameters(remove_duplicate=False)}
     return [value for name, value in net.state_dict().items() if name not in weights]
-
-
-def _num_bytes(values: Iterable[Tensor]) -> int:
-    return sum(value.numel() * value.element_size() for value in values)
-
-
-def _refuse_other_size(what: str, data: Tensor, like: Iterable[Tensor]) -> None:
-    if len(data) != (expected := _num_bytes(like)):
-        raise ConfigError(f"{what}: found {len(data)} bytes, expected {expected}: the ranks' networks are not the same")
-
-
-def _cut(data: Tensor, like: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Values of these types and shapes that lie one after another."""
-    first = 0
-    for value in like:
-        size = _num_bytes([value])
-        yield data[first : first + size].clone().view(value.dtype).view(value.shape)
-        first += size
 
 
 def _sum(given: Iterable[Tensor | None]) -> Tensor | None:

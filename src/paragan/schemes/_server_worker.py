@@ -13,9 +13,9 @@ from paragan.core.seams import Opponent, Turn
 from paragan.core.types import Batch, Report, Side, Update, take
 from paragan.game.gan import GAN
 from paragan.game.player import Player
+from paragan.schemes._pace import Told
 from paragan.schemes._server_links import Pace, links
 from paragan.schemes._server_moved import become, moved
-from paragan.schemes._sides import Told
 from paragan.transports._post import Message
 
 _LOOK_S = 0.1  # how often somebody who waits looks at the time

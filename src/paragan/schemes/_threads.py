@@ -18,7 +18,8 @@ from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
 from paragan.hardware.device import Beside
 from paragan.schemes._fakes import FakesInbox, FakesPost
-from paragan.schemes._sides import CriticSide, GeneratorSide, Pace, Told
+from paragan.schemes._pace import Pace, Told
+from paragan.schemes._sides import CriticSide, GeneratorSide
 from paragan.transports.memory import Link
 
 

@@ -22,7 +22,7 @@ from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
 from paragan.schemes import _order
 from paragan.schemes._linked import Linked
-from paragan.schemes._sides import Pace, Told
+from paragan.schemes._pace import Pace, Told
 from paragan.schemes._threads import Threads
 
 

@@ -22,9 +22,9 @@ from paragan.core.types import Batch, Report
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes import synchronous
+from paragan.schemes._pace import Told
 from paragan.schemes._server import Server
 from paragan.schemes._server_worker import Worker
-from paragan.schemes._sides import Told
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,6 +21,12 @@ from paragan.transports._post import Message, late
 
 _ALIVE, _END = -1, -2  # instead of a number of bytes
 _BEATS = 4  # within the time-out
+
+
+def pair(store: dist.Store | None, name: str, rank: int, timeout_s: float) -> Any:
+    """The `ProcessGroup` of a link's two ends, which are its ranks 0 and 1; returns when the other end has come, too."""
+    assert store is not None, "ranks of a run have a store"
+    return dist.ProcessGroupGloo(dist.PrefixStore(name, store), rank, 2, timedelta(seconds=timeout_s))
 
 
 class Sender:
