@@ -24,7 +24,7 @@ _BEATS = 4  # within the time-out
 
 
 def pair(store: dist.Store | None, name: str, rank: int, timeout_s: float) -> Any:
-    """The `ProcessGroup` of a link's two ends, which are its ranks 0 and 1; returns when the other end has come, too."""
+    """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has come, too."""
     assert store is not None, "ranks of a run have a store"
     return dist.ProcessGroupGloo(dist.PrefixStore(name, store), rank, 2, timedelta(seconds=timeout_s))
 
