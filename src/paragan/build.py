@@ -26,8 +26,9 @@ from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.desk import Desk
 from paragan.engine.evaluate import Score
 from paragan.engine.pictures import Pictures
+from paragan.engine.seams import Batches, Scheme
 from paragan.engine.telemetry import Telemetry
-from paragan.engine.trainer import Batches, Scheme, Trainer
+from paragan.engine.trainer import Trainer
 from paragan.game.away import Away
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss

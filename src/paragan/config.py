@@ -17,6 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
+from paragan.coevolution.options import GridOptions
 from paragan.core import override, parse, shelf
 from paragan.core.describe import is_union
 from paragan.core.errors import ConfigError
@@ -35,7 +36,7 @@ class RunConfig:
     """One run. `g` and `d` are the players; periods and lengths are in thousands of real images (kimg).
 
     devices: of this host, one process each; None: all its accelerators, or one process on the CPU. Where torchrun
-    started the processes, it has decided.
+    started the processes, it has decided. grid: a population instead of one game; train.kimg is then each cell's.
     """
 
     data: Annotated[Chosen, On("datasets")]
@@ -52,6 +53,7 @@ class RunConfig:
     writers: tuple[Annotated[Chosen, On("writers")], ...] = field(
         default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
     )
+    grid: GridOptions | None = None
     seed: int = 0
     devices: Annotated[int, Range(least=1, most=1024)] | None = None
 

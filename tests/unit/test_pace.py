@@ -30,7 +30,7 @@ def run(elapse, seconds: list[float]) -> pace.Pace:
 def test_the_first_step_is_a_warm_up(elapse):
     timed = run(elapse, [5.0] + [0.1] * 9)
     assert timed.images_per_s(10) == pytest.approx(100)
-    assert timed.eta_s(Clock(step=10, images=100)) == pytest.approx(99)
+    assert timed.eta_s(Clock(step=10, images=100), 10) == pytest.approx(99)
 
 
 def test_one_step_is_better_than_none(elapse):

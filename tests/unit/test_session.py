@@ -203,5 +203,5 @@ def test_the_time_left_counts_what_is_due_between_the_steps(monkeypatch):
         spend(0.1, "step")
     spend(1, "samples")
     assert pace.images_per_s(10) == pytest.approx(100)
-    assert pace.eta_s(Clock(10, 100)) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
+    assert pace.eta_s(Clock(10, 100), 10) == pytest.approx(90 * 0.1 + 9 * 1 + 2 * 3)
     assert pace.seconds() == pytest.approx(22)

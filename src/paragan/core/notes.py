@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Note:
-    """kind: start, step, delays, samples, score, telemetry, advice, checkpoint, event or end.
+    """kind: start, step, delays, generation, samples, score, telemetry, advice, checkpoint, event or end.
 
     images: real images seen so far. seconds: since this session began. values: numbers, text, lists and maps, as JSON
     has them (docs/report.md lists which). x_BCHW: pictures in [-1, 1], `columns` to a row.

@@ -106,6 +106,12 @@ class Evaluator:
         """What is computed once and kept."""
         _ = self._frechet, self._coverage, self.protocol
 
+    def distance(self, fakes: Judged) -> float:
+        """The Frechet distance of judged images from the training images; infinite where they are not finite."""
+        if not fakes.features_BF.isfinite().all():
+            return float("inf")
+        return self._frechet.update(fakes).compute()
+
     @property
     def _recognises(self) -> bool:
         """Whether the judge's classes are those of the data."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -49,4 +50,13 @@ class Observed:
     values: Mapping[str, float]
 
 
-Event = Report | Samples | Scored | Saved | Observed
+@dataclass(frozen=True)
+class Evolved:
+    """How the cells of a grid stand after a generation, as JSON has it (docs/report.md)."""
+
+    step: int
+    images: int
+    values: Mapping[str, Any]
+
+
+Event = Report | Samples | Scored | Saved | Observed | Evolved

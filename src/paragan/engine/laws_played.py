@@ -16,7 +16,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.make import Make
 from paragan.core.seams import Penalty, Strategy
 from paragan.core.types import Batch, Can, Rows, Side
-from paragan.engine.trainer import Scheme
+from paragan.engine.seams import Scheme
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions

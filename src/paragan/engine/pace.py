@@ -50,10 +50,10 @@ class Pace:
         """In steps alone, at `batch` images each."""
         return batch * self._weight / self._step_s if self._step_s else 0.0
 
-    def eta_s(self, clock: Clock) -> float:
+    def eta_s(self, clock: Clock, batch: float) -> float:
         """Of the steps left, and of the pictures, scores and checkpoints due among them, as far as one was seen."""
         left = max(0, self.total - clock.images)
-        rate = self.images_per_s(clock.images / max(clock.step, 1))
+        rate = self.images_per_s(batch)
         looks = sum(times * self._costs.get(kind, 0.0) for kind, times in self._due(clock.images).items())
         return (left / rate if rate else 0.0) + looks
 

@@ -47,21 +47,30 @@ def scorer(
             raise ConfigError(f"{told}; leave it out, or set it to none")
         return PairEvaluator(pairs, options.num_images, options.mode)
 
+    found = evaluator(options, train, held_out, path, keeping)
+    return None if found is None else lambda player, prior: found()(player, prior)
+
+
+def evaluator(
+    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: Keeping
+) -> Callable[[], Evaluator] | None:
+    """Who judges images of this data, made when it is first asked for; None: scoring is off."""
+
     def scored_by(judge: Judge) -> Evaluator:
         return Evaluator(judge, train, held_out, options.num_images, options.mode, keeping.world)
 
-    match options.extractor:
-        case "none":
-            return None
-        case name if name in EXTRACTORS:
-            weights = options.weights or beside(path, name)
-            return scored_by(ready_made(name, Path(weights), train.shape[-1]))
+    if options.extractor == "none":
+        return None
+    if options.extractor in EXTRACTORS:
+        weights = options.weights or beside(path, options.extractor)
+        ready = scored_by(ready_made(options.extractor, Path(weights), train.shape[-1]))
+        return lambda: ready
 
     @cache
-    def evaluator() -> Evaluator:
+    def trained() -> Evaluator:
         judge = train_or_load(train, held_out, keeping.folder, must_keep=keeping.must, world=keeping.world)
         if len(train.class_names) < 2 and judge.accuracy is not None and judge.accuracy < 1.5 / judge.num_classes:
             keeping.say(_AT_CHANCE.format(judge.accuracy, 1 / judge.num_classes))
         return scored_by(judge)
 
-    return lambda player, prior: evaluator()(player, prior)
+    return trained

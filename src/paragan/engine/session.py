@@ -16,13 +16,13 @@ from paragan.core.seams import paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
 from paragan.engine.delays import Delays, means
-from paragan.engine.events import Event, Observed, Samples, Saved, Scored
+from paragan.engine.events import Event, Evolved, Observed, Samples, Saved, Scored
 from paragan.engine.pace import Pace
 from paragan.engine.skips import Skips
 from paragan.engine.trainer import Trainer
 from paragan.game.player import Player
 
-_KINDS = {Samples: "samples", Scored: "score", Saved: "checkpoint", Observed: "telemetry"}
+_KINDS = {Samples: "samples", Scored: "score", Saved: "checkpoint", Observed: "telemetry", Evolved: "generation"}
 
 
 @dataclass
@@ -109,6 +109,8 @@ class Session:
             case Observed():
                 self._note("telemetry", event.values)
                 self._advise(event.values)
+            case Evolved():
+                self._note("generation", event.values)
             case Saved():
                 self._note("checkpoint", {"path": event.path})
 
@@ -118,10 +120,10 @@ class Session:
             wait_s = self.trainer.batches.wait_s - self._wait0
             rates["data_wait"] = round(wait_s / max(self.pace.seconds(), 1e-9), 4)
         values = self.trainer.read(report, rates)
-        clock = self.trainer.clock
+        clock, batch = self.trainer.clock, self.trainer.images_per_report
         speed = {
-            "images_per_s": round(self.pace.images_per_s(clock.images / clock.step), 1),
-            "eta_s": round(self.pace.eta_s(clock), 1),
+            "images_per_s": round(self.pace.images_per_s(batch), 1),
+            "eta_s": round(self.pace.eta_s(clock, batch), 1),
         }
         delays = self._tell_delays()
         self._note("step", {**values, **means(delays), **speed})

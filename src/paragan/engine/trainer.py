@@ -5,19 +5,19 @@ It yields values; whoever wants them stands in a visible list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
 from paragan.core.clock import Clock, Every
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
+from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles
 from paragan.core.roles import together as together_on
-from paragan.core.seams import Source
-from paragan.core.types import Batch, Report
+from paragan.core.types import Report
 from paragan.engine.agreement import Agreement
 from paragan.engine.best import Best
 from paragan.engine.checkpoint import Checkpoints
@@ -26,6 +26,7 @@ from paragan.engine.events import Event, Observed, Samples, Saved, Scored
 from paragan.engine.options import EveryOptions
 from paragan.engine.pictures import Pictures
 from paragan.engine.reader import Checkpoint, read
+from paragan.engine.seams import Batches, Scheme
 from paragan.engine.together import together
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -33,30 +34,6 @@ from paragan.game.prior import Prior
 from paragan.game.state import restore, state_of
 
 Telemetry = Callable[[GAN, Mapping[str, Tensor | float] | None], Mapping[str, float]]
-
-
-class Batches(Protocol):
-    """An endless stream whose whole state is its position."""
-
-    position: int
-    source: Source
-
-    @property
-    def wait_s(self) -> float: ...
-
-    def __iter__(self) -> Iterator[Batch]: ...
-
-    def __next__(self) -> Batch: ...
-
-
-class Scheme(Protocol):
-    """The order of turns in one step (`schemes/`)."""
-
-    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report: ...
-
-    def quiesce(self) -> None: ...  # end what is under way between steps: a look at the game follows, or a save
-
-    def close(self) -> None: ...  # no step follows
 
 
 @dataclass
@@ -106,6 +83,15 @@ class Trainer:
         return self.clock.step % self.period == 0 and all(player.settled for player in self.players.values())
 
     @property
+    def images_per_report(self) -> float:
+        """Real images between two reports, on average."""
+        return self.clock.images / max(1, self.clock.step)
+
+    @property
+    def is_scored(self) -> bool:
+        return self.score is not None
+
+    @property
     def best(self) -> Best:
         """Where the checkpoint with the best score is kept."""
         return Best(self.checkpoints.folder.parent / "best")
@@ -137,12 +123,17 @@ class Trainer:
             yield from self._look_at_the_untrained()
 
     def _step(self, agreement: Agreement) -> Iterator[Event]:
-        report = self.scheme.step(self.gan, self.batches)
-        yield report
+        report = yield from self.play()
         if self.settled:
             agreement.check(self.clock, self.players)
             yield from self._look(self.looked_at, report)
             self.looked_at = self.clock.images
+
+    def play(self) -> Generator[Event, None, Report]:
+        """One step, and what is told of it."""
+        report = self.scheme.step(self.gan, self.batches)
+        yield report
+        return report
 
     def _end(self) -> Iterator[Event]:
         if self.saved_at != self.clock.step:
@@ -162,18 +153,22 @@ class Trainer:
     def save(self) -> Saved:
         """A checkpoint of this moment."""
         self.scheme.quiesce()
-        states = {name: state_of(player) for name, player in self.players.items()}
-        groups = {name: pieces for name, (pieces, _) in states.items()}
+        groups, values = self.state()
         self._refuse_diverged({name: pieces.tensors for name, pieces in groups.items()})
-        values = {
+        values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
-            "players": self.roles.joined({name: numbers for name, (_, numbers) in states.items()}),
             "model": {"shape": self.batches.source.shape, "class_names": self.batches.source.class_names},
         }
         path = self.checkpoints.save(self.clock.step, groups, values)
         self.saved_at = self.clock.step
         return Saved(self.clock.step, self.clock.images, str(path))
+
+    def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
+        """What a checkpoint holds beside the run's own position: tensors by group, and numbers."""
+        states = {name: state_of(player) for name, player in self.players.items()}
+        counters = self.roles.joined({name: numbers for name, (_, numbers) in states.items()})
+        return {name: pieces for name, (pieces, _) in states.items()}, {"players": counters}
 
     def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
         """A state that is no longer finite is not saved over good ones; saving reads every tensor anyway."""
@@ -194,10 +189,8 @@ class Trainer:
 
     def _resume(self, found: Checkpoint) -> None:
         try:
-            position, clock = _counts(found.values, "position"), _counts(found.values["clock"], "step", "images")
-            for name, player in self.players.items():
-                counts = _counts(found.values["players"][name], "version", "images")
-                restore(player, found.groups[name], counts)
+            position, clock = counted(found.values, "position"), counted(found.values["clock"], "step", "images")
+            self.restore(found)
         except KeyError as error:
             raise CheckpointError(f"checkpoint {found.path}: {error} is missing; start anew with --fresh") from None
         except (TypeError, ValueError, RuntimeError) as error:
@@ -210,6 +203,12 @@ class Trainer:
         self.batches.position = position["position"]
         self.clock.step, self.clock.images = clock["step"], clock["images"]
         self.saved_at = self.clock.step
+
+    def restore(self, found: Checkpoint) -> None:
+        """Take in what `state` gave. `KeyError`, `TypeError`, `ValueError` where it lacks something or is odd."""
+        for name, player in self.players.items():
+            counts = counted(found.values["players"][name], "version", "images")
+            restore(player, found.groups[name], counts)
 
     def _look_at_the_untrained(self) -> Iterator[Event]:
         """Pictures and a score before the first step, where any are wanted during the run."""
@@ -257,12 +256,12 @@ class Trainer:
 
     def scores(self) -> Iterator[Scored | Saved]:
         """Of the sampling generator as it is; all ranks have to ask. Where it is the best so far it is kept."""
-        if self.score is None:
+        if not self.is_scored:
             return
         self.scheme.quiesce()
         score = None
         if "g" in self.players:
-            score = self.score(self.players["g"], self.prior)
+            score = self.measured()
             yield Scored(self.clock.step, self.clock.images, score)
         self.roles.meet()
         self.scored_at = self.clock.step
@@ -272,6 +271,11 @@ class Trainer:
                 yield self.save()
             together(self.world, lambda: None if leads is None else self._keep(leads))
 
+    def measured(self) -> Score:
+        """Of what is sampled."""
+        assert self.score is not None
+        return self.score(self.players["g"], self.prior)
+
     def _keep(self, score: Score) -> None:
         self.best.keep(self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images, score)
 
@@ -280,7 +284,7 @@ def _finite(tensor: Tensor) -> bool:
     return bool(tensor.isfinite().all())
 
 
-def _counts(values: Any, *names: str) -> dict[str, int]:
+def counted(values: Any, *names: str) -> dict[str, int]:
     """These of a checkpoint's numbers; `ValueError` for what no run counts to."""
     counts = {name: values[name] for name in names}
     if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):

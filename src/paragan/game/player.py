@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from paragan.core.seams import Network, Opponent, Strategy, Turn
 from paragan.core.types import Made, Side, Terms, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
-from paragan.game.policy import Policy, Scaler, set_lr, step_if
+from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.layers.armed import armed_layers
 from paragan.parallel import none
 
@@ -101,6 +101,11 @@ class Player:
             terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
         return Played(terms, norm, turn)
+
+    def learn_at(self, lr: float) -> None:
+        """Another learning rate from now on, before schedule and damping (`coevolution/`)."""
+        self.policy = replace(self.policy, lr=lr)
+        write_lr(self.optimizer, lr)
 
     def look_ahead(self, played: Played) -> None:
         """Step from here, or skip, to where the next turn is played; the `take` after that steps from here again.

@@ -64,7 +64,12 @@ def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damp
     varies = schedule.varies(policy.schedule)
     if not varies and damping is None:
         return
-    lr = policy.lr * (schedule.factor(policy.schedule, count) if varies else 1) * (1 if damping is None else damping)
+    factor = schedule.factor(policy.schedule, count) if varies else 1
+    write_lr(optimizer, policy.lr * factor * (1 if damping is None else damping))
+
+
+def write_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
+    """Of all groups."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)

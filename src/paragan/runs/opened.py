@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paragan import build
+from paragan import build, build_cells
 from paragan.config import RunConfig, changes, differences, dump, load, outside_names
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
@@ -70,7 +70,7 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
     config, folder, say = asked.config, RunFolder(asked.out), voice(world)
     ranks.refuse_different(config, world)
     ranks.refuse_thin(config, world)
-    trainer = build.trainer(config, asked.out, say, stop, world=world, model=asked.model)
+    trainer = _trainer(asked, world, stop)
     if world.leads:
         _make_room(asked, folder)
     with folder if world.leads else nullcontext():
@@ -87,6 +87,14 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
         about = _about(asked, trainer) | {"hosts": ranks.num_hosts(world)}
         say(_opening(about, asked, trainer, resumed))
         yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world)
+
+
+def _trainer(asked: Asked, world: World, stop: Callable[[], bool]) -> Trainer:
+    if asked.config.grid is None:
+        return build.trainer(asked.config, asked.out, voice(world), stop, world=world, model=asked.model)
+    if world.size > 1:
+        raise ConfigError(f"devices: found {world.size} for a grid, expected 1: its cells are shared out over workers")
+    return build_cells.evolution(asked.config, asked.out, voice(world), stop)
 
 
 @contextmanager

@@ -1,0 +1,218 @@
+"""From a resolved config with a grid to the run of its cells. Constructs by `build`'s parts, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from paragan import build
+from paragan.coevolution import topology as topologies
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.evolution import Evolution
+from paragan.coevolution.fitness import Bout
+from paragan.coevolution.genome import Genome
+from paragan.coevolution.loop import Executor
+from paragan.coevolution.options import Change, GridOptions
+from paragan.coevolution.population import Population
+from paragan.coevolution.rivals import Rivalled
+from paragan.coevolution.stage import Stage
+from paragan.coevolution.topology import Topology
+from paragan.config import RunConfig, choose
+from paragan.core import rng, shelf
+from paragan.core.dist import ALONE
+from paragan.core.errors import ConfigError
+from paragan.core.options import Chosen
+from paragan.core.seams import Source
+from paragan.core.types import Batch, Rows, Side
+from paragan.engine import scorer as scorers
+from paragan.engine.checkpoint import Checkpoints
+from paragan.engine.evaluate import Evaluator, Score
+from paragan.engine.pictures import Pictures
+from paragan.game.gan import Loss
+from paragan.game.mixture import Mixture
+from paragan.game.network import CalledNetwork
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sample import Mode, sample
+from paragan.hardware import device as devices
+from paragan.loading.diet import Diet
+from paragan.loading.loader import Loader, normalised
+from paragan.loading.order import Order
+from paragan.metrics._judged import Judged
+
+_SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
+
+
+def evolution(
+    config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
+) -> Evolution:
+    """Everything for a grid, at generation 0; writes nothing. reading: nor needs to, later."""
+    options, device = _options(config), devices.pick(config.train.threads)
+    _refuse(config, options)
+    found = build.data(config)
+    if found.has_pairs:
+        raise ConfigError("grid: found data of pairs, expected images to be made from latents")
+    cells = [cell(config, number, found, device) for number in range(options.num_cells)]
+    makers = {side: build.maker(config, side, found, device) for side in Side}
+    shown = Stage(makers[Side.G]())
+    judge = _evaluator(config, found, folder, say, not reading)
+    prior = replace(cells[0].gan.prior, seed=config.seed)
+    population = Population(
+        config.seed,
+        options,
+        cells,
+        topology=partial(neighbourhood, options),
+        bout=partial(_bout, config, options, found, _stages(cells, makers), prior),
+        executor=Executor(),
+        judged=None if judge is None else partial(_judged, options, shown, judge, prior),
+        distance=None if judge is None else lambda judged: judge().distance(judged),
+        rival=partial(_rival, makers, cells[0]),
+    )
+    first = cells[0]
+    return Evolution(
+        first.gan,
+        first.scheme,
+        first.batches,
+        round(config.train.kimg * 1000),
+        replace(config.every, log_steps=1),
+        Checkpoints(folder / "checkpoints", config.every.keep, say),
+        stop=stop,
+        telemetry=None,
+        pictures=Pictures(config.score.mode),
+        population=population,
+        mixture=partial(mixture, makers[Side.G].construct),
+        show=lambda genome: shown.show(genome, average=True),
+        judge=None if judge is None else partial(_scored, judge, prior, config.score.num_images, config.score.mode),
+    )
+
+
+def cell(config: RunConfig, number: int, found: build.Data, device: torch.device) -> Cell:
+    """One of the grid, at its start; the first has the run's own seed, so that a grid of one is the plain run."""
+    options, seed = _options(config), config.seed if number == 0 else rng.key(config.seed, "cell", number)
+    mine = replace(config, seed=seed)
+    gan = build.gan(mine, found, device)
+    if options.opponents == "random":
+        assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
+        gan = replace(gan, g=Rivalled(gan.g), d=Rivalled(gan.d))
+    batches = Loader(_eaten(options, found.train, config.seed, number), config.train.batch, seed, device)
+    return Cell(number, gan, build.scheme(mine), batches, [_loss(chosen) for chosen in options.losses])
+
+
+def neighbourhood(options: GridOptions, generation: int) -> Topology:
+    """Whom each cell reads in that generation."""
+    started = [change for change in options.changes if change.at <= generation]
+    now: GridOptions | Change = max(started, key=lambda change: change.at) if started else options
+    if now.edges is not None:
+        return topologies.graph(options.num_cells, now.edges)
+    if now.topology == "ring":
+        return topologies.ring(options.num_cells, now.radius)
+    return topologies.torus(*options.rows_columns, now.radius, "transposed" in options.quirks)
+
+
+def mixture(
+    make: Callable[[], nn.Module], members: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
+) -> Mixture:
+    """Generators with these weights, as one network."""
+    nets = [make() for _ in members]
+    for net, held in zip(nets, members, strict=True):
+        net.load_state_dict(dict(held))
+    return Mixture(nets, weights).eval().requires_grad_(False)
+
+
+def _options(config: RunConfig) -> GridOptions:
+    assert config.grid is not None
+    return config.grid
+
+
+def _refuse(config: RunConfig, options: GridOptions) -> None:
+    """What cells cannot be trained with; a neighbourhood that cannot be is told before any data is read."""
+    if config.scheme.name not in _SCHEMES:
+        raise ConfigError(f"grid: found scheme {config.scheme.name}, expected one of {', '.join(_SCHEMES)}")
+    if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):
+        expected = "synchronous or skipping: G's own images would be those that D is shown"
+        raise ConfigError(f"grid.opponents: found random with scheme {config.scheme.name}, expected {expected}")
+    for side, player in (("g", config.g), ("d", config.d)):
+        if player.precision == "pure":
+            raise ConfigError(f"{side}.precision: found pure on a grid, expected fp32 or bf16")
+    for generation in (0, *(change.at for change in options.changes)):
+        neighbourhood(options, generation)
+
+
+def _loss(chosen: Chosen) -> Loss:
+    module = shelf.load("losses", chosen.name)
+    pair = module.Loss(chosen.options) if hasattr(module, "Loss") else module
+    return Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
+
+
+def _eaten(options: GridOptions, source: Source, seed: int, number: int) -> Source:
+    """What of the data a cell sees."""
+    if options.diet == 1:
+        return source
+    return Diet(source, options.diet, seed, number, None if options.overlap else options.num_cells)
+
+
+def _stages(cells: Sequence[Cell], makers: Mapping[Side, Callable[[], nn.Module]]) -> dict[Side, Stage]:
+    """Called as the players are."""
+    return {side: Stage(makers[side](), cells[0].players[side].calling) for side in Side}
+
+
+def _bout(
+    config: RunConfig, options: GridOptions, found: build.Data, stages: Mapping[Side, Stage], prior: Prior, time: int
+) -> Bout:
+    """What everybody is compared on in a generation. Cells on a diet are compared on what they eat."""
+    count = options.fitness.num_images
+    z, y = prior.draw("fitness", Rows(time, 0, count, count))
+
+    @cache
+    def real(number: int) -> Batch:
+        source = _eaten(options, found.train, config.seed, number)
+        order = Order(len(source), rng.key(config.seed, "fitness"))
+        x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
+        rows = Rows(time, 0, count, count)
+        return Batch(rows, normalised(x.to(prior.device)), None if labels is None else labels.to(prior.device))
+
+    shared = options.diet == 1
+    loss = _loss(options.fitness.loss or choose("losses", "nonsaturating"))
+    return Bout(stages, loss, z, y, lambda number: real(0 if shared else number))
+
+
+def _rival(makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome) -> CalledNetwork:
+    """A network of its own, which training-mode calls may change."""
+    net = makers[side]().requires_grad_(False)
+    net.load_state_dict(genome.network())
+    return CalledNetwork(net, like.players[side].calling)
+
+
+def _evaluator(
+    config: RunConfig, found: build.Data, folder: Path, say: Callable[[str], None], must_keep: bool
+) -> Callable[[], Evaluator] | None:
+    keeping = scorers.Keeping(folder / "judge", must_keep, say, ALONE)
+    path = getattr(config.data.options, "path", None)
+    return scorers.evaluator(config.score, found.train, found.held_out, path, keeping)
+
+
+def _judged(
+    options: GridOptions, stage: Stage, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
+) -> Judged:
+    """A generator's images of a generation, as the judge sees them: the latents are everybody's."""
+    count = options.mixture.num_images
+    z, y = prior.draw("mixture", Rows(time, 0, count, count))
+    return judge().judge.judge(sample(stage.show(genome, average=True), z, y))
+
+
+def _scored(judge: Callable[[], Evaluator], prior: Prior, num: int, mode: Mode, net: Mixture) -> Score:
+    """The score of a mixture; the latents depend on the run's seed and `num` alone."""
+    z, y = replace(prior, latent=net.latent).draw("score", Rows(0, 0, num, num))
+    network = CalledNetwork(net)
+
+    def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
+        asked = None if y is None else y[first : first + count]
+        return sample(network, z[first : first + count], asked, mode=mode, seed=prior.seed, first=first), asked
+
+    return judge().score(generate)

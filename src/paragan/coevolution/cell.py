@@ -1,0 +1,79 @@
+"""One place on the grid: a game of its own, and the two genomes that its neighbours read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from paragan.coevolution.genome import Genome, Traits
+from paragan.coevolution.rivals import Rivalled
+from paragan.core.types import Report, Side
+from paragan.engine.seams import Batches, Scheme
+from paragan.game.gan import GAN, Loss
+from paragan.game.player import Player
+
+Centre = Mapping[Side, Genome]  # the two genomes that stand for a cell
+
+
+@dataclass
+class Cell:
+    """losses: among which its own is drawn; none: it keeps the game's. weights: of its neighbours' generators.
+
+    fitness, score: of its genomes and of its mixture, as the last generation found them.
+    """
+
+    number: int
+    gan: GAN
+    scheme: Scheme
+    batches: Batches
+    losses: Sequence[Loss] = ()
+    centre: Centre = field(init=False)
+    weights: tuple[float, ...] = ()
+    fitness: dict[Side, float] = field(default_factory=dict)
+    score: float | None = None
+    loss: int = 0  # number of the one drawn last
+    _held: dict[Side, Genome] = field(default_factory=dict)  # whom the players are, if they have not moved since
+
+    def __post_init__(self) -> None:
+        rates = {side: player.policy.lr for side, player in self.players.items()}
+        self.centre = {side: self._taken(side, Traits(rates[side], 0, self.number, 0)) for side in Side}
+
+    @property
+    def players(self) -> dict[Side, Player]:
+        seats = {Side.G: self.gan.g, Side.D: self.gan.d}
+        found = {side: seat.player if isinstance(seat, Rivalled) else seat for side, seat in seats.items()}
+        return {side: player for side, player in found.items() if isinstance(player, Player)}
+
+    @property
+    def seats(self) -> dict[Side, Rivalled]:
+        """Where opponents are drawn; none where the two play against one another."""
+        seats = {Side.G: self.gan.g, Side.D: self.gan.d}
+        return {side: seat for side, seat in seats.items() if isinstance(seat, Rivalled)}
+
+    def become(self, side: Side, genome: Genome, lr: float) -> None:
+        """What is trained next: a clone of somebody in the neighbourhood, at this learning rate."""
+        player = self.players[side]
+        if self._held.get(side) is not genome:
+            genome.into(player)
+        player.learn_at(lr)
+        self._held.pop(side, None)
+
+    def play(self, loss: int) -> Report:
+        """One step of the game, for this one of its losses."""
+        if self.losses:
+            self.loss, self.gan.loss = loss, self.losses[loss]
+        return self.scheme.step(self.gan, self.batches)
+
+    def trained(self, generation: int) -> Centre:
+        """The players as genomes, after a generation."""
+        self.scheme.quiesce()
+        traits = Traits(0.0, self.loss, self.number, generation)
+        return {side: self._taken(side, replace(traits, lr=p.policy.lr)) for side, p in self.players.items()}
+
+    def forget(self) -> None:
+        """The players are nobody that is known: the next clone is made from its genome."""
+        self._held.clear()
+
+    def _taken(self, side: Side, traits: Traits) -> Genome:
+        genome = self._held[side] = Genome.of(self.players[side], traits)
+        return genome

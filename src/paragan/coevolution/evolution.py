@@ -1,0 +1,183 @@
+"""The run of a grid: a trainer whose step is a generation, and whose generator is the mixture of its best cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.genome import Genome, Traits
+from paragan.coevolution.population import Population
+from paragan.coevolution.profile import Profile
+from paragan.core.pieces import Pieces
+from paragan.core.types import Report, Rows, Side
+from paragan.engine.evaluate import Score
+from paragan.engine.events import Event, Evolved, Samples
+from paragan.engine.reader import Checkpoint
+from paragan.engine.trainer import Trainer, counted
+from paragan.game.mixture import Mixture
+from paragan.game.network import CalledNetwork
+from paragan.game.player import Player
+from paragan.game.sample import sample
+
+_SHOWN = 10  # images of each cell in a picture
+_MOST_ROWS = 16  # cells in one
+
+
+@dataclass(kw_only=True)
+class Evolution(Trainer):
+    """gan, scheme and batches are those of the first cell here, whose clock is every cell's.
+
+    mixture: a network of so many generators with these weights. judge: scores it. show: a generator, to sample from.
+    """
+
+    population: Population
+    mixture: Callable[[Sequence[Mapping[str, Tensor]], Sequence[float]], Mixture]
+    show: Callable[[Genome], CalledNetwork]
+    judge: Callable[[Mixture], Score] | None = None
+    profile: Profile = field(default_factory=Profile)
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        return self.population.cells
+
+    @property
+    def players(self) -> dict[str, Player]:
+        """The first cell's: all are of a kind."""
+        return {side.value: player for side, player in self.cells[0].players.items()}
+
+    @property
+    def settled(self) -> bool:
+        return True
+
+    @property
+    def images_per_report(self) -> float:
+        return self.clock.images / max(1, self.population.generation)
+
+    def play(self) -> Generator[Event, None, Report]:
+        self.profile, told = self.population.evolve()
+        report = Report(self.clock.step, self.clock.images, _means(list(told.values())))
+        yield report
+        yield Evolved(report.step, report.images, self.told())
+        return report
+
+    def told(self) -> dict[str, Any]:
+        """How the cells stand, as JSON has it."""
+        return {
+            "generation": self.population.generation,
+            "cells": {str(cell.number): _told(cell) for cell in self.cells},
+            "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
+        }
+
+    @property
+    def best_cell(self) -> Cell:
+        """The one whose mixture was nearest when it was scored last; before that, the first."""
+        return min(self.cells, key=lambda cell: (float("inf") if cell.score is None else cell.score, cell.number))
+
+    def best_mixture(self) -> Mixture:
+        """Of the best cell's neighbourhood as it is."""
+        cell = self.best_cell
+        topology, centres = self.population.topology(self.population.generation), self._centres()
+        members = [centres[near][Side.G] for near in topology.neighbours[cell.number]]
+        weights = cell.weights if len(cell.weights) == len(members) else (1.0,) * len(members)
+        return self.mixture([genome.network(average=True) for genome in members], weights)
+
+    def _centres(self) -> dict[int, Mapping[Side, Genome]]:
+        return {cell.number: cell.centre for cell in self.cells}
+
+    @property
+    def is_scored(self) -> bool:
+        return self.judge is not None
+
+    def measured(self) -> Score:
+        assert self.judge is not None
+        return self.judge(self.best_mixture())
+
+    def samples(self) -> Samples:
+        """A row for each cell: its own generator on latents that are always the same."""
+        z, y = self.prior.draw("grid", Rows(0, 0, _SHOWN, _SHOWN))
+        shown = self.cells[:_MOST_ROWS]
+        mode, seed = self.pictures.mode, self.prior.seed
+        x = torch.cat([sample(self.show(cell.centre[Side.G]), z, y, mode=mode, seed=seed).cpu() for cell in shown])
+        return Samples(self.clock.step, self.clock.images, x, _SHOWN, tuple(f"cell {c.number}" for c in shown), mode)
+
+    def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
+        groups = {f"cell-{c.number}-{s.value}": Pieces(c.centre[s].tensors) for c in self.cells for s in Side}
+        mixture = {f"net/{name}": value.contiguous() for name, value in self.best_mixture().state_dict().items()}
+        groups["g"] = Pieces(mixture)
+        return groups, {
+            "generation": self.population.generation,
+            "cells": {str(cell.number): _kept(cell) for cell in self.cells},
+            "best_cell": self.best_cell.number,
+            "players": {},
+        }
+
+    def restore(self, found: Checkpoint) -> None:
+        self.population.generation = counted(found.values, "generation")["generation"]
+        clock = counted(found.values["clock"], "step", "images")
+        for cell in self.cells:
+            told = found.values["cells"][str(cell.number)]
+            groups = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
+            cell.centre = {s: Genome(dict(groups[s]), Traits.read(told["traits"][s.value])) for s in Side}
+            cell.weights = tuple(_number(weight) for weight in told["weights"])
+            cell.score = None if told["score"] is None else _number(told["score"])
+            cell.fitness = {Side(name): _number(value) for name, value in told["fitness"].items()}
+            cell.loss = counted(told, "loss")["loss"]
+            cell.batches.position = counted(told, "position")["position"]
+            cell.gan.clock.step, cell.gan.clock.images = clock["step"], clock["images"]
+            for side, player in cell.players.items():
+                counts = counted(told["players"][side.value], "version", "images", "updates")
+                player.version, player.images = counts["version"], counts["images"]
+                player.updates.fill_(counts["updates"])
+            cell.forget()
+
+
+def _number(value: Any) -> float:
+    if type(value) is not float or not math.isfinite(value):
+        raise ValueError(f"{value!r}")
+    return value
+
+
+def _told(cell: Cell) -> dict[str, Any]:
+    """Of one cell, for the record."""
+    traits = {side.value: genome.traits for side, genome in cell.centre.items()}
+    return {
+        "fitness": _finite(cell.fitness),
+        "score": cell.score,
+        "lr": {side: found.lr for side, found in traits.items()},
+        "born": {side: [found.cell, found.generation] for side, found in traits.items()},
+        "loss": cell.loss,
+        "weights": [round(weight, 4) for weight in cell.weights],
+    }
+
+
+def _kept(cell: Cell) -> dict[str, Any]:
+    """Of one cell, for a checkpoint: numbers beside its two genomes."""
+    players = {
+        side.value: {"version": p.version, "images": p.images, "updates": int(p.updates)}
+        for side, p in cell.players.items()
+    }
+    return {
+        "traits": {side.value: genome.traits.plain for side, genome in cell.centre.items()},
+        "weights": cell.weights,
+        "score": cell.score,
+        "fitness": _finite(cell.fitness),
+        "loss": cell.loss,
+        "position": cell.batches.position,
+        "players": players,
+    }
+
+
+def _finite(fitness: Mapping[Side, float]) -> dict[str, float]:
+    return {side.value: value for side, value in fitness.items() if math.isfinite(value)}
+
+
+def _means(told: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Over the cells that tell it."""
+    names = dict.fromkeys(name for of in told for name in of)
+    return {name: torch.stack([of[name].float() for of in told if name in of]).mean() for name in names}

@@ -1,0 +1,96 @@
+"""All against all, once: losses of every generator and discriminator in reach, on equal latents and real samples.
+
+A generator's images, and a verdict of one on another's, are computed once and serve every cell they are needed in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from paragan.coevolution.genome import Genome
+from paragan.coevolution.stage import Stage
+from paragan.core.types import Batch, Made, Side, Verdict
+from paragan.game.gan import Loss
+
+_MOST_BYTES = 1 << 29  # of images that are kept; beyond it they are made again
+
+
+@dataclass
+class Bout:
+    """One generation's. reals: by cell, the same batch where data is the same. y_B: labels of the latents."""
+
+    stages: Mapping[Side, Stage]
+    loss: Loss
+    z_BZ: Tensor
+    y_B: Tensor | None
+    reals: Callable[[int], Batch]
+    _fakes: dict[Genome, Tensor] = field(default_factory=dict)
+    _of_fakes: dict[tuple[Genome, Genome], Tensor] = field(default_factory=dict)
+    _of_reals: dict[tuple[Genome, int], Tensor] = field(default_factory=dict)
+
+    def of(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
+        """Its loss against these, lower is fitter; not finite where it is lost."""
+        return _OF[by]([self.between(*self._pair(side, genome, other), cell)[side] for other in opponents])
+
+    @torch.no_grad()
+    def between(self, g: Genome, d: Genome, cell: int) -> dict[Side, float]:
+        """The losses of both."""
+        fake = self._fake_logits(g, d)
+        real = self._real_logits(d, cell)
+        return {
+            Side.G: float(_mean(self.loss.g(fake, real if self.loss.g_needs_real else None))),
+            Side.D: float(_mean(self.loss.d(real, fake))),
+        }
+
+    @torch.no_grad()
+    def meet(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
+        """Verdicts on the images of all these (g, d), with as few changes of networks as there are."""
+        wanted = list(dict.fromkeys(pair for pair in pairs if pair not in self._of_fakes))
+        for g in dict.fromkeys(g for g, _ in wanted):
+            images = self._images(g)
+            for d in (d for one, d in wanted if one == g):
+                self._of_fakes[g, d] = self._verdict(d, images, self.y_B)
+
+    def _fake_logits(self, g: Genome, d: Genome) -> Tensor:
+        self.meet([(g, d)])
+        return self._of_fakes[g, d]
+
+    def _real_logits(self, d: Genome, cell: int) -> Tensor:
+        real = self.reals(cell)
+        if (d, id(real)) not in self._of_reals:
+            assert real.x_BCHW is not None
+            self._of_reals[d, id(real)] = self._verdict(d, real.x_BCHW, real.y_B)
+        return self._of_reals[d, id(real)]
+
+    def _images(self, g: Genome) -> Tensor:
+        if g in self._fakes:
+            return self._fakes[g]
+        images = Made.of(self.stages[Side.G].show(g)(self.z_BZ, self.y_B)).images
+        if (len(self._fakes) + 1) * images.numel() * images.element_size() <= _MOST_BYTES:
+            self._fakes[g] = images
+        return images
+
+    def _verdict(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
+        return Verdict.of(self.stages[Side.D].show(d)(x_BCHW, y_B)).logits_B
+
+    @staticmethod
+    def _pair(side: Side, genome: Genome, other: Genome) -> tuple[Genome, Genome]:
+        return (genome, other) if side is Side.G else (other, genome)
+
+
+_OF: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": lambda losses: math.fsum(losses) / len(losses),
+    "worst": max,
+    "best": min,
+}
+By = Literal["mean", "worst", "best"]
+
+
+def _mean(values: Tensor) -> Tensor:
+    return values.double().mean()

@@ -1,0 +1,138 @@
+"""One player as it was at the end of a generation: what neighbours read, what travels, and what is cloned.
+
+A genome is never written to. As bytes it is safetensors, which names its tensors and holds nothing that could run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from paragan.core.errors import CheckpointError
+from paragan.core.pieces import Stored
+from paragan.game.player import Player
+from paragan.game.state import check_same, restore, state_of
+
+_OWN = ("player/updates",)  # the schedule follows the cell's own time, whoever it trains
+_NETWORKS = ("net/", "ema/")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """lr: learning rate before any schedule. loss: number of the loss it was trained with last. cell, generation: where
+    and when it came to be. memory: of which kind of optimiser it remembers something; empty: of none.
+    """
+
+    lr: float
+    loss: int = 0
+    cell: int = 0
+    generation: int = 0
+    memory: str = ""
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, told: Any) -> Traits:
+        """From what a file or a message says; `ValueError` or `TypeError` for anything that no run would have told."""
+        found = cls(**told)
+        counts = (found.loss, found.cell, found.generation)
+        odd = any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts)
+        if odd or type(found.lr) is not float or not 0 <= found.lr < math.inf or not isinstance(found.memory, str):
+            raise ValueError(f"found the traits {found}"[:200])
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Genome:
+    """tensors: under `net/`, `ema/` and, of what an optimiser remembers, `optimizer/` and `player/`.
+
+    Equal to those with the same weights, made from one another, whatever either remembers.
+    """
+
+    tensors: Mapping[str, Tensor] = field(repr=False)
+    traits: Traits
+    _individual: object = field(default_factory=object, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Genome) and self._individual is other._individual
+
+    def __hash__(self) -> int:
+        return id(self._individual)
+
+    @classmethod
+    def of(cls, player: Player, traits: Traits) -> Genome:
+        """A copy."""
+        wanted = {name: value for name, value in state_of(player)[0].tensors.items() if name not in _OWN}
+        kind = _kind(player) if any(name.startswith("optimizer/") for name in wanted) else ""
+        return cls({name: value.clone() for name, value in wanted.items()}, replace(traits, memory=kind))
+
+    def into(self, player: Player) -> None:
+        """The player becomes a clone, learning rate and all. Another kind of optimiser than its own starts anew."""
+        remembered = self.tensors if self.traits.memory == _kind(player) else self.weights
+        own = {"player/updates": player.updates, **({} if player.scaler is None else _scaling(player))}
+        counters = {"version": player.version, "images": player.images}
+        restore(player, Stored.of(own | dict(remembered)), counters)
+        player.learn_at(self.traits.lr)
+
+    def forgetful(self) -> Genome:
+        """Without what an optimiser remembers."""
+        return replace(self, tensors=self.weights, traits=replace(self.traits, memory=""))
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """Without what an optimiser remembers."""
+        return {name: value for name, value in self.tensors.items() if name.startswith(_NETWORKS)}
+
+    def network(self, average: bool = False) -> dict[str, Tensor]:
+        """Parameters and buffers by their plain names. average: those of the average, where there is one."""
+        prefix = "ema/" if average and any(name.startswith("ema/") for name in self.tensors) else "net/"
+        return {n.removeprefix(prefix): value for n, value in self.tensors.items() if n.startswith(prefix)}
+
+    def packed(self) -> Tensor:
+        """As bytes (uint8)."""
+        data = save(dict(self.tensors), {"traits": json.dumps(self.traits.plain)})
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+    @classmethod
+    def unpacked(cls, data: Tensor, like: Genome) -> Genome:
+        """What `packed` wrote, of networks like that one's. `CheckpointError` for anything else."""
+        try:
+            raw = data.numpy().tobytes()
+            tensors, traits = load(raw), _traits(raw)
+        except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise CheckpointError(f"genome: found bytes that are none ({str(error)[:100]})") from None
+        found = cls(tensors, traits)
+        check_same(found.weights, like.weights, "genome")
+        return found
+
+    @property
+    def digest(self) -> str:
+        """Equal where all bits are."""
+        return hashlib.sha256(self.packed().numpy().tobytes()).hexdigest()[:16]
+
+
+def _kind(player: Player) -> str:
+    return f"{type(player.optimizer).__module__}.{type(player.optimizer).__name__}"
+
+
+def _scaling(player: Player) -> dict[str, Tensor]:
+    assert player.scaler is not None
+    return {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
+
+
+def _traits(raw: bytes) -> Traits:
+    """Of the header, which safetensors has checked by the time it is read again for its metadata."""
+    length = int.from_bytes(raw[:8], "little")
+    return Traits.read(json.loads(json.loads(raw[8 : 8 + length])["__metadata__"]["traits"]))

@@ -1,0 +1,79 @@
+"""A neighbourhood's generators as one: with weights, which a (1+1)-ES improves a little in every generation.
+
+Every generator makes its images once; a mixture is so many of each one's (its rows of them), so that two mixtures are
+compared on the same images and scoring one costs no network at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from paragan.core import rng
+from paragan.metrics._judged import Judged
+
+Distance = Callable[[Judged], float]  # of so many judged images from the real ones; lower is better
+
+
+def evened(weights: Sequence[float]) -> tuple[float, ...]:
+    """None below 0, and 1 in all; equal ones where nothing is left."""
+    clipped = [max(0.0, weight) for weight in weights]
+    total = sum(clipped)
+    return tuple(weight / total for weight in clipped) if total > 0 else (1 / len(clipped),) * len(clipped)
+
+
+def counts(weights: Sequence[float], num: int) -> list[int]:
+    """Of `num` images how many are whose: the share of each, rounded so that the largest remainders get one more."""
+    exact = [weight * num for weight in evened(weights)]
+    whole = [int(share) for share in exact]
+    by_rest = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
+    for i in by_rest[: num - sum(whole)]:
+        whole[i] += 1
+    return whole
+
+
+def mixed(pools: Sequence[Judged], weights: Sequence[float]) -> Judged:
+    """What the mixture makes of equally many images of each: member i fills the rows that follow member i - 1's."""
+    first, parts = 0, []
+    for pool, count in zip(pools, counts(weights, len(pools[0])), strict=True):
+        parts.append(pool.rows(first, first + count))
+        first += count
+    return Judged.joined(parts)
+
+
+def evolved(
+    pools: Sequence[Judged], weights: Sequence[float], sigma: float, distance: Distance, seed: int, cell: int, time: int
+) -> tuple[tuple[float, ...], float]:
+    """Weights after one step, and their distance: each moved by N(0, sigma), kept if nearer (Beyer & Schwefel 2002)."""
+    now = distance(mixed(pools, weights))
+    if len(pools) == 1 or not sigma:
+        return tuple(weights), now
+    steps = torch.randn(len(weights), generator=rng.generator(seed, "mixture", cell, time), dtype=torch.float64)
+    child = evened([weight + sigma * step for weight, step in zip(weights, steps.tolist(), strict=True)])
+    then = distance(mixed(pools, child))
+    return (child, then) if then < now else (tuple(weights), now)
+
+
+def greedy(pools: Sequence[Judged], distance: Distance, most: int, patience: int = 3) -> tuple[dict[int, int], float]:
+    """An ensemble grown by whoever brings it nearest, the same one again perhaps: how often each is in it.
+
+    Ends with `most` members, or after `patience` rounds that brought it no nearer (Caruana et al. 2004; for generators
+    Toutouh et al. 2020).
+    """
+    chosen: list[int] = []
+    best: tuple[dict[int, int], float] = ({}, float("inf"))
+    for _ in range(most + patience):
+        tried = [(distance(_equally(pools, [*chosen, i])), i) for i in range(len(pools))]
+        found, winner = min(tried)
+        chosen.append(winner)
+        if found < best[1] and len(chosen) <= most:
+            best = {i: chosen.count(i) for i in sorted(set(chosen))}, found
+        if len(chosen) >= most or len(chosen) - sum(best[0].values()) >= patience:
+            break
+    return best
+
+
+def _equally(pools: Sequence[Judged], members: Sequence[int]) -> Judged:
+    names = sorted(set(members))
+    return mixed([pools[i] for i in names], [members.count(i) for i in names])

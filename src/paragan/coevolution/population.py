@@ -1,0 +1,167 @@
+"""The cells of this process, and what one generation does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from paragan.coevolution.cell import Cell, Centre
+from paragan.coevolution.fitness import Bout
+from paragan.coevolution.genome import Genome
+from paragan.coevolution.mixture import Distance, evolved
+from paragan.coevolution.options import GridOptions
+from paragan.coevolution.profile import Profile
+from paragan.coevolution.topology import Topology
+from paragan.coevolution.variation import drawn, mutated, tournament
+from paragan.core.types import Side
+from paragan.game.network import CalledNetwork
+from paragan.metrics._judged import Judged
+
+
+class Executor(Protocol):
+    """How the cells of one process train."""
+
+    def train(
+        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
+    ) -> dict[int, dict[str, Tensor]]: ...
+
+
+class Exchange(Protocol):
+    """Where genomes of cells come from."""
+
+    def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        """Those in reach, by cell, from mine and from other processes."""
+
+
+class Alone:
+    """All cells are in this process."""
+
+    def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        return {cell: mine[cell] for cell in reach}
+
+
+@dataclass
+class Population:
+    """topology: of a generation. bout: a new one for it. judged: the images of a generator, as the mixtures are scored;
+    None: weights stay as they are. rival: a network of this genome, to play against.
+    """
+
+    seed: int
+    options: GridOptions
+    cells: Sequence[Cell]
+    topology: Callable[[int], Topology]
+    bout: Callable[[int], Bout]
+    executor: Executor
+    judged: Callable[[Genome, int], Judged] | None = None
+    distance: Distance | None = None
+    rival: Callable[[Side, Genome], CalledNetwork] | None = None
+    exchange: Exchange = field(default_factory=Alone)
+    generation: int = 0  # finished ones
+
+    def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
+        """One generation of the cells here; what it took, and the last numbers of each cell's training."""
+        time, profile = self.generation, Profile()
+        topology, bout = self.topology(time), self.bout(time)
+        with profile.of("gather"):
+            near = self._gather(topology, time)
+        with profile.of("evaluate"):
+            bout.meet((g[Side.G], d[Side.D]) for group in near.values() for g in group for d in group)
+            before = {cell.number: self._fitness(bout, near[cell.number], cell.number) for cell in self.cells}
+        with profile.of("update_genomes"):
+            chosen = {cell.number: self._select(before[cell.number], cell.number) for cell in self.cells}
+        with profile.of("mutate"):
+            rates = {cell.number: self._rates(near[cell.number], chosen[cell.number], cell) for cell in self.cells}
+        with profile.of("update_genomes"):
+            for cell in self.cells:
+                self._clone(cell, near[cell.number], chosen[cell.number], rates[cell.number])
+        with profile.of("train"):
+            told = self.executor.train(self.cells, self.options.batches, self._loss_of)
+        with profile.of("update_genomes"):
+            trained = {cell.number: cell.trained(time + 1) for cell in self.cells}
+        with profile.of("evaluate"):
+            after = {n: self._after(bout, near[n], trained[n], n) for n in trained}
+        with profile.of("update_genomes"):
+            for cell in self.cells:
+                self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
+        with profile.of("score"):
+            pools: dict[Genome, Judged] = {}
+            for cell in self.cells:
+                self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
+        self.generation += 1
+        return profile, told
+
+    def _gather(self, topology: Topology, time: int) -> dict[int, list[Centre]]:
+        """By cell, the centres of its neighbourhood, its own first."""
+        mine = {cell.number: cell.centre for cell in self.cells}
+        theirs = self.exchange.gather(mine, topology.reach(mine), time)
+        if not self.options.share_memory:
+            theirs = {cell: {s: genome.forgetful() for s, genome in centre.items()} for cell, centre in theirs.items()}
+        return {cell: [mine[cell], *(theirs[n] for n in topology.neighbours[cell][1:])] for cell in mine}
+
+    def _fitness(self, bout: Bout, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
+        """Of everybody in a neighbourhood, in its order."""
+        rivals = {side: [centre[_OTHER[side]] for centre in group] for side in Side}
+        by = self.options.fitness.of
+        return {side: [bout.of(side, c[side], rivals[side], cell, by) for c in group] for side in Side}
+
+    def _select(self, fitness: Mapping[Side, Sequence[float]], cell: int) -> dict[Side, int]:
+        """Whom of its neighbourhood a cell trains."""
+        size = self.options.tournament
+        if not size:
+            return dict.fromkeys(Side, 0)
+        return {s: tournament(fitness[s], size, self.seed, cell, self.generation, s) for s in Side}
+
+    def _rates(self, group: Sequence[Centre], chosen: Mapping[Side, int], cell: Cell) -> dict[Side, float]:
+        found = {side: group[chosen[side]][side].traits.lr for side in Side}
+        if "frozen_rates" in self.options.quirks:
+            return found
+        rates, place = self.options.rates, (self.seed, cell.number, self.generation)
+        return {side: mutated(lr, rates, *place, side) for side, lr in found.items()}
+
+    def _clone(
+        self, cell: Cell, group: Sequence[Centre], chosen: Mapping[Side, int], rates: Mapping[Side, float]
+    ) -> None:
+        for side in Side:
+            cell.become(side, group[chosen[side]][side], rates[side])
+        for side, seat in cell.seats.items():
+            assert self.rival is not None
+            rivals = [self.rival(side, centre[side]) for centre in group]
+            seat.draw(rivals, self.options.batches, self.seed, cell.number, self.generation)
+
+    def _loss_of(self, cell: Cell, batch: int) -> int:
+        every = batch if self.options.drawn == "batch" else 0
+        return drawn(len(cell.losses), self.seed, cell.number, self.generation, every) if cell.losses else 0
+
+    def _after(self, bout: Bout, group: Sequence[Centre], trained: Centre, cell: int) -> dict[Side, float]:
+        """Fitness of the trained against those that the old centre was measured with."""
+        by = self.options.fitness.of
+        return {s: bout.of(s, trained[s], [c[_OTHER[s]] for c in group], cell, by) for s in Side}
+
+    def _replace(
+        self, cell: Cell, before: Mapping[Side, Sequence[float]], trained: Centre, after: Mapping[Side, float]
+    ) -> None:
+        always, centre = self.options.replacement == "always", dict(cell.centre)
+        for side in Side:
+            cell.fitness[side] = before[side][0]
+            if always or after[side] < before[side][0] or before[side][0] != before[side][0]:
+                centre[side], cell.fitness[side] = trained[side], after[side]
+        cell.centre = centre
+
+    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, Judged]) -> None:
+        """The cell's own new generator, and its neighbours' as they were gathered. pools: images judged already."""
+        members = [cell.centre[Side.G], *group[1:]]
+        if len(cell.weights) != len(members):  # the first generation, or another neighbourhood
+            cell.weights = (1 / len(members),) * len(members)
+        if self.judged is None or self.distance is None or not self.options.mixture.num_images:
+            return
+        for genome in members:
+            if genome not in pools:
+                pools[genome] = self.judged(genome, time)
+        theirs, sigma = [pools[genome] for genome in members], self.options.mixture.sigma
+        cell.weights, cell.score = evolved(theirs, cell.weights, sigma, self.distance, self.seed, cell.number, time)
+
+
+_OTHER = {Side.G: Side.D, Side.D: Side.G}

@@ -1,0 +1,29 @@
+"""Seconds of a generation by routine, under the names of the parallel implementation (Perez et al. 2020)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+# gather: the neighbours' genomes. train: steps of the game. update_genomes: cloning, cutting genomes out, replacement.
+# mutate: learning rates and losses. evaluate: fitness. score: mixtures.
+ROUTINES = ("gather", "evaluate", "update_genomes", "mutate", "train", "score")
+
+
+@dataclass
+class Profile:
+    """wall_s, cpu_s: by routine; of this thread and what it starts inside torch (the whole process)."""
+
+    wall_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROUTINES, 0.0))
+    cpu_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROUTINES, 0.0))
+
+    @contextmanager
+    def of(self, routine: str) -> Iterator[None]:
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.wall_s[routine] += time.perf_counter() - wall
+            self.cpu_s[routine] += time.process_time() - cpu

@@ -1,0 +1,104 @@
+"""Which cells a cell exchanges genomes with: integers, and nothing else.
+
+A neighbourhood lists the cell itself first, then the others in a fixed order, each once. It is all that depends on the
+shape of the grid, so it may be another one in every generation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from paragan.core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Topology:
+    """neighbours: by cell, that cell itself first."""
+
+    neighbours: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        for cell, near in enumerate(self.neighbours):
+            if near[:1] != (cell,) or len(set(near)) < len(near) or not set(near) <= set(range(len(self))):
+                raise ConfigError(f"grid: found the neighbourhood {list(near)} of cell {cell}, expected it first, once")
+
+    def __len__(self) -> int:
+        return len(self.neighbours)
+
+    def reach(self, cells: Iterable[int]) -> list[int]:
+        """Everybody in the neighbourhoods of these cells, in order."""
+        return sorted({near for cell in cells for near in self.neighbours[cell]})
+
+    @property
+    def diameter(self) -> int | None:
+        """Generations until what one cell has found can be everywhere; None: never."""
+        hops = [self._hops(cell) for cell in range(len(self))]
+        return None if None in hops else max(hop for hop in hops if hop is not None)
+
+    def _hops(self, start: int) -> int | None:
+        """How far the farthest reader of a cell is."""
+        readers: list[list[int]] = [[] for _ in self.neighbours]
+        for cell, near in enumerate(self.neighbours):
+            for other in near:
+                readers[other].append(cell)
+        far, waiting = {start: 0}, deque([start])
+        while waiting:
+            cell = waiting.popleft()
+            for reader in readers[cell]:
+                if reader not in far:
+                    far[reader] = far[cell] + 1
+                    waiting.append(reader)
+        return max(far.values()) if len(far) == len(self) else None
+
+
+def torus(rows: int, columns: int, radius: int = 1, transposed: bool = False) -> Topology:
+    """Cell r * columns + c and all within `radius` steps north, south, west or east, around the edges.
+
+    With radius 1 these are the five cells of Lipizzaner (Schmiedlechner et al. 2018, section 3). transposed: cell
+    (r, c) reads the neighbours of (c, r), as Lipizzaner's published code does on square grids.
+    """
+    if transposed and rows != columns:
+        raise ConfigError(f"grid.quirks: found transposed on {rows}x{columns}, expected a square grid")
+    steps = _steps(radius)
+
+    def near(r: int, c: int) -> tuple[int, ...]:
+        r0, c0 = (c, r) if transposed else (r, c)
+        around = (((r0 + down) % rows) * columns + (c0 + right) % columns for down, right in steps)
+        return _once((r * columns + c, *around))
+
+    return Topology(tuple(near(r, c) for r in range(rows) for c in range(columns)))
+
+
+def ring(cells: int, radius: int = 1) -> Topology:
+    """The `radius` cells before and after (Toutouh et al. 2021, Lipi-Ring)."""
+    steps = [step for distance in range(1, radius + 1) for step in (-distance, distance)]
+    return Topology(tuple(_once((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)))
+
+
+def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
+    """Both ends of an edge (a, b) read each other. `ConfigError` for an end that is no cell."""
+    near: list[list[int]] = [[cell] for cell in range(cells)]
+    for edge in edges:
+        if len(edge) != 2 or not all(0 <= end < cells for end in edge):
+            raise ConfigError(f"grid.edges: found {list(edge)}, expected two cells of 0 … {cells - 1}")
+        a, b = edge
+        near[a].append(b)
+        near[b].append(a)
+    return Topology(tuple(_once(cell) for cell in near))
+
+
+def _steps(radius: int) -> list[tuple[int, int]]:
+    """(down, right) of everything within `radius` steps: nearest first; north, south, west, east."""
+    around = [
+        (down, right)
+        for down in range(-radius, radius + 1)
+        for right in range(-radius, radius + 1)
+        if 0 < abs(down) + abs(right) <= radius
+    ]
+    return sorted(around, key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
+
+
+def _once(cells: Iterable[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(cells))

@@ -1,0 +1,38 @@
+"""Several generators as one: what a population has learnt (Schmiedlechner et al. 2018, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Mixture(nn.Module):
+    """Generators as one network. Its latent has one number more than theirs: the quantile that says whose turn it is.
+
+    z_BZ (B, latent), y_B to x_BCHW in [-1, 1]. members: alike in all but their weights.
+    """
+
+    shares: Tensor
+
+    def __init__(self, members: Sequence[nn.Module], weights: Sequence[float]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.latent = int(members[0].latent) + 1  # type: ignore[arg-type]
+        self.num_classes = getattr(members[0], "num_classes", 0)
+        self.register_buffer("shares", torch.tensor(weights) / sum(weights))
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        quantile_B = torch.special.ndtr(z_BZ[:, -1].contiguous())
+        whose_B = torch.searchsorted(self.shares.cumsum(0), quantile_B).clamp(max=len(self.members) - 1)
+        found: Tensor | None = None
+        for number, member in enumerate(self.members):
+            rows = (whose_B == number).nonzero().squeeze(1)
+            if not len(rows):
+                continue
+            made = member(z_BZ[rows, :-1], *(() if y_B is None else (y_B[rows],)))
+            found = made.new_empty((len(z_BZ), *made.shape[1:])) if found is None else found
+            found[rows] = made
+        assert found is not None, "a batch has rows"
+        return found

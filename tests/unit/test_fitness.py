@@ -1,0 +1,100 @@
+"""The shared table of fitness is the plain double loop over pairs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from paragan.coevolution.fitness import Bout
+from paragan.coevolution.genome import Genome, Traits
+from paragan.coevolution.stage import Stage
+from paragan.coevolution.topology import ring, torus
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.gan import Loss
+from paragan.losses import nonsaturating
+from paragan.models import mlp
+
+SHAPE, NUM = (1, 4, 4), 20
+OPTIONS = mlp.Options(latent=5, g_widths=(8,), d_widths=(8,), conditional=True)
+LOSS = Loss(nonsaturating.d_loss, nonsaturating.g_loss)
+
+
+def nets(cells):
+    torch.manual_seed(0)
+    kinds = {Side.G: mlp.Generator, Side.D: mlp.Discriminator}
+    return [{side: kind(OPTIONS, SHAPE, 3).double() for side, kind in kinds.items()} for _ in range(cells)]
+
+
+def genome(net):
+    return Genome({f"net/{name}": value.clone() for name, value in net.state_dict().items()}, Traits(1e-3))
+
+
+def real(cell):
+    draw = torch.Generator().manual_seed(cell)
+    x = torch.rand((NUM, *SHAPE), generator=draw, dtype=torch.float64) * 2 - 1
+    return Batch(Rows(0, 0, NUM, NUM), x, torch.arange(NUM) % 3)
+
+
+def bout(reals):
+    z = torch.randn(NUM, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(9))
+    stages = {side: Stage(net) for side, net in nets(1)[0].items()}
+    return Bout(stages, LOSS, z, torch.arange(NUM) % 3, reals)
+
+
+@pytest.mark.parametrize("topology", [torus(1, 1), torus(2, 2), torus(3, 4), ring(6, 2)], ids=len)
+@pytest.mark.parametrize("by", ["mean", "worst", "best"])
+@pytest.mark.parametrize("same_data", [True, False])
+def test_the_table_is_the_loop_over_pairs(topology, by, same_data):
+    players = nets(len(topology))
+    centres = [{side: genome(net) for side, net in both.items()} for both in players]
+    batches = [real(0 if same_data else cell) for cell in range(len(topology))]
+    found = bout(lambda cell: batches[0 if same_data else cell])
+    aggregate = {"mean": lambda values: math.fsum(values) / len(values), "worst": max, "best": min}[by]
+    with torch.no_grad():
+        for cell, near in enumerate(topology.neighbours):
+            x, y = batches[cell].x_BCHW, batches[cell].y_B
+            for one in near:
+                fakes = players[one][Side.G](found.z_BZ, found.y_B)
+                g = [LOSS.g(players[d][Side.D](fakes, found.y_B).logits_B, None).mean() for d in near]
+                d_net = players[one][Side.D]
+                theirs = [players[g][Side.G](found.z_BZ, found.y_B) for g in near]
+                d = [LOSS.d(d_net(x, y).logits_B, d_net(fake, found.y_B).logits_B).mean() for fake in theirs]
+                for side, plain, other in ((Side.G, g, Side.D), (Side.D, d, Side.G)):
+                    told = found.of(side, centres[one][side], [centres[n][other] for n in near], cell, by)
+                    assert told == pytest.approx(aggregate([float(value) for value in plain]), rel=1e-12)
+
+
+def test_each_image_and_each_verdict_is_made_once(monkeypatch):
+    topology, calls = torus(3, 3), {Side.G: 0, Side.D: 0}
+    centres = [{side: genome(net) for side, net in both.items()} for both in nets(9)]
+    found, batch = bout(lambda cell: batch), real(0)
+    for side, stage in found.stages.items():
+        forward = stage.net.forward
+
+        def counted(*inputs, forward=forward, side=side):
+            calls[side] += 1
+            return forward(*inputs)
+
+        monkeypatch.setattr(stage.net, "forward", counted)
+    for cell, near in enumerate(topology.neighbours):
+        for side, other in ((Side.G, Side.D), (Side.D, Side.G)):
+            for one in near:
+                found.of(side, centres[one][side], [centres[n][other] for n in near], cell)
+    # any two cells of a 3x3 torus share a neighbourhood: 81 pairs instead of 9 x 25, and each D sees real images once
+    assert calls == {Side.G: 9, Side.D: 81 + 9}
+    copies = {side: value.forgetful() for side, value in centres[0].items()}
+    assert found.between(copies[Side.G], copies[Side.D], 0) == found.between(centres[0][Side.G], centres[0][Side.D], 0)
+    assert calls == {Side.G: 9, Side.D: 90}
+
+
+def test_images_beyond_what_may_be_kept_are_made_again(monkeypatch):
+    monkeypatch.setattr("paragan.coevolution.fitness._MOST_BYTES", 3 * NUM * 16 * 8)
+    centres = [{side: genome(net) for side, net in both.items()} for both in nets(4)]
+    found, roomy, batch = bout(lambda cell: batch), bout(lambda cell: batch), real(0)
+    opponents = [centre[Side.D] for centre in centres]
+    told = [found.of(Side.G, centre[Side.G], opponents, 0) for centre in centres]
+    assert len(found._fakes) == 3
+    monkeypatch.undo()
+    assert told == [roomy.of(Side.G, centre[Side.G], opponents, 0) for centre in centres] and len(roomy._fakes) == 4

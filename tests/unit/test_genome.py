@@ -1,0 +1,158 @@
+"""A genome is the whole of a player: a clone of it goes on as the player itself would."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paragan.coevolution.genome import Genome, Traits
+from paragan.core.errors import CheckpointError
+from paragan.core.types import Side
+from paragan.game.policy import Policy
+from paragan.game.state import state_of
+from paragan.optim import adabelief
+from paragan.parallel import none
+from paragan.schemes import synchronous
+from tests.laws.small_gan import batches, game, network, player
+
+KINDS = {
+    "Adam": Policy(torch.optim.Adam, 1e-3, {"betas": (0.5, 0.99)}),
+    "AdaBelief": Policy(adabelief.Optimizer, 1e-3, {"betas": (0.5, 0.99)}),
+    "SGD": Policy(torch.optim.SGD, 1e-2),
+}
+
+
+def played(policy=KINDS["Adam"], steps=2, seed=0):
+    """A game some steps in, and its stream."""
+    seats = [player(side, none.Strategy(), make=partial(network, side, seed)) for side in Side]
+    for seat in seats:
+        seat.policy = policy
+        seat.__post_init__()
+    gan, stream = game(*seats), batches()
+    for _ in range(steps):
+        synchronous.step(gan, stream)
+    return gan, stream, synchronous
+
+
+def tensors(seat):
+    return {name: value for name, value in state_of(seat)[0].tensors.items() if name != "player/updates"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_clone_goes_on_as_the_player_would(kind):
+    gan, stream, scheme = played(KINDS[kind])
+    other, elsewhere, _ = played(KINDS[kind], steps=5, seed=1)
+    for side in Side:
+        mine, clone = getattr(gan, side.value), getattr(other, side.value)
+        Genome.of(mine, Traits(mine.policy.lr)).into(clone)
+        clone.version, clone.images = mine.version, mine.images
+        clone.updates.copy_(mine.updates)
+    other.clock.step, other.clock.images = gan.clock.step, gan.clock.images
+    other.prior, elsewhere = gan.prior, batches()
+    for _ in range(2):
+        next(elsewhere)
+    for _ in range(2):
+        scheme.step(gan, stream)
+        scheme.step(other, elsewhere)
+    for side in Side:
+        expected, found = tensors(getattr(gan, side.value)), tensors(getattr(other, side.value))
+        assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_a_genome_does_not_move_with_the_player():
+    gan, stream, scheme = played()
+    genome = Genome.of(gan.g, Traits(1e-3))
+    before = genome.digest
+    scheme.step(gan, stream)
+    assert genome.digest == before != Genome.of(gan.g, Traits(1e-3)).digest
+
+
+def test_a_clone_learns_at_the_genomes_rate_however_often_it_mutates():
+    gan, stream, scheme = played()
+    for lr in (3e-4, 9e-4, 1e-5):
+        genome = Genome.of(gan.g, Traits(lr))
+        genome.into(gan.g)
+        before = {name: value.clone() for name, value in gan.g.net.named_parameters()}
+        scheme.step(gan, stream)
+        assert {group["lr"] for group in gan.g.optimizer.param_groups} == {lr} and gan.g.policy.lr == lr
+        moved = max(float((value - before[name]).detach().abs().max()) for name, value in gan.g.net.named_parameters())
+        assert 0.2 * lr < moved < 5 * lr  # Adam moves every weight by about its rate
+
+
+def test_what_another_kind_of_optimiser_remembers_is_left_out():
+    gan, _, _ = played(KINDS["Adam"])
+    other, stream, scheme = played(KINDS["AdaBelief"], seed=1)
+    Genome.of(gan.g, Traits(1e-3)).into(other.g)
+    assert not any(name.startswith("optimizer/") for name in tensors(other.g))
+    weights = Genome.of(gan.g, Traits(1e-3)).weights
+    assert all(torch.equal(tensors(other.g)[name], value) for name, value in weights.items())
+    scheme.step(other, stream)  # and it starts anew
+
+
+def test_bytes_are_read_back_to_the_same_bits():
+    gan, _, _ = played()
+    genome = Genome.of(gan.d, Traits(2e-4, 2, 3, 7))
+    again = Genome.unpacked(genome.packed(), genome)
+    assert (
+        again.traits == genome.traits
+        and again.digest == genome.digest
+        and again.tensors.keys() == genome.tensors.keys()
+    )
+    assert all(torch.equal(again.tensors[name], value) for name, value in genome.tensors.items())
+    forgetful = genome.forgetful()
+    assert forgetful == genome and forgetful.traits.memory == "" and forgetful.tensors.keys() == genome.weights.keys()
+    assert again != genome  # equal bits, but nobody has said so
+
+
+GENOME = Genome.of(played(steps=1)[0].g, Traits(1e-3))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda raw: raw[:-1],
+        lambda raw: raw[: len(raw) // 2],
+        lambda raw: b"",
+        lambda raw: struct.pack("<Q", 2**60) + raw[8:],
+        lambda raw: raw.replace(b"net/", b"nit/", 1),
+    ],
+)
+def test_bytes_that_are_no_genome_are_refused(spoil):
+    raw = spoil(GENOME.packed().numpy().tobytes())
+    with pytest.raises(CheckpointError):
+        Genome.unpacked(torch.frombuffer(bytearray(raw or b"\0"), dtype=torch.uint8), GENOME)
+
+
+@given(st.binary(min_size=1, max_size=400))
+def test_no_bytes_do_more_than_be_refused(raw):
+    with pytest.raises(CheckpointError):
+        Genome.unpacked(torch.frombuffer(bytearray(raw), dtype=torch.uint8), GENOME)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"lr": -1.0},
+        {"lr": float("nan")},
+        {"lr": 1},
+        {"loss": -1},
+        {"cell": True},
+        {"memory": 3},
+        {"x": 1},
+        {"lr": None},
+    ],
+)
+def test_odd_traits_are_refused(odd):
+    told = json.loads(json.dumps({**Traits(1e-3).plain, **odd}))
+    with pytest.raises((ValueError, TypeError)):
+        Traits.read(told)
+    assert Traits.read(Traits(1e-3, 1, 2, 3, "x").plain) == replace(
+        Traits(1e-3), loss=1, cell=2, generation=3, memory="x"
+    )

@@ -1,0 +1,81 @@
+"""Neighbourhoods are what their definitions say, on grids of any shape."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from paragan.coevolution.topology import Topology, graph, ring, torus
+from paragan.core.errors import ConfigError
+
+SHAPES = list(product(range(1, 9), range(1, 9)))
+
+
+@pytest.mark.parametrize(("rows", "columns"), SHAPES)
+@pytest.mark.parametrize("radius", [1, 2])
+def test_a_torus_is_all_within_so_many_steps_around_the_edges(rows, columns, radius):
+    found = torus(rows, columns, radius)
+    assert len(found) == rows * columns
+
+    def steps(a, b, size):
+        return min((a - b) % size, (b - a) % size)
+
+    for cell in range(rows * columns):
+        (r, c), near = divmod(cell, columns), found.neighbours[cell]
+        near_by_definition = {
+            other
+            for other in range(rows * columns)
+            if steps(other // columns, r, rows) + steps(other % columns, c, columns) <= radius
+        }
+        assert near[0] == cell and len(near) == len(set(near)) and set(near) == near_by_definition
+        assert all(cell in found.neighbours[other] for other in near)
+    if radius == 1 and min(rows, columns) >= 3:
+        assert {len(near) for near in found.neighbours} == {5}
+
+
+def test_the_order_of_a_neighbourhood_is_fixed():
+    assert torus(3, 3).neighbours[4] == (4, 1, 7, 3, 5)  # itself, north, south, west, east
+    assert torus(2, 2).neighbours == ((0, 2, 1), (1, 3, 0), (2, 0, 3), (3, 1, 2))
+    assert ring(5, 2).neighbours[0] == (0, 4, 1, 3, 2)
+
+
+def test_the_published_code_reads_the_transposed_cell():
+    assert set(torus(3, 3).neighbours[1]) - {1} == {0, 2, 4, 7}
+    assert set(torus(3, 3, transposed=True).neighbours[1]) - {1} == {0, 4, 5, 6}
+    for size, wrong in ((3, 6), (4, 12), (8, 56)):
+        plain, transposed = (torus(size, size, transposed=t).neighbours for t in (False, True))
+        assert sum(set(a) != set(b) for a, b in zip(plain, transposed, strict=True)) == wrong
+    with pytest.raises(ConfigError, match=r"grid.quirks: found transposed on 2x3, expected a square grid"):
+        torus(2, 3, transposed=True)
+
+
+@pytest.mark.parametrize("cells", range(1, 9))
+@pytest.mark.parametrize("radius", [1, 2])
+def test_a_ring_is_so_many_to_either_side(cells, radius):
+    for cell, near in enumerate(ring(cells, radius).neighbours):
+        assert near[0] == cell and len(near) == len(set(near))
+        assert set(near) == {(cell + step) % cells for step in range(-radius, radius + 1)}
+
+
+def test_edges_are_read_both_ways():
+    assert graph(4, [(0, 1), (1, 2), (2, 1)]).neighbours == ((0, 1), (1, 0, 2), (2, 1), (3,))
+    with pytest.raises(ConfigError, match=r"grid.edges: found \[0, 4\], expected two cells of 0 … 3"):
+        graph(4, [(0, 4)])
+
+
+def test_how_far_the_farthest_cell_is():
+    assert (torus(3, 3).diameter, torus(4, 4).diameter, torus(1, 1).diameter) == (2, 4, 0)
+    assert (ring(9).diameter, ring(9, 2).diameter) == (4, 2)
+    assert graph(3, [(0, 1)]).diameter is None
+
+
+def test_reach_is_everybody_that_these_cells_read():
+    assert torus(4, 4).reach([0]) == [0, 1, 3, 4, 12]
+    assert torus(4, 4).reach([0, 1, 4, 5]) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13]
+
+
+def test_a_neighbourhood_without_its_own_cell_is_refused():
+    for odd in (((1, 0), (1,)), ((0, 0),), ((0, 3),)):
+        with pytest.raises(ConfigError, match=r"grid: found the neighbourhood"):
+            Topology(odd)

@@ -1,0 +1,52 @@
+"""Chance is keyed by place, is as likely as it says, and takes effect."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, pstdev
+
+from paragan.coevolution.options import RateOptions
+from paragan.coevolution.variation import drawn, mutated, tournament
+from paragan.core.types import Side
+
+TIMES = 6000
+
+
+def test_losses_are_drawn_equally_often():
+    counts = [0, 0, 0]
+    for time in range(TIMES // 2):
+        for cell in range(2):
+            counts[drawn(3, 1, cell, time)] += 1
+    sigma = math.sqrt(TIMES * (1 / 3) * (2 / 3))
+    assert all(abs(count - TIMES / 3) < 3 * sigma for count in counts), counts
+    assert len({drawn(1000, 1, 0, 0, batch) for batch in range(50)}) > 40  # per batch, another draw each
+
+
+def test_a_tournament_is_won_by_the_fittest_of_those_drawn():
+    fitness = [3.0, 1.0, 2.0, 5.0, 4.0]
+    wins = [tournament(fitness, 2, 0, cell, 0, Side.G) for cell in range(TIMES)]
+    assert 3 not in wins  # of two, the least fit never wins
+    pairs = 10  # of five; cell i is the best of as many as there are less fit ones
+    for index, better_than in ((1, 4), (2, 3), (0, 2), (4, 1)):
+        expected = TIMES * better_than / pairs
+        assert abs(wins.count(index) - expected) < 3.5 * math.sqrt(expected)
+    assert {tournament(fitness, 5, 0, cell, 0, Side.D) for cell in range(20)} == {1}
+    assert {tournament([math.nan, 2.0], 2, 0, cell, 0, Side.D) for cell in range(20)} == {1}
+
+
+def test_the_two_sides_and_all_cells_draw_apart():
+    fitness = [float(n) for n in range(100)]
+    found = {tournament(fitness, 1, 0, cell, time, side) for cell in range(5) for time in range(5) for side in Side}
+    assert len(found) > 30
+
+
+def test_rates_mutate_as_often_and_as_far_as_they_say():
+    options = RateOptions(probability=0.5, form="gaussian", rate=1e-5)
+    steps = [mutated(1e-3, options, 3, 0, time, Side.G) - 1e-3 for time in range(TIMES)]
+    moved = [step for step in steps if step]
+    assert abs(len(moved) - TIMES / 2) < 3 * math.sqrt(TIMES / 4)
+    assert abs(fmean(moved)) < 3 * 1e-5 / math.sqrt(len(moved))
+    assert abs(pstdev(moved) / 1e-5 - 1) < 0.05
+    assert min(mutated(1e-5, RateOptions(1.0, "gaussian", 1e-4), 3, 0, time, Side.D) for time in range(50)) == 0.0
+    factors = [mutated(2.0, RateOptions(1.0, "lognormal", 0.1), 3, 0, time, Side.G) / 2 for time in range(TIMES)]
+    assert abs(pstdev([math.log(factor) for factor in factors]) / 0.1 - 1) < 0.05
