@@ -34,6 +34,7 @@ from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.evaluate import Evaluator, Score
 from paragan.engine.pictures import Pictures
+from paragan.engine.trainer import Trainer
 from paragan.game.gan import Loss
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
@@ -47,6 +48,14 @@ from paragan.loading.order import Order
 from paragan.metrics._judged import Judged
 
 _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
+
+
+def trainer(
+    config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
+) -> Trainer:
+    """Of one game, or of the grid where the config has one; in one process."""
+    make = build.trainer if config.grid is None else evolution
+    return make(config, folder, say, stop, reading)
 
 
 def evolution(
@@ -88,7 +97,7 @@ def evolution(
         population=population,
         mixture=partial(mixture, makers[Side.G].construct),
         show=lambda genome: shown.show(genome, average=True),
-        judge=None if judge is None else partial(_scored, judge, prior, config.score.num_images, config.score.mode),
+        judge=None if judge is None else partial(_scored, judge, config.score.num_images, config.score.mode),
     )
 
 
@@ -206,8 +215,8 @@ def _judged(
     return judge().judge.judge(sample(stage.show(genome, average=True), z, y))
 
 
-def _scored(judge: Callable[[], Evaluator], prior: Prior, num: int, mode: Mode, net: Mixture) -> Score:
-    """The score of a mixture; the latents depend on the run's seed and `num` alone."""
+def _scored(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
+    """The score of a mixture; the latents depend on the seed and `num` alone."""
     z, y = replace(prior, latent=net.latent).draw("score", Rows(0, 0, num, num))
     network = CalledNetwork(net)
 

@@ -13,11 +13,11 @@ from paragan.writers.console import score_line
 def run(path: Path, as_json: bool, num_images: int | None, seed: int | None, trust: bool, best: bool = False) -> int:
     """Score the averaged generator of the run at `path`; prints one JSON object or one line."""
     run = opened.open_run(path, num_images, trust, best)
-    if run.trainer.score is None:
+    if not run.trainer.is_scored:
         raise ConfigError(
             f"{path}: this run has score.extractor none; nothing can score it: train it with judge or mnist-cnn"
         )
-    score = run.trainer.score(run.trainer.players["g"], run.prior(seed))
+    score = run.trainer.measured(run.prior(seed))
     if as_json:
         print(json.dumps({"metrics": score.metrics, "num_images": score.num_images, "protocol": dict(score.protocol)}))
     else:

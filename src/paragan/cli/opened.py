@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from paragan import build
+from paragan import build, build_cells
 from paragan.config import RunConfig, load, loads
 from paragan.core.errors import CheckpointError
 from paragan.core.fill import ANY
@@ -43,7 +43,7 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
         )
     words = [] if num_images is None else [f"score.num_images={num_images}"]
     config = load(str(config_file), words, ANY if trust else ())
-    trainer = build.trainer(config, path, _say, lambda: False, reading=True)
+    trainer = build_cells.trainer(config, path, _say, lambda: False, reading=True)
     if not trainer.resume(best):
         raise CheckpointError(f"{path}: found no checkpoint yet; train first, or lower every.save_kimg")
     return Opened(config, trainer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +23,19 @@ from paragan.engine.trainer import Trainer, counted
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
+from paragan.game.prior import Prior
 from paragan.game.sample import sample
 
 _SHOWN = 10  # images of each cell in a picture
 _MOST_ROWS = 16  # cells in one
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """counts: how often each cell's generator is in it. distance: of what they make, as mixtures are scored."""
+
+    counts: Mapping[int, int]
+    distance: float
 
 
 @dataclass(kw_only=True)
@@ -39,8 +48,9 @@ class Evolution(Trainer):
     population: Population
     mixture: Callable[[Sequence[Mapping[str, Tensor]], Sequence[float]], Mixture]
     show: Callable[[Genome], CalledNetwork]
-    judge: Callable[[Mixture], Score] | None = None
+    judge: Callable[[Prior, Mixture], Score] | None = None
     profile: Profile = field(default_factory=Profile)
+    ensemble: Ensemble | None = None  # of the whole grid, once it is trained
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -60,11 +70,21 @@ class Evolution(Trainer):
         return self.clock.images / max(1, self.population.generation)
 
     def play(self) -> Generator[Event, None, Report]:
+        self.ensemble = None
         self.profile, told = self.population.evolve()
         report = Report(self.clock.step, self.clock.images, _means(list(told.values())))
         yield report
         yield Evolved(report.step, report.images, self.told())
         return report
+
+    def _end(self) -> Iterator[Event]:
+        """A finished grid also tells of the ensemble that is best of all its generators."""
+        if self.finished and self.ensemble is None and self.population.can_mix:
+            counts, distance = self.population.ensemble()
+            self.ensemble = Ensemble(counts, distance)
+            self.saved_at = -1  # a checkpoint of this moment is to have it
+            yield Evolved(self.clock.step, self.clock.images, self.told())
+        yield from super()._end()
 
     def told(self) -> dict[str, Any]:
         """How the cells stand, as JSON has it."""
@@ -72,6 +92,7 @@ class Evolution(Trainer):
             "generation": self.population.generation,
             "cells": {str(cell.number): _told(cell) for cell in self.cells},
             "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
+            **({} if self.ensemble is None else {"ensemble": _plain(self.ensemble)}),
         }
 
     @property
@@ -80,11 +101,18 @@ class Evolution(Trainer):
         return min(self.cells, key=lambda cell: (float("inf") if cell.score is None else cell.score, cell.number))
 
     def best_mixture(self) -> Mixture:
-        """Of the best cell's neighbourhood as it is."""
+        """Of the best cell's neighbourhood as it is, or the ensemble where that is nearer."""
         cell = self.best_cell
+        if self.ensemble is not None and self.ensemble.distance < (math.inf if cell.score is None else cell.score):
+            counts, centres = self.ensemble.counts, self._centres()
+            chosen = [centres[number][Side.G] for number in counts]
+            return self._mixed(chosen, [float(count) for count in counts.values()])
         topology, centres = self.population.topology(self.population.generation), self._centres()
         members = [centres[near][Side.G] for near in topology.neighbours[cell.number]]
         weights = cell.weights if len(cell.weights) == len(members) else (1.0,) * len(members)
+        return self._mixed(members, weights)
+
+    def _mixed(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
         return self.mixture([genome.network(average=True) for genome in members], weights)
 
     def _centres(self) -> dict[int, Mapping[Side, Genome]]:
@@ -94,9 +122,9 @@ class Evolution(Trainer):
     def is_scored(self) -> bool:
         return self.judge is not None
 
-    def measured(self) -> Score:
+    def measured(self, prior: Prior | None = None) -> Score:
         assert self.judge is not None
-        return self.judge(self.best_mixture())
+        return self.judge(prior or self.prior, self.best_mixture())
 
     def samples(self) -> Samples:
         """A row for each cell: its own generator on latents that are always the same."""
@@ -114,12 +142,16 @@ class Evolution(Trainer):
             "generation": self.population.generation,
             "cells": {str(cell.number): _kept(cell) for cell in self.cells},
             "best_cell": self.best_cell.number,
+            "ensemble": None if self.ensemble is None else _plain(self.ensemble),
             "players": {},
         }
 
     def restore(self, found: Checkpoint) -> None:
         self.population.generation = counted(found.values, "generation")["generation"]
-        clock = counted(found.values["clock"], "step", "images")
+        clock, ensemble = counted(found.values["clock"], "step", "images"), found.values["ensemble"]
+        if ensemble is not None:
+            counts = counted(ensemble["counts"], *ensemble["counts"])
+            self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, _number(ensemble["distance"]))
         for cell in self.cells:
             told = found.values["cells"][str(cell.number)]
             groups = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
@@ -141,6 +173,10 @@ def _number(value: Any) -> float:
     if type(value) is not float or not math.isfinite(value):
         raise ValueError(f"{value!r}")
     return value
+
+
+def _plain(ensemble: Ensemble) -> dict[str, Any]:
+    return {"counts": {str(cell): count for cell, count in ensemble.counts.items()}, "distance": ensemble.distance}
 
 
 def _told(cell: Cell) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell, Centre
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.mixture import Distance, evolved
+from paragan.coevolution.mixture import Distance, evolved, greedy
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
@@ -149,6 +149,19 @@ class Population:
             if always or after[side] < before[side][0] or before[side][0] != before[side][0]:
                 centre[side], cell.fitness[side] = trained[side], after[side]
         cell.centre = centre
+
+    @property
+    def can_mix(self) -> bool:
+        """Whether mixtures are scored, and an ensemble is wanted."""
+        mixture = self.options.mixture
+        return self.judged is not None and mixture.num_images > 0 and mixture.ensemble > 0
+
+    def ensemble(self) -> tuple[dict[int, int], float]:
+        """The best of all generators here together: how often which cell's, and the distance of what they make."""
+        assert self.judged is not None and self.distance is not None
+        pools = [self.judged(cell.centre[Side.G], self.generation) for cell in self.cells]
+        counts, distance = greedy(pools, self.distance, self.options.mixture.ensemble)
+        return {self.cells[place].number: count for place, count in counts.items()}, distance
 
     def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, Judged]) -> None:
         """The cell's own new generator, and its neighbours' as they were gathered. pools: images judged already."""

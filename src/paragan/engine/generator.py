@@ -17,6 +17,7 @@ from paragan.core.options import Chosen
 from paragan.core.seams import Source
 from paragan.engine import exported, part
 from paragan.engine.sampler import Facts, Sampler
+from paragan.game.mixture import of_members
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
 from paragan.hardware import device
@@ -32,6 +33,9 @@ class Config(Protocol):
 
     @property
     def seed(self) -> int: ...
+
+    @property
+    def grid(self) -> Any: ...  # None: one generator
 
 
 class Splits(Protocol):
@@ -100,10 +104,13 @@ def _sampler(
 ) -> Sampler:
     module = shelf.load("models", config.model.name)
 
-    def make() -> nn.Module:
+    def one() -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # a constructor draws; the caller's generator stays as it is
             net: nn.Module = module.Generator(config.model.options, facts.shape, len(facts.class_names))
             return net
+
+    def make() -> nn.Module:
+        return one() if config.grid is None else of_members(one, weights)
 
     if "." not in config.model.name:  # ours: sizes are checked before memory is taken for them
         _refuse_other_sizes(make, weights, where)

@@ -271,10 +271,10 @@ class Trainer:
                 yield self.save()
             together(self.world, lambda: None if leads is None else self._keep(leads))
 
-    def measured(self) -> Score:
-        """Of what is sampled."""
+    def measured(self, prior: Prior | None = None) -> Score:
+        """Of what is sampled. prior: other latents than the run's own."""
         assert self.score is not None
-        return self.score(self.players["g"], self.prior)
+        return self.score(self.players["g"], prior or self.prior)
 
     def _keep(self, score: Score) -> None:
         self.best.keep(self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images, score)

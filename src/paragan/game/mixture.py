@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+
+_MEMBERS = "members."
 
 
 class Mixture(nn.Module):
@@ -36,3 +38,9 @@ class Mixture(nn.Module):
             found[rows] = made
         assert found is not None, "a batch has rows"
         return found
+
+
+def of_members(make: Callable[[], nn.Module], names: Iterable[str]) -> Mixture:
+    """One with as many members as these names of its weights tell, to be filled."""
+    found = {name.split(".")[1] for name in names if name.startswith(_MEMBERS)}
+    return Mixture([make() for _ in range(max(1, len(found)))], [1.0] * max(1, len(found)))
