@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from paragan import build
+from paragan.coevolution import fastest, loop, stacked
 from paragan.coevolution import topology as topologies
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.loop import Executor
 from paragan.coevolution.options import Change, GridOptions
-from paragan.coevolution.population import Population
+from paragan.coevolution.population import Executor, Population
 from paragan.coevolution.rivals import Rivalled
 from paragan.coevolution.stage import Stage
 from paragan.coevolution.topology import Topology
@@ -78,7 +78,7 @@ def evolution(
         cells,
         topology=partial(neighbourhood, options),
         bout=partial(_bout, config, options, found, _stages(cells, makers), prior),
-        executor=Executor(),
+        executor=_executor(options, cells, config.train.batch, say),
         judged=None if judge is None else partial(_judged, options, shown, judge, prior),
         distance=None if judge is None else lambda judged: judge().distance(judged),
         rival=partial(_rival, makers, cells[0]),
@@ -137,6 +137,18 @@ def mixture(
 def _options(config: RunConfig) -> GridOptions:
     assert config.grid is not None
     return config.grid
+
+
+def _executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
+    """How they train. `ConfigError` where they are to be stacked and cannot be."""
+    reason = stacked.unfit(cells)
+    if options.executor == "stacked":
+        if reason is not None:
+            raise ConfigError(f"grid.executor: found stacked, but {reason}; use loop, or auto")
+        return stacked.Executor(rows)
+    if options.executor == "loop" or reason is not None or len(cells) == 1:
+        return loop.Executor()
+    return fastest.Executor({"loop": loop.Executor(), "stacked": stacked.Executor(rows)}, say)
 
 
 def _refuse(config: RunConfig, options: GridOptions) -> None:

@@ -66,6 +66,12 @@ class Evolution(Trainer):
         return True
 
     @property
+    def described(self) -> dict[str, Any]:
+        options = self.population.options
+        grid = {"shape": options.rows_columns, "losses": [chosen.name for chosen in options.losses]}
+        return {"grid": grid | {"neighbours": self.population.topology(self.population.generation).neighbours}}
+
+    @property
     def images_per_report(self) -> float:
         return self.clock.images / max(1, self.population.generation)
 

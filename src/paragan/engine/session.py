@@ -167,6 +167,7 @@ class Session:
             "ranks": self.world.size,
             "players": players(self.trainer),
             "data": data | ({"name": self.about["data"]} if "data" in self.about else {}),
+            **self.trainer.described,
         }
 
     def _note(self, kind: str, values: Mapping[str, Any]) -> None:

@@ -83,6 +83,11 @@ class Trainer:
         return self.clock.step % self.period == 0 and all(player.settled for player in self.players.values())
 
     @property
+    def described(self) -> dict[str, Any]:
+        """What the record's first line tells beside players and data."""
+        return {}
+
+    @property
     def images_per_report(self) -> float:
         """Real images between two reports, on average."""
         return self.clock.images / max(1, self.clock.step)

@@ -1,0 +1,87 @@
+"""The executor that looks which of the others is faster here, for these networks, and is that one from then on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.genome import Genome, Traits
+from paragan.coevolution.population import Executor as AnyExecutor
+from paragan.core.types import Side
+
+_WARM_UP, _STEPS, _ROUNDS = 1, 3, 3
+
+
+class Executor:
+    """Fulfils `coevolution.population.Executor`. Before the first generation it plays a few steps with each, in turns,
+    and takes them back; the choice is told to `say`, and rounding follows from it. others: by name.
+    """
+
+    def __init__(self, others: Mapping[str, AnyExecutor], say: Callable[[str], None]) -> None:
+        self.others, self.say = others, say
+        self.chosen: str | None = next(iter(others)) if len(others) == 1 else None
+
+    def train(
+        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
+    ) -> dict[int, dict[str, Tensor]]:
+        if self.chosen is None:
+            seconds = self._measured(cells, loss_of)
+            self.chosen = min(seconds, key=lambda name: seconds[name])
+            told = ", ".join(f"{name} {1000 * spent / len(cells):.2f}" for name, spent in seconds.items())
+            self.say(f"executor  {self.chosen} (ms per cell and step: {told})")
+        return self.others[self.chosen].train(cells, num_batches, loss_of)
+
+    def _measured(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
+        """Seconds of a step of all cells, by executor: the least of some rounds."""
+        seconds = dict.fromkeys(self.others, float("inf"))
+        before = [_Before.of(cell) for cell in cells]
+        for number in range(_ROUNDS):
+            for name, executor in self.others.items():
+                if number == 0:
+                    executor.train(cells, _WARM_UP, loss_of)
+                began = _now(cells[0])
+                executor.train(cells, _STEPS, loss_of)
+                seconds[name] = min(seconds[name], (_now(cells[0]) - began) / _STEPS)
+                for was in before:
+                    was.again()
+        return seconds
+
+
+def _now(cell: Cell) -> float:
+    """When all that was asked of the device is done."""
+    device = cell.players[Side.G].updates.device
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+    return time.perf_counter()
+
+
+@dataclass
+class _Before:
+    """A cell as it was."""
+
+    cell: Cell
+    genomes: Mapping[Side, Genome]
+    counters: Mapping[Side, tuple[int, int, Tensor]]
+    rest: tuple[int, int, int, int, Any]
+
+    @classmethod
+    def of(cls, cell: Cell) -> _Before:
+        genomes = {s: Genome.of(p, Traits(p.policy.lr)) for s, p in cell.players.items()}
+        counters = {s: (p.version, p.images, p.updates.clone()) for s, p in cell.players.items()}
+        clock = cell.gan.clock
+        return cls(cell, genomes, counters, (clock.step, clock.images, cell.batches.position, cell.loss, cell.gan.loss))
+
+    def again(self) -> None:
+        cell = self.cell
+        for side, player in cell.players.items():
+            self.genomes[side].into(player)
+            player.version, player.images = self.counters[side][:2]
+            player.updates.copy_(self.counters[side][2])
+        clock = cell.gan.clock
+        clock.step, clock.images, cell.batches.position, cell.loss, cell.gan.loss = self.rest

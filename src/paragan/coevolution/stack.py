@@ -1,0 +1,63 @@
+"""Networks of many cells as one: their weights lie in one tensor per name, and one call serves them all.
+
+Rows of a batch are the first cell's, then the second's, …, as many of each. The cells' own networks stay what they are:
+their weights become views, so that every player goes on to own its optimiser, average and genome.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from paragan.core.types import Made, Verdict
+
+
+class Stack(nn.Module):
+    """nets: alike but for their weights, without buffers. rows: of each of them in a batch, or a multiple of it."""
+
+    def __init__(self, nets: Sequence[nn.Module], rows: int) -> None:
+        super().__init__()
+        self.num, self.rows = len(nets), rows
+        self._template = (copy.deepcopy(nets[0]).requires_grad_(False),)  # in a tuple: its weights are nobody's
+        named = [dict(net.named_parameters()) for net in nets]
+        self._names = list(named[0])
+        self.weights = nn.ParameterList(torch.stack([of[name].detach() for of in named]) for name in self._names)
+        for name, stacked in zip(self._names, self.weights, strict=True):
+            for cell, of in enumerate(named):
+                of[name].data = stacked.data[cell]
+
+    def forward(self, *inputs: Tensor | None) -> Any:
+        given = [self._by_cell(value) for value in inputs if value is not None]
+        found = vmap(self._one, (0, *(0 for _ in given)), randomness="error")(self._held(), *given)
+        if isinstance(found, tuple):
+            logits, features = found if len(found) == 2 else (found[0], None)
+            return Verdict(self._by_row(logits), None if features is None else self._by_row(features))
+        return self._by_row(found)
+
+    def gradients(self, cell: int) -> list[Tensor | None]:
+        """Of one cell's weights, in their order."""
+        return [None if weight.grad is None else weight.grad[cell] for weight in self.weights]
+
+    def _held(self) -> dict[str, Tensor]:
+        return dict(zip(self._names, self.weights, strict=True))
+
+    def _one(self, weights: dict[str, Tensor], *inputs: Tensor) -> Any:
+        """What `vmap` sees: tensors in, tensors out."""
+        found = functional_call(self._template[0], weights, inputs)
+        if isinstance(found, Verdict):
+            return (found.logits_B,) if found.features is None else (found.logits_B, found.features)
+        if isinstance(found, tuple):
+            return tuple(value for value in found if value is not None)
+        return found.images if isinstance(found, Made) else found
+
+    def _by_cell(self, value: Tensor) -> Tensor:
+        """(k C B, …) to (C, k B, …): real and fake ones come one after the other."""
+        return value.unflatten(0, (-1, self.num, self.rows)).transpose(0, 1).flatten(1, 2)
+
+    def _by_row(self, value: Tensor) -> Tensor:
+        return value.unflatten(1, (-1, self.rows)).transpose(0, 1).flatten(0, 2)

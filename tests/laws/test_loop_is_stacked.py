@@ -1,0 +1,220 @@
+"""Law: cells that are trained as one batched program are the cells trained one after another."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.coevolution import loop, stacked
+from paragan.coevolution.cell import Cell
+from paragan.core import rng
+from paragan.core.types import Batch, Rows, Side, Verdict
+from paragan.game.ema import Ema
+from paragan.game.gan import GAN, Loss
+from paragan.game.options import EmaOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.game.prior import Prior
+from paragan.layers.init import initialise
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.losses import least_squares, minimax, nonsaturating
+from paragan.models import mlp
+from paragan.parallel import none
+from paragan.penalties import gradient_penalty, r1
+from paragan.schemes import shared_fakes, skipping, synchronous
+
+CELLS, BATCH, SHAPE = 4, 6, (1, 4, 4)
+LOSSES = [Loss(kind.d_loss, kind.g_loss) for kind in (minimax, least_squares, nonsaturating)]
+MLP = mlp.Options(latent=3, g_widths=(7, 5), d_widths=(6, 4), conditional=True, weight_init="orthogonal")
+
+
+class Painter(nn.Module):
+    """Transposed and plain convolutions: their gradients come back with odd strides."""
+
+    weight_init, latent = "orthogonal", 3
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.out = nn.ConvTranspose2d(3, 4, 2), nn.ConvTranspose2d(4, 1, 4, 2, 1)
+
+    def forward(self, z, y=None):
+        return torch.tanh(self.out(torch.relu(self.up(z[:, :, None, None]))))
+
+
+class Critic(nn.Module):
+    """Answers for patches."""
+
+    weight_init = "orthogonal"
+
+    def __init__(self):
+        super().__init__()
+        self.see, self.judge = nn.Conv2d(1, 4, 3, 2, 1), nn.Conv2d(4, 1, 1)
+
+    def forward(self, x, y=None):
+        h = torch.relu(self.see(x))
+        return Verdict(self.judge(h).flatten(1), h.mean((2, 3)))
+
+
+NETS = {
+    "mlp": {Side.G: lambda: mlp.Generator(MLP, SHAPE, 3), Side.D: lambda: mlp.Discriminator(MLP, SHAPE, 3)},
+    "conv": {Side.G: Painter, Side.D: Critic},
+}
+
+
+class Stream:
+    """Real images of one cell, and labels."""
+
+    def __init__(self, cell):
+        self.cell, self.position = cell, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        rows = Rows(self.position, 0, BATCH, BATCH)
+        self.position += 1
+        x = rng.uniform(self.cell, "x", rows, SHAPE).double() * 2 - 1
+        return Batch(rows, x, rng.integers(self.cell, "y", rows, 3))
+
+
+def player(side, number, make, per_step, ema):
+    def net():
+        made = make().double()
+        initialise(made, number, side.value)
+        return made
+
+    lr = 1e-3 * (1 + number)
+    policy = Policy(torch.optim.Adam, lr, {"betas": (0.5, 0.99)}, max_norm=0.7, updates_per_step=per_step)
+    average = Ema(net(), EmaOptions(half_life_kimg=0.02)) if ema else None
+    return Player(side, net(), none.Strategy(), policy, ema=average)
+
+
+def cells(nets="mlp", scheme=synchronous, per_step=1, penalties=(), losses=LOSSES, ema=True):
+    found = []
+    for number in range(CELLS):
+        g = player(Side.G, number, NETS[nets][Side.G], 1, ema)
+        d = player(Side.D, number, NETS[nets][Side.D], per_step, False)
+        prior = Prior(number, 3, 3, dtype=torch.float64)
+        gan = GAN(g, d, LOSSES[0], prior, d_penalties=penalties)
+        found.append(Cell(number, gan, scheme, Stream(number), losses))
+    return found
+
+
+def loss_of(cell, batch):
+    return (cell.number + batch // 5) % len(LOSSES)
+
+
+def weights(found):
+    return {
+        (cell.number, side, name): value.clone()
+        for cell in found
+        for side, p in cell.players.items()
+        for name, value in [*p.net.state_dict().items(), *([] if p.ema is None else p.ema.net.state_dict().items())]
+    }
+
+
+def apart(a, b):
+    assert a.keys() == b.keys()
+    return max(float((a[key] - b[key]).abs().max() / (1 + b[key].abs().max())) for key in a)
+
+
+GAMES = {
+    "synchronous": {},
+    "conv": {"nets": "conv"},
+    "shared-fakes": {"scheme": shared_fakes},
+    "skipping": {"scheme": skipping.Scheme(skipping.Options(2))},
+    "two-d-updates": {"per_step": 2},
+    "r1": {"penalties": (r1.Penalty(r1.Options(weight=0.5, interval=2)),)},
+    "one-loss": {"losses": ()},
+}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_fifty_steps_end_at_the_same_weights(name):
+    one, other = cells(**GAMES[name]), cells(**GAMES[name])
+    told, also = loop.Executor().train(one, 50, loss_of), {}
+    executor = stacked.Executor(BATCH)
+    for first in range(0, 50, 10):  # several generations of one executor
+        also = executor.train(other, 10, lambda cell, batch, first=first: loss_of(cell, batch + first))
+    assert apart(weights(one), weights(other)) < 1e-9
+    assert apart(weights(one), weights(cells(**GAMES[name]))) > 1e-2
+    for a, b in zip(one, other, strict=True):
+        assert (a.gan.clock, a.batches.position, a.loss) == (b.gan.clock, b.batches.position, b.loss)
+        assert {s: (p.version, p.images) for s, p in a.players.items()} == {
+            s: (p.version, p.images) for s, p in b.players.items()
+        }
+        assert told[a.number].keys() == also[b.number].keys()
+        for key, value in told[a.number].items():
+            assert float(value) == pytest.approx(float(also[b.number][key]), rel=1e-5, abs=1e-7), key
+
+
+@pytest.mark.parametrize("name", ["synchronous", "conv", "r1", "shared-fakes"])
+def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
+    found = []
+    for executor in (loop.Executor(), stacked.Executor(BATCH)):
+        seen = {}
+        finish = none.Strategy.finish
+
+        def looked(self, net, max_norm, scale=None, seen=seen, finish=finish):
+            seen[len(seen)] = [None if p.grad is None else p.grad.clone() for p in net.parameters()]
+            return finish(self, net, max_norm, scale)
+
+        monkeypatch.setattr(none.Strategy, "finish", looked)
+        executor.train(cells(**GAMES[name]), 1, loss_of)
+        monkeypatch.undo()
+        found.append(seen)
+    by_cell, by_side = found  # one cell's D, then its G; all cells' D, then all cells' G
+    for cell in range(CELLS):
+        for turn in range(2):
+            for a, b in zip(by_cell[2 * cell + turn], by_side[CELLS * turn + cell], strict=True):
+                assert float((a - b).abs().max()) <= 1e-12 * (1 + float(a.abs().max()))
+
+
+def test_a_genome_of_a_stacked_cell_is_its_own():
+    found = cells()
+    executor = stacked.Executor(BATCH)
+    executor.train(found, 2, loss_of)
+    first = found[0].trained(1)
+    before = {side: genome.digest for side, genome in first.items()}
+    found[1].become(Side.G, first[Side.G], 1e-3)  # a clone in another cell's place in the stack
+    assert torch.equal(
+        torch.cat([p.flatten() for p in found[1].players[Side.G].net.parameters()]),
+        torch.cat([p.flatten() for p in found[0].players[Side.G].net.parameters()]),
+    )
+    executor.train(found, 2, loss_of)
+    assert {side: genome.digest for side, genome in first.items()} == before
+    assert executor._bound is not None and executor._bound.seats[Side.G].stack.weights[0].shape[0] == CELLS
+
+
+class Normed(nn.Module):
+    weight_init, latent = "orthogonal", 3
+
+    def __init__(self, layer):
+        super().__init__()
+        self.linear, self.layer = nn.Linear(3, 16), layer
+
+    def forward(self, z, y=None):
+        return self.layer(self.linear(z)).unflatten(1, SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"net": lambda: Normed(nn.BatchNorm1d(16))}, "G has buffers"),
+        ({"net": lambda: Normed(spectral_norm(nn.Linear(16, 16)))}, "G has buffers"),
+        ({"net": lambda: Normed(nn.Dropout(0.5))}, "G draws in its own call"),
+        ({"penalty": gradient_penalty.Penalty(gradient_penalty.Options())}, "the penalty gradient_penalty draws"),
+        ({"version": 3}, "G's cells are not in step"),
+    ],
+)
+def test_what_cannot_be_stacked_is_told(change, why):
+    found = cells()
+    assert stacked.unfit(found) is None
+    if "net" in change:
+        found[1].gan.g = Player(Side.G, change["net"]().double())
+    if "penalty" in change:
+        found[0].gan.d_penalties = (change["penalty"],)
+    if "version" in change:
+        found[1].gan.g.version = change["version"]
+    assert (stacked.unfit(found) or "").startswith(why)
