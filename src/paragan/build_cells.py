@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from paragan.config import RunConfig, choose
 from paragan.core import rng, shelf
 from paragan.core.dist import ALONE
 from paragan.core.errors import ConfigError
+from paragan.core.make import Make
 from paragan.core.options import Chosen
 from paragan.core.seams import Source
 from paragan.core.types import Batch, Rows, Side
@@ -62,55 +63,105 @@ def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
     """Everything for a grid, at generation 0; writes nothing. reading: nor needs to, later."""
-    options, device = _options(config), devices.pick(config.train.threads)
-    _refuse(config, options)
-    found = build.data(config)
-    if found.has_pairs:
-        raise ConfigError("grid: found data of pairs, expected images to be made from latents")
-    cells = [cell(config, number, found, device) for number in range(options.num_cells)]
-    makers = {side: build.maker(config, side, found, device) for side in Side}
-    shown = Stage(makers[Side.G]())
-    judge = _evaluator(config, found, folder, say, not reading)
-    prior = replace(cells[0].gan.prior, seed=config.seed)
-    population = Population(
-        config.seed,
-        options,
-        cells,
-        topology=partial(neighbourhood, options),
-        bout=partial(_bout, config, options, found, _stages(cells, makers), prior),
-        executor=_executor(options, cells, config.train.batch, say),
-        judged=None if judge is None else partial(_judged, options, shown, judge, prior),
-        distance=None if judge is None else lambda judged: judge().distance(judged),
-        rival=partial(_rival, makers, cells[0]),
-    )
-    first = cells[0]
-    return Evolution(
-        first.gan,
-        first.scheme,
-        first.batches,
-        round(config.train.kimg * 1000),
-        replace(config.every, log_steps=1),
-        Checkpoints(folder / "checkpoints", config.every.keep, say),
-        stop=stop,
-        telemetry=None,
-        pictures=Pictures(config.score.mode),
-        population=population,
-        mixture=partial(mixture, makers[Side.G].construct),
-        show=lambda genome: shown.show(genome, average=True),
-        judge=None if judge is None else partial(_scored, judge, config.score.num_images, config.score.mode),
-    )
+    ground = Ground.of(config, folder, say, not reading)
+    cells = [ground.cell(number) for number in range(ground.options.num_cells)]
+    return ground.evolution(cells[0], ground.population(cells, say), folder, say, stop)
 
 
-def cell(config: RunConfig, number: int, found: build.Data, device: torch.device) -> Cell:
-    """One of the grid, at its start; the first has the run's own seed, so that a grid of one is the plain run."""
-    options, seed = _options(config), config.seed if number == 0 else rng.key(config.seed, "cell", number)
-    mine = replace(config, seed=seed)
-    gan = build.gan(mine, found, device)
-    if options.opponents == "random":
-        assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
-        gan = replace(gan, g=Rivalled(gan.g), d=Rivalled(gan.d))
-    batches = Loader(_eaten(options, found.train, config.seed, number), config.train.batch, seed, device)
-    return Cell(number, gan, build.scheme(mine), batches, [_loss(chosen) for chosen in options.losses])
+@dataclass(frozen=True)
+class Ground:
+    """What the cells of one process have in common. shown: a generator to look at. judge: who scores; None: nobody."""
+
+    config: RunConfig
+    options: GridOptions
+    found: build.Data
+    device: torch.device
+    makers: Mapping[Side, Make]
+    shown: Stage
+    judge: Callable[[], Evaluator] | None
+
+    @classmethod
+    def of(cls, config: RunConfig, folder: Path, say: Callable[[str], None], must_keep: bool = True) -> Ground:
+        """`ConfigError` for what cells cannot be trained with."""
+        assert config.grid is not None
+        _refuse(config, config.grid)
+        device, found = devices.pick(config.train.threads), build.data(config)
+        if found.has_pairs:
+            raise ConfigError("grid: found data of pairs, expected images to be made from latents")
+        makers = {side: build.maker(config, side, found, device) for side in Side}
+        judge = _evaluator(config, found, folder, say, must_keep)
+        return cls(config, config.grid, found, device, makers, Stage(makers[Side.G]()), judge)
+
+    def cell(self, number: int) -> Cell:
+        """One of the grid, at its start; the first has the run's own seed, so that a grid of one is the plain run."""
+        config, options = self.config, self.options
+        seed = config.seed if number == 0 else rng.key(config.seed, "cell", number)
+        mine = replace(config, seed=seed)
+        gan = build.gan(mine, self.found, self.device)
+        if options.opponents == "random":
+            assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
+            gan = replace(gan, g=Rivalled(gan.g), d=Rivalled(gan.d))
+        batches = Loader(self._eaten(number), config.train.batch, seed, self.device)
+        return Cell(number, gan, build.scheme(mine), batches, [_loss(chosen) for chosen in options.losses])
+
+    def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
+        """Some cells of the grid, to be evolved in this process."""
+        prior = replace(cells[0].gan.prior, seed=self.config.seed)
+        stages = {side: Stage(self.makers[side](), cells[0].players[side].calling) for side in Side}
+        judge = self.judge
+        return Population(
+            self.config.seed,
+            self.options,
+            cells,
+            topology=partial(neighbourhood, self.options),
+            bout=partial(self._bout, stages, prior),
+            executor=_executor(self.options, cells, self.config.train.batch, say),
+            judged=None if judge is None else partial(_judged, self.options, self.shown, judge, prior),
+            distance=None if judge is None else lambda judged: judge().distance(judged),
+            rival=partial(_rival, self.makers, cells[0]),
+        )
+
+    def evolution(
+        self, first: Cell, population: Population, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]
+    ) -> Evolution:
+        """The run of all cells. first: one of them, or like them."""
+        config, score = self.config, self.config.score
+        return Evolution(
+            first.gan,
+            first.scheme,
+            first.batches,
+            round(config.train.kimg * 1000),
+            replace(config.every, log_steps=1),
+            Checkpoints(folder / "checkpoints", config.every.keep, say),
+            stop=stop,
+            pictures=Pictures(score.mode),
+            population=population,
+            mixture=partial(mixture, self.makers[Side.G].construct),
+            show=lambda genome: self.shown.show(genome, average=True),
+            judge=None if self.judge is None else partial(_scored, self.judge, score.num_images, score.mode),
+        )
+
+    def _eaten(self, number: int) -> Source:
+        """What of the data a cell sees."""
+        diet, apart = self.options.diet, None if self.options.overlap else self.options.num_cells
+        return self.found.train if diet == 1 else Diet(self.found.train, diet, self.config.seed, number, apart)
+
+    def _bout(self, stages: Mapping[Side, Stage], prior: Prior, time: int) -> Bout:
+        """What everybody is compared on in a generation. Cells on a diet are compared on what they eat."""
+        count, seed = self.options.fitness.num_images, self.config.seed
+        z, y = prior.draw("fitness", Rows(time, 0, count, count))
+
+        @cache
+        def real(number: int) -> Batch:
+            source = self._eaten(number)
+            order = Order(len(source), rng.key(seed, "fitness"))
+            x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
+            rows = Rows(time, 0, count, count)
+            return Batch(rows, normalised(x.to(prior.device)), None if labels is None else labels.to(prior.device))
+
+        shared = self.options.diet == 1
+        loss = _loss(self.options.fitness.loss or choose("losses", "nonsaturating"))
+        return Bout(stages, loss, z, y, lambda number: real(0 if shared else number))
 
 
 def neighbourhood(options: GridOptions, generation: int) -> Topology:
@@ -132,11 +183,6 @@ def mixture(
     for net, held in zip(nets, members, strict=True):
         net.load_state_dict(dict(held))
     return Mixture(nets, weights).eval().requires_grad_(False)
-
-
-def _options(config: RunConfig) -> GridOptions:
-    assert config.grid is not None
-    return config.grid
 
 
 def _executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
@@ -169,38 +215,6 @@ def _loss(chosen: Chosen) -> Loss:
     module = shelf.load("losses", chosen.name)
     pair = module.Loss(chosen.options) if hasattr(module, "Loss") else module
     return Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
-
-
-def _eaten(options: GridOptions, source: Source, seed: int, number: int) -> Source:
-    """What of the data a cell sees."""
-    if options.diet == 1:
-        return source
-    return Diet(source, options.diet, seed, number, None if options.overlap else options.num_cells)
-
-
-def _stages(cells: Sequence[Cell], makers: Mapping[Side, Callable[[], nn.Module]]) -> dict[Side, Stage]:
-    """Called as the players are."""
-    return {side: Stage(makers[side](), cells[0].players[side].calling) for side in Side}
-
-
-def _bout(
-    config: RunConfig, options: GridOptions, found: build.Data, stages: Mapping[Side, Stage], prior: Prior, time: int
-) -> Bout:
-    """What everybody is compared on in a generation. Cells on a diet are compared on what they eat."""
-    count = options.fitness.num_images
-    z, y = prior.draw("fitness", Rows(time, 0, count, count))
-
-    @cache
-    def real(number: int) -> Batch:
-        source = _eaten(options, found.train, config.seed, number)
-        order = Order(len(source), rng.key(config.seed, "fitness"))
-        x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
-        rows = Rows(time, 0, count, count)
-        return Batch(rows, normalised(x.to(prior.device)), None if labels is None else labels.to(prior.device))
-
-    shared = options.diet == 1
-    loss = _loss(options.fitness.loss or choose("losses", "nonsaturating"))
-    return Bout(stages, loss, z, y, lambda number: real(0 if shared else number))
 
 
 def _rival(makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome) -> CalledNetwork:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from paragan.coevolution.genome import Genome, Traits
 from paragan.coevolution.rivals import Rivalled
+from paragan.coevolution.standing import Centre, Standing
 from paragan.core.types import Report, Side
 from paragan.engine.seams import Batches, Scheme
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
-
-Centre = Mapping[Side, Genome]  # the two genomes that stand for a cell
 
 
 @dataclass
@@ -70,8 +70,30 @@ class Cell:
         traits = Traits(0.0, self.loss, self.number, generation)
         return {side: self._taken(side, replace(traits, lr=p.policy.lr)) for side, p in self.players.items()}
 
-    def forget(self) -> None:
-        """The players are nobody that is known: the next clone is made from its genome."""
+    def standing(self) -> Standing:
+        """At the edge of a generation. Reads counters from the device."""
+        players, clock = self.players, self.gan.clock
+        return Standing(
+            self.number,
+            self.centre,
+            self.weights,
+            {side: value for side, value in self.fitness.items() if math.isfinite(value)},
+            self.score,
+            self.loss,
+            self.batches.position,
+            (clock.step, clock.images),
+            {side: (player.version, player.images, int(player.updates)) for side, player in players.items()},
+        )
+
+    def stand(self, there: Standing) -> None:
+        """Go on from there. The players are nobody then: the next clone is made from its genome."""
+        self.centre, self.weights, self.loss = there.centre, there.weights, there.loss
+        self.fitness, self.score = dict(there.fitness), there.score
+        self.batches.position = there.position
+        self.gan.clock.step, self.gan.clock.images = there.clock
+        for side, player in self.players.items():
+            player.version, player.images, updates = there.counters[side]
+            player.updates.fill_(updates)
         self._held.clear()
 
     def _taken(self, side: Side, traits: Traits) -> Genome:

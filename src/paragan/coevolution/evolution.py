@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.genome import Genome, Traits
+from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
+from paragan.coevolution.standing import Standing, number_of
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report, Rows, Side
 from paragan.engine.evaluate import Score
@@ -96,7 +97,7 @@ class Evolution(Trainer):
         """How the cells stand, as JSON has it."""
         return {
             "generation": self.population.generation,
-            "cells": {str(cell.number): _told(cell) for cell in self.cells},
+            "cells": {str(cell.number): cell.standing().told for cell in self.cells},
             "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
             **({} if self.ensemble is None else {"ensemble": _plain(self.ensemble)}),
         }
@@ -146,7 +147,7 @@ class Evolution(Trainer):
         groups["g"] = Pieces(mixture)
         return groups, {
             "generation": self.population.generation,
-            "cells": {str(cell.number): _kept(cell) for cell in self.cells},
+            "cells": {str(cell.number): cell.standing().plain for cell in self.cells},
             "best_cell": self.best_cell.number,
             "ensemble": None if self.ensemble is None else _plain(self.ensemble),
             "players": {},
@@ -154,69 +155,16 @@ class Evolution(Trainer):
 
     def restore(self, found: Checkpoint) -> None:
         self.population.generation = counted(found.values, "generation")["generation"]
-        clock, ensemble = counted(found.values["clock"], "step", "images"), found.values["ensemble"]
-        if ensemble is not None:
+        if (ensemble := found.values["ensemble"]) is not None:
             counts = counted(ensemble["counts"], *ensemble["counts"])
-            self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, _number(ensemble["distance"]))
+            self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, number_of(ensemble["distance"]))
         for cell in self.cells:
-            told = found.values["cells"][str(cell.number)]
-            groups = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
-            cell.centre = {s: Genome(dict(groups[s]), Traits.read(told["traits"][s.value])) for s in Side}
-            cell.weights = tuple(_number(weight) for weight in told["weights"])
-            cell.score = None if told["score"] is None else _number(told["score"])
-            cell.fitness = {Side(name): _number(value) for name, value in told["fitness"].items()}
-            cell.loss = counted(told, "loss")["loss"]
-            cell.batches.position = counted(told, "position")["position"]
-            cell.gan.clock.step, cell.gan.clock.images = clock["step"], clock["images"]
-            for side, player in cell.players.items():
-                counts = counted(told["players"][side.value], "version", "images", "updates")
-                player.version, player.images = counts["version"], counts["images"]
-                player.updates.fill_(counts["updates"])
-            cell.forget()
-
-
-def _number(value: Any) -> float:
-    if type(value) is not float or not math.isfinite(value):
-        raise ValueError(f"{value!r}")
-    return value
+            tensors = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
+            cell.stand(Standing.read(cell.number, found.values["cells"][str(cell.number)], tensors))
 
 
 def _plain(ensemble: Ensemble) -> dict[str, Any]:
     return {"counts": {str(cell): count for cell, count in ensemble.counts.items()}, "distance": ensemble.distance}
-
-
-def _told(cell: Cell) -> dict[str, Any]:
-    """Of one cell, for the record."""
-    traits = {side.value: genome.traits for side, genome in cell.centre.items()}
-    return {
-        "fitness": _finite(cell.fitness),
-        "score": cell.score,
-        "lr": {side: found.lr for side, found in traits.items()},
-        "born": {side: [found.cell, found.generation] for side, found in traits.items()},
-        "loss": cell.loss,
-        "weights": [round(weight, 4) for weight in cell.weights],
-    }
-
-
-def _kept(cell: Cell) -> dict[str, Any]:
-    """Of one cell, for a checkpoint: numbers beside its two genomes."""
-    players = {
-        side.value: {"version": p.version, "images": p.images, "updates": int(p.updates)}
-        for side, p in cell.players.items()
-    }
-    return {
-        "traits": {side.value: genome.traits.plain for side, genome in cell.centre.items()},
-        "weights": cell.weights,
-        "score": cell.score,
-        "fitness": _finite(cell.fitness),
-        "loss": cell.loss,
-        "position": cell.batches.position,
-        "players": players,
-    }
-
-
-def _finite(fitness: Mapping[Side, float]) -> dict[str, float]:
-    return {side.value: value for side, value in fitness.items() if math.isfinite(value)}
 
 
 def _means(told: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

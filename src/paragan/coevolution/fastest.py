@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.genome import Genome, Traits
 from paragan.coevolution.population import Executor as AnyExecutor
 from paragan.core.types import Side
 
@@ -40,7 +37,7 @@ class Executor:
     def _measured(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
         """Seconds of a step of all cells, by executor: the least of some rounds."""
         seconds = dict.fromkeys(self.others, float("inf"))
-        before = [_Before.of(cell) for cell in cells]
+        before = [(cell, cell.trained(0), cell.standing(), cell.gan.loss) for cell in cells]
         for number in range(_ROUNDS):
             for name, executor in self.others.items():
                 if number == 0:
@@ -48,8 +45,11 @@ class Executor:
                 began = _now(cells[0])
                 executor.train(cells, _STEPS, loss_of)
                 seconds[name] = min(seconds[name], (_now(cells[0]) - began) / _STEPS)
-                for was in before:
-                    was.again()
+                for cell, players, standing, loss in before:
+                    cell.gan.loss = loss
+                    for side, genome in players.items():
+                        genome.into(cell.players[side])
+                    cell.stand(standing)
         return seconds
 
 
@@ -59,29 +59,3 @@ def _now(cell: Cell) -> float:
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
     return time.perf_counter()
-
-
-@dataclass
-class _Before:
-    """A cell as it was."""
-
-    cell: Cell
-    genomes: Mapping[Side, Genome]
-    counters: Mapping[Side, tuple[int, int, Tensor]]
-    rest: tuple[int, int, int, int, Any]
-
-    @classmethod
-    def of(cls, cell: Cell) -> _Before:
-        genomes = {s: Genome.of(p, Traits(p.policy.lr)) for s, p in cell.players.items()}
-        counters = {s: (p.version, p.images, p.updates.clone()) for s, p in cell.players.items()}
-        clock = cell.gan.clock
-        return cls(cell, genomes, counters, (clock.step, clock.images, cell.batches.position, cell.loss, cell.gan.loss))
-
-    def again(self) -> None:
-        cell = self.cell
-        for side, player in cell.players.items():
-            self.genomes[side].into(player)
-            player.version, player.images = self.counters[side][:2]
-            player.updates.copy_(self.counters[side][2])
-        clock = cell.gan.clock
-        clock.step, clock.images, cell.batches.position, cell.loss, cell.gan.loss = self.rest

@@ -8,12 +8,13 @@ from typing import Protocol
 
 from torch import Tensor
 
-from paragan.coevolution.cell import Cell, Centre
+from paragan.coevolution.cell import Cell
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.mixture import Distance, evolved, greedy
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.profile import Profile
+from paragan.coevolution.standing import Centre
 from paragan.coevolution.topology import Topology
 from paragan.coevolution.variation import drawn, mutated, tournament
 from paragan.core.types import Side

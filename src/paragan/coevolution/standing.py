@@ -1,0 +1,113 @@
+"""What there is to know of a cell at the edge of a generation: enough to go on with it, here or anywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.coevolution.genome import Genome, Traits
+from paragan.core.errors import CheckpointError
+from paragan.core.types import Side
+
+Centre = Mapping[Side, Genome]  # the two genomes that stand for a cell
+_MOST_COUNT = 1 << 48
+
+
+@dataclass(frozen=True)
+class Standing:
+    """centre: its two genomes. weights: of its neighbours' generators. fitness, score: of its genomes and of its
+    mixture, where the last generation found them finite. loss: number of the one drawn last.
+
+    position: of its stream. clock: steps and real images. counters: of each player, its version, images and updates.
+    """
+
+    number: int
+    centre: Centre
+    weights: tuple[float, ...] = ()
+    fitness: Mapping[Side, float] = field(default_factory=dict)
+    score: float | None = None
+    loss: int = 0
+    position: int = 0
+    clock: tuple[int, int] = (0, 0)
+    counters: Mapping[Side, tuple[int, int, int]] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """For the record."""
+        traits = {side.value: genome.traits for side, genome in self.centre.items()}
+        return {
+            "fitness": {side.value: value for side, value in self.fitness.items()},
+            "score": self.score,
+            "lr": {side: found.lr for side, found in traits.items()},
+            "born": {side: [found.cell, found.generation] for side, found in traits.items()},
+            "loss": self.loss,
+            "weights": [round(weight, 4) for weight in self.weights],
+        }
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """All but the tensors, as JSON has it."""
+        return {
+            "traits": {side.value: genome.traits.plain for side, genome in self.centre.items()},
+            "weights": list(self.weights),
+            "fitness": {side.value: value for side, value in self.fitness.items()},
+            "score": self.score,
+            "loss": self.loss,
+            "position": self.position,
+            "clock": list(self.clock),
+            "counters": {side.value: list(counts) for side, counts in self.counters.items()},
+        }
+
+    @classmethod
+    def read(cls, number: int, told: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> Standing:
+        """From what `plain` said. `KeyError`, `TypeError` or `ValueError` for what no run would have written."""
+        traits = {side: Traits.read(told["traits"][side.value]) for side in Side}
+        steps, images = (_count(count) for count in told["clock"])
+        counters = {side: tuple(_count(count) for count in told["counters"][side.value]) for side in Side}
+        if any(len(counts) != 3 for counts in counters.values()):
+            raise ValueError(f"counters {told['counters']}"[:200])
+        return cls(
+            number,
+            {side: Genome(dict(tensors[side]), traits[side]) for side in Side},
+            tuple(number_of(weight) for weight in told["weights"]),
+            {Side(name): number_of(value) for name, value in told["fitness"].items()},
+            None if told["score"] is None else number_of(told["score"]),
+            _count(told["loss"]),
+            _count(told["position"]),
+            (steps, images),
+            counters,  # type: ignore[arg-type]  # three each
+        )
+
+    def packed(self) -> list[Tensor]:
+        """As three messages: G, D, and the rest."""
+        rest = json.dumps({"number": self.number, **self.plain}).encode()
+        return [*(self.centre[side].packed() for side in Side), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
+
+    @classmethod
+    def unpacked(cls, messages: Sequence[Tensor], like: Centre) -> Standing:
+        """What `packed` wrote, of networks like those. `CheckpointError` for anything else."""
+        try:
+            *packed, rest = messages
+            told = json.loads(rest.numpy().tobytes())
+            genomes = {side: Genome.unpacked(data, like[side]) for side, data in zip(Side, packed, strict=True)}
+            return cls.read(_count(told["number"]), told, {side: genomes[side].tensors for side in Side})
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise CheckpointError(f"cell: found bytes that are none ({str(error)[:100]})") from None
+
+
+def number_of(value: Any) -> float:
+    if type(value) not in (float, int) or not math.isfinite(value):
+        raise ValueError(f"{value!r}"[:100])
+    return float(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _MOST_COUNT:
+        raise ValueError(f"{value!r}"[:100])
+    return value

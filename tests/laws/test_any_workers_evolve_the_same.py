@@ -1,0 +1,85 @@
+"""Law: however many workers share a grid, in whatever blocks, its genomes are the same bits."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from paragan import build_cells
+from paragan.coevolution.blocks import shared_out
+from paragan.coevolution.halo import Halo
+from paragan.config import load
+from paragan.core.types import Side
+from paragan.transports import local
+
+WORDS = (
+    *("train.threads=1", "train.batch=8", "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"),
+    *("scheme={name: skipping}", "penalties=[]", "augment=null", "score.extractor=none", "grid.batches=3"),
+    *("grid.shape=3x3", "grid.fitness.num_images=16", "grid.losses=[minimax, least_squares, nonsaturating]"),
+    "grid.executor=loop",
+)
+GENERATIONS = 3
+
+
+@pytest.fixture(scope="module", params=[(), ("grid.topology=ring", "grid.share_memory=false")], ids=["torus", "ring"])
+def words(request):
+    return (*WORDS, *request.param)
+
+
+@pytest.fixture(scope="module")
+def expected(words, tmp_path_factory):
+    population = grid(words, range(9), tmp_path_factory.mktemp("alone"))
+    for _ in range(GENERATIONS):
+        population.evolve()
+    return found(population)
+
+
+def grid(words, numbers, folder):
+    ground = build_cells.Ground.of(load("digits", words), folder, lambda text: None)
+    return ground.population([ground.cell(number) for number in numbers], lambda text: None)
+
+
+def found(population):
+    return {
+        cell.number: ([cell.centre[side].digest for side in Side], cell.weights, dict(cell.fitness), cell.loss)
+        for cell in population.cells
+    }
+
+
+@pytest.mark.parametrize("speeds", [[1.0] * 2, [1.0] * 3, [1.0, 3.0, 1.0, 2.0], [1.0] * 9], ids=len)
+def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, speeds):
+    owners = shared_out(3, 3, speeds)
+    workers = []
+    for communicator in local.world(len(speeds), timeout_s=60):
+        mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
+        population = grid(words, mine, tmp_path)
+        cells = population.cells
+        like = cells[0].centre
+        population.exchange = Halo(
+            communicator, owners, population.topology, like, lambda cells=cells: [cell.standing() for cell in cells]
+        )
+        workers.append(population)
+    errors = []
+
+    def evolve(population):
+        torch.set_num_threads(1)
+        try:
+            for _ in range(GENERATIONS):
+                population.evolve()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=evolve, args=[population], daemon=True) for population in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not errors and not any(thread.is_alive() for thread in threads)
+    together = {number: told for population in workers for number, told in found(population).items()}
+    assert together == expected
+    for population in workers:  # what came is what the others were at the last edge
+        assert set(population.exchange.copies) >= set(
+            population.topology(0).reach([c.number for c in population.cells])
+        ) - {cell.number for cell in population.cells}

@@ -1,0 +1,61 @@
+"""Cells are shared out fairly, and every cell that somebody else reads travels, once."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from paragan.coevolution.blocks import rectangles, shared_out, slowest
+from paragan.coevolution.halo import peers, sent
+from paragan.coevolution.topology import graph, ring, torus
+from paragan.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(("rows", "columns"), list(product(range(1, 7), range(1, 7))))
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 9])
+def test_equal_workers_get_equal_parts(rows, columns, workers):
+    if workers > rows * columns:
+        with pytest.raises(ConfigError, match=rf"workers: found {workers} for a grid of {rows * columns} cells"):
+            shared_out(rows, columns, [1.0] * workers)
+        return
+    owners = shared_out(rows, columns, [1.0] * workers)
+    counts = [owners.count(worker) for worker in range(workers)]
+    assert len(owners) == rows * columns and max(counts) - min(counts) <= 1 and min(counts) >= 1
+
+
+def test_rectangles_have_the_shortest_edges():
+    assert rectangles(4, 4, 4) == [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3]
+    assert rectangles(2, 6, 3) == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
+    assert rectangles(3, 3, 4) is None
+    across = {way for way, cells in sent(rectangles(4, 4, 4), torus(4, 4)).items() if cells}
+    assert len(across) == 8  # a block of a 2x2 torus of blocks has two others beside it
+
+
+def test_cells_follow_measured_speed():
+    owners = shared_out(3, 3, [2.0, 1.0])
+    assert [owners.count(worker) for worker in range(2)] == [6, 3]
+    owners = shared_out(2, 2, [100.0, 1.0])
+    assert sorted(owners) == [0, 0, 0, 1]  # at least one each
+    slow, even = shared_out(4, 4, [1.0, 0.5, 1.0, 1.0]), shared_out(4, 4, [1.0] * 4)
+    speeds = {0: 1.0, 1: 0.5, 2: 1.0, 3: 1.0}
+    assert slowest(slow, speeds) < slowest(even, speeds) == 8.0
+
+
+@pytest.mark.parametrize(
+    "topology", [torus(2, 2), torus(3, 3), torus(4, 4), ring(6), graph(4, [(0, 1), (2, 3)])], ids=len
+)
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_all_that_is_read_travels_and_every_way_has_one_back(topology, workers):
+    owners = [cell * workers // len(topology) for cell in range(len(topology))]
+    ways = sent(owners, topology)
+    for rank in range(workers):
+        mine = {cell for cell, owner in enumerate(owners) if owner == rank}
+        come = {cell for (a, b), cells in ways.items() if b == rank for cell in cells}
+        assert set(topology.reach(mine)) <= mine | come
+        assert peers(owners, topology, rank) == sorted({a for a, b in ways if b == rank})
+    assert all(owners[cell] == a and a != b for (a, b), cells in ways.items() for cell in cells)
+    if workers > 1:  # whoever dies, each of its cells is somewhere else
+        assert {cell for cells in ways.values() for cell in cells} == set(range(len(topology)))
+        read = {way: cells for way, cells in sent(owners, topology, spare=False).items() if cells}
+        assert all(set(cells) <= set(ways[way]) for way, cells in read.items())
