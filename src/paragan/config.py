@@ -37,6 +37,7 @@ class RunConfig:
 
     devices: of this host, one process each; None: all its accelerators, or one process on the CPU. Where torchrun
     started the processes, it has decided. grid: a population instead of one game; train.kimg is then each cell's.
+    workers: processes among which its cells are shared out; all are in this one unless given.
     """
 
     data: Annotated[Chosen, On("datasets")]
@@ -54,6 +55,7 @@ class RunConfig:
         default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
     )
     grid: GridOptions | None = None
+    workers: Annotated[int, Range(least=1, most=1024)] | None = None
     seed: int = 0
     devices: Annotated[int, Range(least=1, most=1024)] | None = None
 

@@ -22,6 +22,7 @@ from paragan.cli.report import report
 from paragan.cli.sample import sample
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
+from paragan.cli.worker import worker
 from paragan.core import override
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import printable
@@ -142,6 +143,7 @@ app.command()(export)
 app.command()(report)
 app.command()(watch)
 app.command()(replay)
+app.command(hidden=True)(worker)
 app.command()(new)
 app.command()(verify)
 app.command()(doctor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from paragan.coevolution.genome import Genome, Traits
 from paragan.coevolution.rivals import Rivalled
@@ -40,9 +41,7 @@ class Cell:
 
     @property
     def players(self) -> dict[Side, Player]:
-        seats = {Side.G: self.gan.g, Side.D: self.gan.d}
-        found = {side: seat.player if isinstance(seat, Rivalled) else seat for side, seat in seats.items()}
-        return {side: player for side, player in found.items() if isinstance(player, Player)}
+        return players_of(self.gan)
 
     @property
     def seats(self) -> dict[Side, Rivalled]:
@@ -85,6 +84,11 @@ class Cell:
             {side: (player.version, player.images, int(player.updates)) for side, player in players.items()},
         )
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """For the record."""
+        return self.standing().told
+
     def stand(self, there: Standing) -> None:
         """Go on from there. The players are nobody then: the next clone is made from its genome."""
         self.centre, self.weights, self.loss = there.centre, there.weights, there.loss
@@ -99,3 +103,10 @@ class Cell:
     def _taken(self, side: Side, traits: Traits) -> Genome:
         genome = self._held[side] = Genome.of(self.players[side], traits)
         return genome
+
+
+def players_of(gan: GAN) -> dict[Side, Player]:
+    """Both, behind whatever seats they have."""
+    seats = {Side.G: gan.g, Side.D: gan.d}
+    found = {side: seat.player if isinstance(seat, Rivalled) else seat for side, seat in seats.items()}
+    return {side: player for side, player in found.items() if isinstance(player, Player)}

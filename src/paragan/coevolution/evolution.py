@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.coevolution.cell import Cell
+from paragan.coevolution.cell import Cell, players_of
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
@@ -60,11 +60,14 @@ class Evolution(Trainer):
     @property
     def players(self) -> dict[str, Player]:
         """The first cell's: all are of a kind."""
-        return {side.value: player for side, player in self.cells[0].players.items()}
+        return {side.value: player for side, player in players_of(self.gan).items()}
 
     @property
     def settled(self) -> bool:
         return True
+
+    def dismiss(self) -> None:
+        self.population.dismiss()
 
     @property
     def described(self) -> dict[str, Any]:
@@ -97,7 +100,7 @@ class Evolution(Trainer):
         """How the cells stand, as JSON has it."""
         return {
             "generation": self.population.generation,
-            "cells": {str(cell.number): cell.standing().told for cell in self.cells},
+            "cells": {str(cell.number): cell.told for cell in self.cells},
             "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
             **({} if self.ensemble is None else {"ensemble": _plain(self.ensemble)}),
         }
@@ -109,6 +112,7 @@ class Evolution(Trainer):
 
     def best_mixture(self) -> Mixture:
         """Of the best cell's neighbourhood as it is, or the ensemble where that is nearer."""
+        self.population.collect()
         cell = self.best_cell
         if self.ensemble is not None and self.ensemble.distance < (math.inf if cell.score is None else cell.score):
             counts, centres = self.ensemble.counts, self._centres()
@@ -135,6 +139,7 @@ class Evolution(Trainer):
 
     def samples(self) -> Samples:
         """A row for each cell: its own generator on latents that are always the same."""
+        self.population.collect()
         z, y = self.prior.draw("grid", Rows(0, 0, _SHOWN, _SHOWN))
         shown = self.cells[:_MOST_ROWS]
         mode, seed = self.pictures.mode, self.prior.seed
@@ -142,6 +147,7 @@ class Evolution(Trainer):
         return Samples(self.clock.step, self.clock.images, x, _SHOWN, tuple(f"cell {c.number}" for c in shown), mode)
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
+        self.population.collect()
         groups = {f"cell-{c.number}-{s.value}": Pieces(c.centre[s].tensors) for c in self.cells for s in Side}
         mixture = {f"net/{name}": value.contiguous() for name, value in self.best_mixture().state_dict().items()}
         groups["g"] = Pieces(mixture)

@@ -44,6 +44,34 @@ def sent(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[
     return {way: sorted(cells) for way, cells in ways.items()}
 
 
+def moves(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
+    """(from, to) -> cells that change hands, with every way back. sources: by cell, who has it; None: nobody yet."""
+    ways: dict[tuple[int, int], list[int]] = {}
+    for cell, (source, owner) in enumerate(zip(sources, owners, strict=True)):
+        if source is not None and source != owner:
+            ways.setdefault((source, owner), []).append(cell)
+            ways.setdefault((owner, source), [])
+    return ways
+
+
+def moved(
+    communicator: Exchanges,
+    ways: Mapping[tuple[int, int], Sequence[int]],
+    held: Mapping[int, Standing],
+    like: Callable[[], Centre],
+) -> dict[int, Standing]:
+    """Send the cells that go elsewhere, and take those that come. held: here, by number."""
+    rank = communicator.rank
+    sends = {b: [part for cell in cells for part in held[cell].packed()] for (a, b), cells in ways.items() if a == rank}
+    came = communicator.exchange(sends)
+    return {
+        cell: Standing.unpacked(came[a][_PER_CELL * place : _PER_CELL * (place + 1)], like())
+        for (a, b), cells in ways.items()
+        if b == rank
+        for place, cell in enumerate(cells)
+    }
+
+
 def peers(owners: Sequence[int], topology: Topology, rank: int) -> list[int]:
     """Whom a worker exchanges with."""
     return sorted(b for a, b in sent(owners, topology) if a == rank)
@@ -68,16 +96,6 @@ class Halo:
         self.copies: dict[int, Standing] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        rank, ways = self.communicator.rank, sent(self.owners, self.topology(generation))
-        packed = {cell.number: cell.packed() for cell in self.mine()}
-        sends = {b: [part for cell in cells for part in packed[cell]] for (a, b), cells in ways.items() if a == rank}
-        came = self.communicator.exchange(sends)
-        copies = {}
-        for (a, b), cells in ways.items():
-            if b != rank:
-                continue
-            parts = came[a]
-            for place, cell in enumerate(cells):
-                copies[cell] = Standing.unpacked(parts[_PER_CELL * place : _PER_CELL * (place + 1)], self.like)
-        self.copies = copies
-        return {cell: mine[cell] if cell in mine else copies[cell].centre for cell in reach}
+        ways, here = sent(self.owners, self.topology(generation)), {cell.number: cell for cell in self.mine()}
+        self.copies = moved(self.communicator, ways, here, lambda: self.like)
+        return {cell: mine[cell] if cell in mine else self.copies[cell].centre for cell in reach}

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from paragan.core.options import Chosen, Count, Fraction, Natural, NotNegative, On, Range
+from paragan.core.options import Chosen, Count, Fraction, Natural, NotNegative, On, Positive, Range
 
 _SHAPE = re.compile(r"([1-9]\d{0,2})x([1-9]\d{0,2})")
 _MOST_CELLS = 4096
@@ -72,7 +72,8 @@ class GridOptions:
 
     losses: of which one is drawn for each cell (Mustangs); the run's own unless given. drawn: how often. diet: share of
     the training images that a cell sees; overlap: whether two cells may see the same image. share_memory: what an
-    optimiser remembers travels with the weights. quirks: of Lipizzaner's published code, to compare with it.
+    optimiser remembers travels with the weights. beat_s: seconds between a worker's signs of life; it is given up after
+    two. quirks: of Lipizzaner's published code, to compare with it.
     """
 
     shape: str = "3x3"
@@ -93,6 +94,7 @@ class GridOptions:
     share_memory: bool = True
     mixture: MixtureOptions = field(default_factory=MixtureOptions)
     executor: Literal["auto", "loop", "stacked"] = "auto"
+    beat_s: Positive = 2.0
     quirks: tuple[Literal["transposed", "frozen_rates"], ...] = ()
 
     def __post_init__(self) -> None:

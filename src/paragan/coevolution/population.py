@@ -61,6 +61,7 @@ class Population:
     rival: Callable[[Side, Genome], CalledNetwork] | None = None
     exchange: Exchange = field(default_factory=Alone)
     generation: int = 0  # finished ones
+    stop: Callable[[], None] = lambda: None  # called before every step; raises to give up the generation
 
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
         """One generation of the cells here; what it took, and the last numbers of each cell's training."""
@@ -133,6 +134,7 @@ class Population:
             seat.draw(rivals, self.options.batches, self.seed, cell.number, self.generation)
 
     def _loss_of(self, cell: Cell, batch: int) -> int:
+        self.stop()
         every = batch if self.options.drawn == "batch" else 0
         return drawn(len(cell.losses), self.seed, cell.number, self.generation, every) if cell.losses else 0
 
@@ -151,6 +153,12 @@ class Population:
                 centre[side], cell.fitness[side] = trained[side], after[side]
         cell.centre = centre
 
+    def collect(self) -> None:
+        """Nothing: the cells are here."""
+
+    def dismiss(self) -> None:
+        """Nobody."""
+
     @property
     def can_mix(self) -> bool:
         """Whether mixtures are scored, and an ensemble is wanted."""
@@ -160,6 +168,7 @@ class Population:
     def ensemble(self) -> tuple[dict[int, int], float]:
         """The best of all generators here together: how often which cell's, and the distance of what they make."""
         assert self.judged is not None and self.distance is not None
+        self.collect()
         pools = [self.judged(cell.centre[Side.G], self.generation) for cell in self.cells]
         counts, distance = greedy(pools, self.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance

@@ -82,6 +82,9 @@ class Trainer:
         """Whether all ranks hold the same weights: what looks at the game, saves it or ends it waits for that."""
         return self.clock.step % self.period == 0 and all(player.settled for player in self.players.values())
 
+    def dismiss(self) -> None:
+        """The run is over, however it ended: whoever works for it may go."""
+
     @property
     def described(self) -> dict[str, Any]:
         """What the record's first line tells beside players and data."""

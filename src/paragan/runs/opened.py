@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paragan import build, build_cells
+from paragan import build, build_cells, build_crew
 from paragan.config import RunConfig, changes, differences, dump, load, outside_names
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
@@ -86,7 +86,10 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
             write_json(folder.path / "environment.json", environment(world.size))
         about = _about(asked, trainer) | {"hosts": ranks.num_hosts(world)}
         say(_opening(about, asked, trainer, resumed))
-        yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world)
+        try:
+            yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world)
+        finally:
+            trainer.dismiss()
 
 
 def _trainer(asked: Asked, world: World, stop: Callable[[], bool]) -> Trainer:
@@ -94,6 +97,8 @@ def _trainer(asked: Asked, world: World, stop: Callable[[], bool]) -> Trainer:
         return build.trainer(asked.config, asked.out, voice(world), stop, world=world, model=asked.model)
     if world.size > 1:
         raise ConfigError(f"devices: found {world.size} for a grid, expected 1: its cells are shared out over workers")
+    if asked.config.workers is not None:
+        return build_crew.evolution(asked.config, asked.out, voice(world), stop)
     return build_cells.evolution(asked.config, asked.out, voice(world), stop)
 
 

@@ -17,6 +17,7 @@ import jinja2
 
 from paragan.core.command import me
 from paragan.writers import _panels as panels
+from paragan.writers import _population as population
 from paragan.writers._curves import Chart
 from paragan.writers._film import Frame, Frames
 from paragan.writers._record import History, Moment, metric_names, number, open_record, plain
@@ -81,7 +82,8 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     now, total = state(folder, history), total_kimg(folder, history)
     kimg, config, names = max(history.kimg, 1e-9), small_text(folder / "config.yaml"), metric_names(history.scores)
     sections = [(id, title, panels.panels(id, history.series, kimg)) for id, title in _SECTIONS.items()]
-    metrics = panels.metric_charts(history.scores, kimg)
+    metrics, cells = panels.metric_charts(history.scores, kimg), population.view(history.population, kimg)
+    drawn = [*metrics, *(cells.charts if cells else ()), *(c for _, _, charts in sections for c in charts)]
     return {
         "name": plain(history.start.get("recipe")) or folder.resolve().name,
         "state": now,
@@ -101,7 +103,9 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "metrics": metrics,
         "delays": _delays(history.delays),
         "sections": [section for section in sections if section[2]],
-        "readouts": {c.id: c.readout for c in [*metrics, *(c for _, _, charts in sections for c in charts)]},
+        "population": cells,
+        "shape": population.shape(history.population.grid),
+        "readouts": {chart.id: chart.readout for chart in drawn},
         "kimg": kimg,
         "advice": [_advice(moment) for moment in reversed(history.advice.values())],
         "events": list(reversed(history.events)),

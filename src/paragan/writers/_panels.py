@@ -86,6 +86,12 @@ PANELS = (
         "The largest over the layers. Sudden growth comes before collapse.",
     ),
     Panel(
+        "population",
+        "Score of the mixtures",
+        r"score/(best|median)",
+        "Of the best cell and of the middle one: together they close in, apart the best runs ahead.",
+    ),
+    Panel(
         "pace",
         "Lag and age",
         r".*/(lag|age)",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +15,13 @@ from typing import Any
 
 from paragan.core.errors import CheckpointError
 from paragan.writers._files import plain_file
+from paragan.writers._grid import Population
 from paragan.writers._series import Series
+from paragan.writers._values import number, plain
 
-# Bounds on what a foreign record can cost: bytes of a line, so many of each kind, and values that are kept of a line.
-_LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES = 1 << 20, 200, 200, 50, 1000, 64
+# Bounds on what a foreign record can cost: bytes of a line (a generation of 4096 cells has 2 MB), so many of each kind,
+# and values that are kept of a line.
+_LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES = 1 << 22, 200, 200, 50, 1000, 64
 _METRICS = 24
 _HISTOGRAMS, _BINS = ("lag", "age", "wait_ms"), 64
 _PLACE = ("kind", "step", "kimg", "seconds", "eta_s")
@@ -72,6 +74,7 @@ class History:
     advice: dict[str, Moment] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
+    population: Population = field(default_factory=Population)
     checkpoints: int = 0
     checkpoint: str = ""
     _session: float = 0.0  # seconds, when the last line was written
@@ -86,6 +89,8 @@ class History:
                 self._grow(moment)
             case "delays":
                 self._delay(moment.values)
+            case "generation":
+                self.population.take(moment.step, moment.kimg, moment.values)
             case "score":
                 self._score(moment)
             case "samples":
@@ -101,6 +106,7 @@ class History:
                 self.events.append((moment.step, plain(moment.values.get("text"))))
             case "start":
                 self.start = moment.values
+                self.population = self.population.begun(moment.values.get("grid"))
                 self.events.append((moment.step, "resumed" if moment.values.get("resumed") else "started"))
 
     def _delay(self, values: Mapping[str, Any]) -> None:
@@ -200,25 +206,6 @@ def thinned(moments: list[Moment], new: Moment) -> list[Moment]:
         finite = [(v, i) for i, m in enumerate(moments) if math.isfinite(v := m.numbers().get(name, math.nan))]
         kept |= {id(moments[i]) for _, i in (min(finite), max(finite))} if finite else set()
     return [moment for moment in moments if id(moment) in kept]
-
-
-def number(value: object) -> float | None:
-    """As a float, also one that is not finite; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def plain(text: object, most: int = 500) -> str:
-    """One line a page and a terminal can show: no control, format or broken characters, at most `most` of them."""
-    line = str("" if text is None else text)[: 2 * most]
-    if line.isprintable():  # nearly always, and much faster
-        return line[:most]
-    line = " ".join(line.split())
-    return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))[:most]
 
 
 def _is_bin(value: object, count: object) -> bool:

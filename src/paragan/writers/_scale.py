@@ -74,6 +74,13 @@ def figure(value: float) -> str:
     return text.replace("-", "−")
 
 
+def short(value: float) -> str:
+    """Three significant digits, where there is little room."""
+    if not math.isfinite(value) or 1000 <= abs(value) < 1e5:
+        return figure(value).replace(",", "")
+    return figure(float(f"{value:.2e}"))
+
+
 def _usual(ordered: Sequence[float]) -> tuple[float, float]:
     inner = ordered[len(ordered) // 20 : len(ordered) - len(ordered) // 20]
     low, high = inner[0], inner[-1]

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.writers import _panels as panels
+from paragan.writers._board import board, in_words
 from paragan.writers._record import History, metric_names, plain
 from paragan.writers._scale import figure
 from paragan.writers._series import Series
@@ -26,6 +27,7 @@ def view(folder: Path, history: History) -> RenderableType:
     """Progress, the newest numbers with their past, evaluations, advice and events, from top to bottom."""
     gap = Text()
     parts = [_head(folder, history), *_progress(folder, history), gap, _numbers(history), gap, _scores(history), gap]
+    parts += [*grid, gap] if (grid := board(history.population)) else []
     lines = [Text(f"! {plain(a.values.get('means'))}", "yellow") for a in history.advice.values()][-_LATEST:]
     lines += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_LATEST:]]
     return Group(*(part for part in [*parts, *lines] if part is not None))
@@ -38,6 +40,7 @@ def plain_line(folder: Path, history: History) -> str:
     told = [now.word, f"step {history.step:,}", f"{figure(history.kimg)}{length} kimg", *_pace(folder, history)]
     told += [f"{label} {figure(history.series[name].last)}" for label, name in _LOSSES if name in history.series]
     told += [f"{name} {figure(value)}" for name, value in _last_score(history).items()]
+    told += [generation] if (generation := in_words(history.population)) else []
     return "  ".join(told).replace("−", "-")
 
 
@@ -79,10 +82,11 @@ def _pace(folder: Path, history: History) -> list[str]:
 
 
 def _numbers(history: History) -> Table | None:
-    shown = [name for name in panels.ordered(history.series) if name not in ("images_per_s", "data_wait")]
+    known = history.population.curves | history.series
+    shown = [name for name in panels.ordered(known) if name not in ("images_per_s", "data_wait")]
     table = _table("", "now", "over the run")
     for name in shown[:_SPARKS]:
-        series = history.series[name]
+        series = known[name]
         table.add_row(Text(name), Text(figure(series.last)), Text(spark(series)))
     return table if shown else None
 

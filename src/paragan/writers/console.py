@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from paragan.core.notes import Note
 from paragan.core.printable import printable
+from paragan.writers._values import finite, mapping
 
 PLAIN_PERIOD_S = 10.0
 
@@ -30,7 +32,9 @@ class Writer:
         self._folder, self._total_kimg = folder, 0.0
         self._rich = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
-        self._last_plain = time.monotonic()
+        self._told_at = dict.fromkeys(("step", "generation"), time.monotonic())  # off a terminal
+        self._told, self._standing = "", ""  # of the newest step and generation
+        self._best = (math.inf, "")  # score so far, and whose
 
     def write(self, note: Note) -> None:
         values, kimg = note.values, f"{note.images / 1000:.1f} kimg"
@@ -39,6 +43,8 @@ class Writer:
                 self._total_kimg = values["total_kimg"]
             case "step":
                 self._progress(note)
+            case "generation":
+                self._generation(note)
             case "samples" if note.step == 0:
                 where = self._folder / "samples"
                 self._say(f"pictures  {where}, the first after {clock_time(note.seconds)}")
@@ -60,14 +66,31 @@ class Writer:
         self._rich.print(printable(text), markup=False)
 
     def _progress(self, note: Note) -> None:
-        kimg, told = note.images / 1000, _told(note.values)
+        kimg, self._told = note.images / 1000, _told(note.values)
         if self._rich.is_terminal:
-            self._move(kimg, told)
-        elif time.monotonic() - self._last_plain >= PLAIN_PERIOD_S:
-            self._last_plain = time.monotonic()
-            self._say(f"{kimg:.1f}/{self._total_kimg:.0f} kimg  {told}")
+            self._move(kimg)
+        elif self._is_due("step"):
+            self._say(f"{kimg:.1f}/{self._total_kimg:.0f} kimg  {self._told}")
 
-    def _move(self, kimg: float, told: str) -> None:
+    def _generation(self, note: Note) -> None:
+        """An ensemble comes once, with the newest generation told again."""
+        self._standing, self._best = generation_line(note.values, self._best)
+        if "ensemble" in note.values:
+            self._say(ensemble_line(note.values))
+        elif self._rich.is_terminal:
+            self._move(note.images / 1000)
+        elif self._is_due("generation"):
+            self._say(self._standing)
+
+    def _is_due(self, what: str) -> bool:
+        """Whether its last line is old enough."""
+        now = time.monotonic()
+        due = now - self._told_at[what] >= PLAIN_PERIOD_S
+        if due:
+            self._told_at[what] = now
+        return due
+
+    def _move(self, kimg: float) -> None:
         if self._bar is None:
             columns = (
                 TextColumn("{task.percentage:>3.0f}%"),
@@ -77,6 +100,7 @@ class Writer:
             self._bar = Progress(*columns, console=self._rich, transient=True)
             self._bar.add_task("", total=self._total_kimg)
             self._bar.start()
+        told = "  ".join(text for text in (self._told, self._standing) if text)
         self._bar.update(self._bar.task_ids[0], completed=kimg, description=told)
 
 
@@ -87,6 +111,26 @@ def _told(values: Mapping[str, Any]) -> str:
     )
     losses = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
     return "  ".join([pace, *(f"{name} {values[key]:.3f}" for name, key in losses if key in values)])
+
+
+def generation_line(values: Mapping[str, Any], before: tuple[float, str]) -> tuple[str, tuple[float, str]]:
+    """Which cell's mixture is best, and the best so far: score, and whose. before: the best so far until now."""
+    number = values["generation"]
+    scores = {cell: finite(mapping(told).get("score")) for cell, told in values["cells"].items()}
+    told = [(score, cell) for cell, score in scores.items() if math.isfinite(score)]
+    if not told:
+        return f"generation {number}", before
+    score, cell = min(told, key=lambda pair: pair[0])
+    best = min(before, (score, f"cell {cell} in generation {number}"), key=lambda pair: pair[0])
+    earlier = f", so far {best[1]}: fd {best[0]:.4g}" if best[0] < score else ""
+    return f"generation {number}  best cell {cell}: fd {score:.4g}{earlier}", best
+
+
+def ensemble_line(values: Mapping[str, Any]) -> str:
+    """How many generators of which cells are best together, and how good they are."""
+    counts, distance = values["ensemble"]["counts"], values["ensemble"]["distance"]
+    cells = ", ".join(f"{count} of cell {cell}" for cell, count in counts.items())
+    return f"generation {values['generation']}  ensemble of {sum(counts.values())}: fd {distance:.4g} ({cells})"
 
 
 def score_line(values: Mapping[str, Any]) -> str:

@@ -1,0 +1,61 @@
+"""Worker processes of a grid on this host, started by its coordinator."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+TOKEN = "PARAGAN_TOKEN"  # of the environment: a command line is everybody's to read
+_PATIENCE_S = 10.0
+
+
+class Crew:
+    """logs: where each writes what it prints. They end with this process, at the latest when they miss it."""
+
+    def __init__(self, address: tuple[str, int], token: str, logs: Path) -> None:
+        self.address, self.logs = address, logs
+        self._environment = {**os.environ, TOKEN: token}
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, count: int) -> None:
+        """So many more."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for _ in range(count):
+            with open(self.logs / f"worker-{len(self._processes) + 1}.log", "wb") as log:
+                command = [sys.executable, "-m", "paragan", "worker", f"{self.address[0]}:{self.address[1]}"]
+                self._processes.append(
+                    subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                )
+
+    def trouble(self) -> str:
+        """The last words of one that has failed; empty: none has."""
+        for number, process in enumerate(self._processes, start=1):
+            if process.poll() not in (None, 0):
+                log = self.logs / f"worker-{number}.log"
+                last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
+                return f"worker {number} ended with code {process.returncode} ({last[0][:200]}); see {log}"
+        return ""
+
+    def kill(self, about: Mapping[str, Any]) -> None:
+        """One that is given up: stopped or hung, it would wake to a run that goes on without it."""
+        for process in self._processes:
+            if process.pid == about.get("pid") and process.poll() is None:
+                with suppress(OSError):
+                    process.send_signal(signal.SIGKILL)
+
+    def end(self) -> None:
+        """Wait for those that were sent home; who stays is killed."""
+        deadline = time.monotonic() + _PATIENCE_S
+        for process in self._processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+            if process.poll() is None:
+                process.kill()
+                process.wait(_PATIENCE_S)

@@ -1,0 +1,115 @@
+"""How the workers of a run that train send one another what they have, and what all forms of it promise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import RankError
+
+_LOOK_S = 0.05  # at `stopped`
+
+
+class Communicator(Protocol):
+    """The workers that train (LOCAL), seen from one of them. It belongs to one membership: when that changes, all drop
+    it and make another.
+
+    A message is a 1-d contiguous uint8 tensor on the host, of any length. Neither what was sent nor what came is
+    written to afterwards: another worker may be reading it. Every wait ends with the time-out that it was made with,
+    and within 0.2 s of its `stopped` becoming true, in a `WorkerError`; after one, only `drop` may follow. One thread
+    at a time calls it. All workers make the same calls of `exchange` and `gather`, in one order.
+
+    rank, size: of this worker, among them.
+    """
+
+    rank: int
+    size: int
+
+    def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+        """To each of these workers its messages; by worker, those it sent to this one, in their order.
+
+        Each of them names this one in the same call, be it with no messages. Returns when all have come.
+        """
+
+    def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
+        """As far as the others take them, without waiting. Of what one has not taken yet only the newest is kept."""
+
+    def newest(self) -> dict[int, list[Tensor]]:
+        """By worker, the newest messages it posted, where some came since the last call.
+
+        `WorkerError` where somebody is gone: that is noticed here and in `wait`, not in `post`.
+        """
+
+    def wait(self, peer: int, timeout_s: float | None = None) -> None:
+        """Return when `newest` has something of that worker. timeout_s: None is the communicator's own."""
+
+    def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
+        """By worker, everybody's messages, where the coordinator is (GLOBAL; worker 0); None elsewhere.
+
+        Returns when all are there: who has returned may end.
+        """
+
+    def drop(self) -> None:
+        """Leave now, within a second, whatever the others do. Those that live are told, and why."""
+
+    def close(self) -> None:
+        """Leave together; what was sent has come. `WorkerError` where somebody is gone, or does not close in time."""
+
+
+class WorkerError(RankError):
+    """Another worker is gone, silent or out of step. worker: that one; the first of them, as far as is known."""
+
+    def __init__(self, message: str, worker: int) -> None:
+        super().__init__(message)
+        self.worker = worker
+
+
+def until(
+    missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], rest: Callable[[float], object]
+) -> None:
+    """Return when no worker is missing. rest: waits for a change, at most that many seconds."""
+    began = time.monotonic()
+    while left := missing():
+        waited_s = time.monotonic() - began
+        if stopped():
+            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {named(left)}", left[0])
+        if waited_s >= timeout_s:
+            raise WorkerError(f"{named(left)} did not answer within {timeout_s:g} s", left[0])
+        rest(min(_LOOK_S, timeout_s - waited_s))
+
+
+class Pause:
+    """A `rest` for what must be asked: twice as long every time, up to most_s."""
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._next_s, self._most_s = first_s, most_s
+
+    def __call__(self, at_most_s: float) -> None:
+        time.sleep(min(self._next_s, at_most_s))
+        self._next_s = min(2 * self._next_s, self._most_s)
+
+
+def named(workers: Iterable[int]) -> str:
+    """`worker 1`, `workers 1, 3`."""
+    found = sorted(workers)
+    return f"worker{'s' * (len(found) != 1)} {', '.join(map(str, found)) or '(none)'}"
+
+
+def check(tensors: Sequence[Tensor], most_bytes: int) -> None:
+    """ValueError for what is no message: the other end would read other bytes, or refuse them."""
+    for tensor in tensors:
+        on_host = tensor.device.type == "cpu" and tensor.is_contiguous()
+        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not on_host:
+            kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+            raise ValueError(f"found {kind}, expected a contiguous torch.uint8 of one dimension on cpu")
+        if len(tensor) > most_bytes:
+            raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
+
+
+def never() -> bool:
+    """Nobody stops this one."""
+    return False

@@ -1,0 +1,131 @@
+"""The frames of the control plane, and the token that signs them.
+
+A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a JSON object in UTF-8.
+The signature covers the body, its direction and a counter. Its key is made of the run's token and a nonce from either
+end, so that it fits one frame, once, at one place of one connection. The body is authenticated, not encrypted.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import math
+import os
+import secrets
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paragan.core.errors import ConfigError, RankError
+from paragan.core.files import whole
+
+TOKEN, TOKEN_FILE = "PARAGAN_TOKEN", "PARAGAN_TOKEN_FILE"  # never on a command line: every user of a host sees those
+MOST_BYTES, HELLO_BYTES = 1 << 20, 4096  # of a body; of one whose sender is not known yet
+DOWN, UP = b"v", b"^"  # from the coordinator, from a worker
+HEAD = struct.Struct(">I32s")
+_FEWEST_CHARACTERS = 32
+_MOST_DEPTH = 16
+_LABEL = b"paragan control 1"
+_CONTENT = f"a JSON object of finite numbers, at most {_MOST_DEPTH} deep"
+
+
+def new_token() -> str:
+    """Of one run: 64 hexadecimal digits."""
+    return secrets.token_hex(32)
+
+
+def save_token(path: Path, token: str) -> None:
+    """For workers that share this file system, readable by this user alone."""
+    with whole(path) as temporary:
+        temporary.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # never into a file, or through a link, that lies there already
+        with open(os.open(temporary, flags, 0o600), "w", encoding="ascii") as file:
+            file.write(token)
+
+
+def find_token(environment: Mapping[str, str] | None = None) -> str:
+    """What whoever started this worker left: in PARAGAN_TOKEN, or in the file that PARAGAN_TOKEN_FILE names.
+
+    Raises `ConfigError` where there is none, or others may read the file.
+    """
+    env = os.environ if environment is None else environment
+    if token := env.get(TOKEN):
+        return token
+    if not env.get(TOKEN_FILE):
+        raise ConfigError(f"environment: found neither {TOKEN} nor {TOKEN_FILE}, expected the token of the run in one")
+    path = Path(env[TOKEN_FILE])
+    try:
+        with path.open(encoding="ascii") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            if mode & 0o077:
+                raise ConfigError(f"{path}: found mode {mode:04o}, expected 0600; others can read it: make a new token")
+            return file.read(HELLO_BYTES).strip()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "not ASCII"
+        raise ConfigError(f"{path}: found no token of a run ({why}); {TOKEN_FILE} names its file") from None
+
+
+def session(token: str, *nonces: bytes) -> bytes:
+    """The key of one connection. nonces: of 32 bytes, the coordinator's first, as far as they are known."""
+    if len(token) < _FEWEST_CHARACTERS:
+        raise ConfigError(f"found a token of {len(token)} characters, expected {_FEWEST_CHARACTERS} or more")
+    return hmac.digest(token.encode(), _LABEL + b"".join(nonces), "sha256")
+
+
+class Seal:
+    """Signs, or checks, the frames of one direction of one connection, in their order. One thread at a time."""
+
+    def __init__(self, key: bytes, direction: bytes, most_bytes: int = MOST_BYTES) -> None:
+        self.key, self.direction, self.most_bytes, self.count = key, direction, most_bytes, 0
+
+    def pack(self, values: Mapping[str, Any]) -> bytes:
+        """The next frame. Raises `ValueError`, and counts nothing, where `values` are no such JSON, or too large."""
+        if _too_deep(values):
+            raise ValueError(f"found more than {_MOST_DEPTH} levels, expected {_CONTENT}")
+        try:
+            body = json.dumps(values, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"found {error}, expected {_CONTENT}") from None
+        if len(body) > self.most_bytes:
+            raise ValueError(f"found a message of {len(body)} bytes, expected at most {self.most_bytes}")
+        frame = HEAD.pack(len(body), self._signature(body)) + body
+        self.count += 1
+        return frame
+
+    def size(self, head: bytes) -> int:
+        """Of the body that follows, before any memory is taken for it; `RankError` where it is too much."""
+        size, _ = HEAD.unpack(head)
+        if not 2 <= size <= self.most_bytes:
+            raise RankError(f"found a frame of {size} bytes, expected 2 to {self.most_bytes}")
+        return int(size)
+
+    def unpack(self, head: bytes, body: bytes) -> dict[str, Any]:
+        """What the next frame says; `RankError` where it is not that frame. Nothing is parsed that is not signed."""
+        if not hmac.compare_digest(HEAD.unpack(head)[1], self._signature(body)):
+            raise RankError("found a signature that does not fit, expected one by the token of this run, in its order")
+        self.count += 1
+        try:
+            values = json.loads(body.decode("utf-8"), parse_constant=_number, parse_float=_number)
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict) or _too_deep(values):
+            raise RankError(f"found a signed frame of something else, expected {_CONTENT}")
+        return values
+
+    def _signature(self, body: bytes) -> bytes:
+        return hmac.digest(self.key, self.direction + self.count.to_bytes(8, "big") + body, "sha256")
+
+
+def _number(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(text)
+    return value
+
+
+def _too_deep(values: Any) -> bool:
+    level = [values]
+    for _ in range(_MOST_DEPTH):
+        within = [item.values() if isinstance(item, Mapping) else item for item in level]
+        level = [v for items in within for v in items if isinstance(v, list | tuple | Mapping)]
+    return bool(level)

@@ -1,0 +1,154 @@
+"""Signs of life: a worker says what it is at, whether or not it trains just now; the coordinator notices who is silent.
+
+Only the clock of the one who watches counts, and only while it watches: clocks of two hosts are never compared.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+_MOST_CHARACTERS = 200
+
+
+class State(Enum):
+    """Of a worker. Inactive: it has no cells. Finished: what it has found waits to be gathered. Failed: for good."""
+
+    INACTIVE = "inactive"
+    PROCESSING = "processing"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+    def to(self, other: State) -> State:
+        """`other`, or a `ValueError` where it does not follow on this one."""
+        if other not in _AFTER[self]:
+            known = " or ".join(state.value for state in _AFTER[self]) or "no other"
+            raise ValueError(f"found {other.value} after {self.value}, expected {known}")
+        return other
+
+
+_AFTER = {
+    State.INACTIVE: (State.PROCESSING, State.FAILED),
+    State.PROCESSING: (State.FINISHED, State.INACTIVE, State.FAILED),  # inactive: its cells went elsewhere
+    State.FINISHED: (State.INACTIVE, State.FAILED),
+    State.FAILED: (),
+}
+
+
+class Status:
+    """What a worker's beats say of it: `Beats(line, every_s, status)`. Threads may share it.
+
+    A coordinator sees it only now and then: between two beats there may have been more than one transition.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state, self._generation = State.INACTIVE, 0
+        self._generation_s: float | None = None
+
+    def become(self, state: State) -> None:
+        """`ValueError` where that may not follow."""
+        with self._lock:
+            self._state = self._state.to(state)
+
+    def reach(self, generation: int, generation_s: float) -> None:
+        """That many generations are done, the last in so many seconds."""
+        with self._lock:
+            self._generation, self._generation_s = generation, generation_s
+
+    def __call__(self) -> dict[str, Any]:
+        with self._lock:
+            found = {"state": self._state.value, "generation": self._generation}
+            return found | {"generation_s": self._generation_s}
+
+
+class Sends(Protocol):
+    """A `control.Line`, or whatever else sends."""
+
+    def send(self, kind: str, **values: Any) -> None: ...
+
+
+class Beats:
+    """Sends `beat` at once and every `every_s`, with a `count` and what `state()` says, until closed or told it cannot.
+
+    What goes wrong in `state()` is sent as `trouble`: the worker lives. `ended` tells why no more beats are sent.
+    """
+
+    def __init__(
+        self, line_or_send: Sends | Callable[..., None], every_s: float, state: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self._send = line_or_send if callable(line_or_send) else line_or_send.send
+        self._every_s, self._state = every_s, state
+        self._over = threading.Event()
+        self.ended: str | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name="beats")
+        self._thread.start()
+
+    def close(self, wait_s: float = 15.0) -> None:
+        """No beat begins any more; one that is under way is waited for. The line stays open."""
+        self._over.set()
+        self._thread.join(wait_s)
+
+    def _run(self) -> None:
+        count = 0
+        while not self._over.is_set():
+            try:
+                self._beat(count)
+            except Exception as error:  # a `RankError` of a line that is gone; its owner is told there, too
+                self.ended = str(error)[:_MOST_CHARACTERS]
+                return
+            count += 1
+            self._over.wait(self._every_s)
+        self.ended = "closed by this end"
+
+    def _beat(self, count: int) -> None:
+        try:
+            told = dict(self._state())
+        except Exception as error:
+            told = _trouble(error)
+        try:
+            self._send("beat", **{**told, "count": count})
+        except (TypeError, ValueError) as error:  # what cannot be sent
+            self._send("beat", **_trouble(error), count=count)
+
+
+def _trouble(error: Exception) -> dict[str, Any]:
+    return {"trouble": f"{type(error).__name__}: {error}"[:_MOST_CHARACTERS]}
+
+
+class Watch:
+    """Who has been silent for more than `missed` beats. `now` is always `time.monotonic()` of the one who watches.
+
+    Take what has come, then look, and look several times a beat. A gap of more than a beat between two looks is the
+    watcher's own (it was stopped, a lid was closed) and gives everybody a fresh period; but who is not heard in more
+    than `missed` such gaps in a row is late all the same, or a watcher that is always slow would never miss anybody.
+    """
+
+    def __init__(self, every_s: float, missed: int = 2) -> None:
+        self.every_s, self.missed = every_s, missed
+        self._since: dict[str, float] = {}
+        self._spared: dict[str, int] = {}
+        self._looked: float | None = None
+
+    def heard(self, name: str, now: float) -> None:
+        """Of any message; the first begins the watch."""
+        self._since[name], self._spared[name] = now, 0
+        if self._looked is None:
+            self._looked = now
+
+    def forget(self, name: str) -> None:
+        """It has left, or is known to be gone."""
+        self._since.pop(name, None)
+        self._spared.pop(name, None)
+
+    def late(self, now: float) -> list[str]:
+        """Sorted; the same again at each look until they are heard or forgotten."""
+        before, self._looked = now if self._looked is None else self._looked, now
+        if now - before > self.every_s:
+            for name, since in self._since.items():
+                self._spared[name] += since <= before
+                self._since[name] = now
+        most_s = self.missed * self.every_s
+        return sorted(n for n, since in self._since.items() if now - since > most_s or self._spared[n] > self.missed)
