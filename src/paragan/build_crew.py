@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,8 @@ from paragan.coevolution.conducted import Conducted, unbuilt
 from paragan.coevolution.coordinator import Coordinator
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.roster import Roster
+from paragan.coevolution.standing import Centre
+from paragan.coevolution.topology import Topology
 from paragan.coevolution.worker import Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.errors import ConfigError
@@ -38,34 +41,8 @@ def evolution(config: RunConfig, folder: Path, say: Callable[[str], None], stop:
         raise ConfigError(f"workers: found {config.workers} for a grid of {most} cells, expected at most {most}")
     ground = Ground.of(config, folder, say)
     first = ground.cell(0)
-    token, timeout_s = secrets.token_hex(32), config.train.timeout_s
-    listener = Listener(token)
-    crew = Crew(listener.address, token, folder / "ranks")
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s))
-    told = {"config": dump(config), "folder": str(folder.resolve()), "store": ["127.0.0.1", store.port]}
-
-    def accept() -> Line | None:
-        line = listener.accept(0.0)
-        if line is not None:
-            line.send("welcome", **told)
-        return line
-
-    roster = Roster(accept, say, config.grid.beat_s, crew.kill)
-    plain = ground.population([first], lambda text: None)
-    coordinator = Coordinator(
-        roster, config.grid.rows_columns, plain.topology, partial(_met, store, timeout_s), first.centre, timeout_s
-    )
-
-    def begin() -> None:
-        crew.start(config.workers or 1)
-        coordinator.await_workers(config.workers or 1, crew.trouble)
-
-    def end() -> None:
-        coordinator.end()
-        listener.close()
-        crew.end()
-
-    absent = unbuilt(first.standing(), config.grid.num_cells)
+    plain, absent = ground.population([first], lambda text: None), unbuilt(first.standing(), config.grid.num_cells)
+    office = _Office.open(config, folder, say)
     population = Conducted(
         plain.seed,
         plain.options,
@@ -76,12 +53,60 @@ def evolution(config: RunConfig, folder: Path, say: Callable[[str], None], stop:
         judged=plain.judged,
         distance=plain.distance,
         absent=absent,
-        coordinator=coordinator,
+        coordinator=office.coordinator(plain.topology, first.centre),
         clock=first.gan.clock,
-        begin=begin,
-        end=end,
+        begin=office.begin,
+        end=office.end,
     )
     return ground.evolution(first, population, folder, say, stop)
+
+
+@dataclass
+class _Office:
+    """Where a coordinator listens, and the workers that it starts."""
+
+    config: RunConfig
+    say: Callable[[str], None]
+    listener: Listener
+    crew: Crew
+    store: dist.Store
+    welcome: Mapping[str, Any]
+    found: Coordinator | None = None
+
+    @classmethod
+    def open(cls, config: RunConfig, folder: Path, say: Callable[[str], None]) -> _Office:
+        token, patience = secrets.token_hex(32), timedelta(seconds=config.train.timeout_s)
+        listener = Listener(token)
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=patience)
+        welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": ["127.0.0.1", store.port]}
+        return cls(config, say, listener, Crew(listener.address, token, folder / "ranks"), store, welcome)
+
+    def coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
+        grid, timeout_s = self.config.grid, self.config.train.timeout_s
+        assert grid is not None
+        roster = Roster(self._accept, self.say, grid.beat_s, self.crew.kill)
+        meet = partial(_met, self.store, timeout_s)
+        self.found = Coordinator(roster, grid.rows_columns, topology, meet, like, timeout_s)
+        return self.found
+
+    def begin(self) -> None:
+        """Start the workers, and wait for them."""
+        assert self.config.workers is not None and self.found is not None
+        self.crew.start(self.config.workers)
+        self.found.await_workers(self.config.workers, self.crew.trouble)
+
+    def end(self) -> None:
+        """Send them home."""
+        if self.found is not None:
+            self.found.end()
+        self.listener.close()
+        self.crew.end()
+
+    def _accept(self) -> Line | None:
+        line = self.listener.accept(0.0)
+        if line is not None:
+            line.send("welcome", **self.welcome)
+        return line
 
 
 def worker(token: str, host: str, port: int, say: Callable[[str], None], timeout_s: float = 60.0) -> str:

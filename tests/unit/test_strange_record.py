@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import shlex
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
 from PIL import Image
+from rich.console import Console
 
 from paragan.core.errors import CheckpointError
+from paragan.writers._record import Record
+from paragan.writers._terminal import plain_line, view
 from paragan.writers.report import render
-from tests.browser import made_run
+from tests.browser import made_grid, made_run
 
 
 def record(folder, *lines: str):
@@ -127,3 +134,64 @@ def test_a_picture_of_too_many_bytes_is_not_opened(tmp_path):
     with open(folder / "samples" / "x.png", "ab") as file:
         file.truncate(1 << 27)  # takes no room on the disk
     assert "data:image" not in render(folder)
+
+
+EVIL = "<script>alert(1)</script>"
+numbers = some.floats() | some.integers(-(10**400), 10**400) | some.integers(-2, 9)
+values = some.recursive(
+    some.none() | some.booleans() | numbers | some.sampled_from((EVIL, "0", "1", "٣", "g", "\ud800", "")),
+    lambda inside: some.lists(inside, max_size=4) | some.dictionaries(some.sampled_from((EVIL, "g", "0", "7")), inside),
+    max_leaves=6,
+)
+SHAPES = ([1, 1], [1, 64], [64, 1], [2, 99], [30, 40], [0, 3], [5000, 5000], [2], [2, "x"], [1e308, 2], [True, 2])
+LINES = [made_grid.start(2, 2), *made_grid.evolved(2, 2, 3, 3)]
+LINES.append(LINES[-1] | {"ensemble": {"counts": {"0": 2, "3": 1}, "distance": 3.5}})
+
+
+def places(inside: object, way: tuple = ()) -> list[tuple]:
+    """Ways to everything in it."""
+    found = inside.items() if isinstance(inside, dict) else enumerate(inside) if isinstance(inside, list) else ()
+    return [one for key, value in found for one in [(*way, key), *places(value, (*way, key))]]
+
+
+def spoiled(lines: list[dict], way: tuple, value: object) -> None:
+    """With another value there, if there still is such a place."""
+    inside = lines
+    for key in way[:-1]:
+        inside = inside[key] if isinstance(inside, dict | list) and has(inside, key) else None
+    if isinstance(inside, dict | list) and has(inside, way[-1]):
+        inside[way[-1]] = value
+
+
+def has(inside: dict | list, key: object) -> bool:
+    return key in inside if isinstance(inside, dict) else isinstance(key, int) and key < len(inside)
+
+
+WAYS = [way for way in places(LINES) if len(way) > 1 and way[1] not in ("kind", "kimg", "seconds")]
+shallow = some.sampled_from([way for way in WAYS if len(way) <= 3])
+changes = some.tuples(some.sampled_from(WAYS) | shallow, values | numbers)
+
+
+@settings(max_examples=60, deadline=None)
+@given(some.lists(changes, min_size=1, max_size=8))
+def test_a_grid_that_tells_anything_gives_a_page_and_a_view(found):
+    lines = json.loads(json.dumps(LINES))
+    for way, value in found:
+        spoiled(lines, way, value)
+    with TemporaryDirectory() as name:
+        folder = record(Path(name), *map(json.dumps, [*lines, made_run.line("event", 99, text="still here")]))
+        page, reader, console = render(folder), Record(folder / "metrics.jsonl"), Console(file=io.StringIO(), width=80)
+        reader.read()
+        console.print(view(folder, reader.history))
+    assert "still here" in page and len(page.encode()) < 1_500_000
+    assert EVIL not in page and page.count("<script") == 2
+    assert not re.search(r'\b(?:width|d|points|x|y|cx|cy)="[^"]*(?:nan|inf)', page)
+    shown = console.file.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80 and "\n" not in plain_line(folder, reader.history)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_grid_of_any_shape_gives_a_page(tmp_path, shape):
+    start = LINES[0] | {"grid": {"shape": shape, "losses": [EVIL], "neighbours": [[0, 1], "x", [99, 10**30], None]}}
+    page = render(record(tmp_path / "run", *map(json.dumps, [start, *LINES[1:]])))
+    assert ("after generation 3." in page and "best</i>" in page) or "Too many cells for numbers" in page

@@ -6,6 +6,8 @@ import io
 import itertools
 import json
 import os
+import re
+import statistics
 
 import pytest
 from rich.console import Console
@@ -14,9 +16,10 @@ from paragan.cli import watch as watching
 from paragan.cli.watch import watch
 from paragan.core.errors import CheckpointError
 from paragan.writers._record import Record
+from paragan.writers._scale import figure, short
 from paragan.writers._series import Series
 from paragan.writers._terminal import plain_line, spark, view
-from tests.browser import made_run
+from tests.browser import made_grid, made_run
 
 
 def shown(folder, width: int = 110) -> str:
@@ -165,3 +168,51 @@ def test_sparks_follow_the_values():
         broken.add(n, float(n), float("nan"))
     assert spark(rising) == "▁▂▃▄▅▆▇█"
     assert spark(broken) == "????????" and spark(Series()) == ""
+
+
+def history(folder):
+    record = Record(folder / "metrics.jsonl")
+    record.read()
+    return record.history
+
+
+def test_a_grid_is_shown_with_its_newest_scores_and_losses(tmp_path):
+    folder = made_grid.make(tmp_path / "grid", 2, 3, 5, losses=("minimax", "least_squares", "hinge"))
+    newest = history(folder).population.newest
+    scores, losses = newest.of["score"], newest.of["loss"]
+    tiles = [f"{short(scores[n])}{'*' if n == newest.best else ' '} {'mlh'[int(losses[n])]}" for n in range(6)]
+    lines = [re.sub(r"  +", "  ", line).strip() for line in shown(folder).splitlines()]
+    at = lines.index("m minimax  l least_squares  h hinge")
+    assert lines[at - 2 : at] == [re.sub(r"  +", "  ", "  ".join(tiles[n : n + 3])) for n in (0, 3)]
+    assert lines[at - 3] == (
+        f"generation 5  best cell {newest.best}: {figure(min(scores))}  median {figure(statistics.median(scores))}"
+    )
+    assert "score/best" in shown(folder) and "\x1b" not in shown(folder)
+
+
+def test_the_scores_of_a_grid_have_colours_on_a_terminal(tmp_path):
+    folder = made_grid.make(tmp_path / "grid", 2, 2, 5)
+    console = Console(file=io.StringIO(), width=110, force_terminal=True, color_system="standard")
+    console.print(view(folder, history(folder)))
+    best = history(folder).population.newest
+    assert f"\x1b[1;32m{short(min(best.of['score']))}*" in console.file.getvalue()
+    assert re.search(rf"\x1b\[31m *{re.escape(short(max(best.of['score'])))} ", console.file.getvalue())
+
+
+def test_a_large_grid_is_drawn_in_blocks_and_a_huge_one_is_told(tmp_path):
+    told = shown(made_grid.make(tmp_path / "large", 16, 16, 2), width=80).splitlines()
+    drawn = [line for line in told if re.fullmatch("[▁▂▃▄▅▆▇█]{32}", line)]
+    assert len(drawn) == 16 and len(set("".join(drawn))) >= 6
+    huge = shown(made_grid.make(tmp_path / "huge", 64, 64, 1), width=80)
+    assert "generation 1  best cell" in huge and len(huge.splitlines()) < 20
+
+
+def test_losses_of_one_initial_have_numbers_and_stay_text(tmp_path):
+    told = shown(made_grid.make(tmp_path / "grid", 2, 2, 2, losses=("[red]hinge", "\x1b[2Jhinge")))
+    assert "0 [red]hinge  1 [2Jhinge" in told and "\x1b" not in told
+
+
+def test_a_log_line_of_a_grid_tells_its_best_cell(tmp_path):
+    folder = made_grid.make(tmp_path / "grid", 2, 2, 3)
+    told = plain_line(folder, history(folder))
+    assert f"generation 3  best cell {history(folder).population.newest.best}: " in told and told.isascii()

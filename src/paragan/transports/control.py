@@ -159,8 +159,8 @@ def connect(
 
 def _bound(host: str, port: int) -> socket.socket:
     try:
-        if not (host and 0 <= port <= _LAST_PORT):  # no host is every interface to a socket
-            raise OSError("no such place")
+        if not 0 <= port <= _LAST_PORT:
+            raise OSError("no such port")
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         server = socket.create_server(address[:2], family=family, backlog=128)
     except (OSError, UnicodeError) as error:

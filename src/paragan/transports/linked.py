@@ -70,16 +70,16 @@ class Linked(Delivered):
         ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in self._ways.items()}
         for end in ends.values():
             end.start()
-        deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
-        for end in ends.values():
-            end.join(max(0.0, deadline - time.monotonic()))
-        for peer in [peer for peer, end in ends.items() if end.is_alive()]:
-            self._ways[peer].abort()
-            ends[peer].join(_FAREWELL_S)
+        for patience_s in (self._arrivals.timeout_s if orderly else _FAREWELL_S, _FAREWELL_S):
+            deadline = time.monotonic() + patience_s
+            for end in ends.values():
+                end.join(max(0.0, deadline - time.monotonic()))
+            for peer in [peer for peer, end in ends.items() if end.is_alive()]:
+                self._ways[peer].abort()
 
 
 class _Link(Way):
-    """A list of messages is a head, without data, that tells its number, kind and length; and the messages."""
+    """The first message of a list tells its number, its kind and how many there are; of none, an empty one does."""
 
     def __init__(self, group: Any, rank: int, peer: int, arrivals: Arrivals, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
@@ -104,8 +104,8 @@ class _Link(Way):
 
     def _put(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
         with suppress(RankError):  # the sorter hears of it as well, and tells who waits
-            self._sender.send(Message(number, _EMPTY, len(tensors) * len(Kind) + kind))
-            for tensor in tensors:
+            self._sender.send(Message(number, tensors[0] if tensors else _EMPTY, len(tensors) * len(Kind) + kind))
+            for tensor in tensors[1:]:
                 self._sender.send(Message(number, tensor))
 
     def _sort(self) -> None:
@@ -116,7 +116,8 @@ class _Link(Way):
                 num_messages, kind = head.note // len(Kind), Kind(head.note % len(Kind))
                 if not 0 <= num_messages < _MOST:
                     raise RankError(f"found {num_messages} messages in a list, expected less than {_MOST}")
-                self._came(kind, head.version, [self._receive().data for _ in range(num_messages)])
+                rest = [self._receive().data for _ in range(num_messages - 1)]
+                self._came(kind, head.version, [head.data, *rest][:num_messages])
         except RankError as error:
             reason = str(error.__cause__ or error)[:200]
             self._arrivals.lose(self.peer, WorkerError(f"worker {self.peer} is gone: {reason}", self.peer))

@@ -100,7 +100,7 @@ class Writer:
             self._bar = Progress(*columns, console=self._rich, transient=True)
             self._bar.add_task("", total=self._total_kimg)
             self._bar.start()
-        told = "  ".join(text for text in (self._told, self._standing) if text)
+        told = "  ".join(text for text in (self._standing, self._told) if text)
         self._bar.update(self._bar.task_ids[0], completed=kimg, description=told)
 
 

@@ -1,0 +1,152 @@
+"""Workers of a grid that are killed, stopped or slowed down: the others go on, and the genomes come out the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.test_launch import children, environment, kill, wait_for
+
+pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
+
+GRID = (
+    *("grid.shape=2x2", "grid.batches=20", "grid.executor=loop", "grid.beat_s=1.0", "grid.fitness.num_images=16"),
+    *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "scheme=synchronous", "penalties=[]"),
+    *("augment=null", "score.extractor=none", "every.sample_kimg=0", "every.save_kimg=0", "every.score_kimg=0"),
+    *("train.batch=8", "train.threads=1", "train.kimg=3.2", "train.timeout_s=60", "writers=[jsonl, console]"),
+)
+WAIT_S = 120
+
+
+def train(folder, *words):
+    command = [sys.executable, "-m", "paragan", "train", "digits", *GRID, *words, "--out", str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=environment(), cwd=folder.parent, start_new_session=True, **pipes)
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def genomes(folder):
+    """All that the newest checkpoint holds of the cells."""
+    newest = max((folder / "checkpoints").glob("step-*"))
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(newest.glob("cell-*"))}
+
+
+def generations(folder):
+    record = folder / "metrics.jsonl"
+    lines = record.read_text().splitlines() if record.exists() else []
+    told = [json.loads(line) for line in lines if line.endswith("}")]
+    return [line["generation"] for line in told if line["kind"] == "generation"]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """In one process, undisturbed."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    process = train(folder)
+    out, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, out
+    return genomes(folder)
+
+
+@pytest.fixture
+def started():
+    found = []
+    yield found
+    for process in found:
+        for pid in [*children(process.pid), process.pid]:
+            kill(pid)
+
+
+def begin(started, folder, *more):
+    process = train(folder, *more)
+    started.append(process)
+    return process
+
+
+def crew(process, count):
+    """The workers' processes, once they have played a generation."""
+    wait_for(lambda: len(children(process.pid)) >= count, process, WAIT_S)
+    return children(process.pid)
+
+
+def finished(process, code=0):
+    out, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == code, out
+    return out
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_evolve_what_one_process_does(started, tmp_path, expected, workers):
+    finished(begin(started, tmp_path / "run", f"workers={workers}"))
+    assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 21))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_worker_that_is_lost_changes_nothing(started, tmp_path, expected, how, seed):
+    draw, folder = random.Random(seed), tmp_path / "run"
+    process = begin(started, folder, "workers=3")
+    pids = crew(process, 3)
+    moment = draw.randrange(2, 12)
+    wait_for(lambda: len(generations(folder)) >= moment, process, WAIT_S)
+    time.sleep(draw.random() * 0.2)
+    os.kill(draw.choice(pids), how)
+    out = finished(process)
+    assert "is gone" in out and genomes(folder) == expected
+    assert generations(folder) == list(range(1, 21))  # each told once, also one that was played twice
+    assert not [pid for pid in pids if alive(pid)]
+
+
+def test_all_but_one_may_be_lost(started, tmp_path, expected):
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=3")
+    pids = crew(process, 3)
+    for number, pid in enumerate(pids[:2]):
+        wait_for(lambda seen=4 * number + 3: len(generations(folder)) >= seen, process, WAIT_S)
+        os.kill(pid, signal.SIGKILL)
+    finished(process)
+    assert genomes(folder) == expected
+
+
+def test_without_any_worker_the_run_ends_and_goes_on_later(started, tmp_path, expected):
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=2", "every.save_kimg=0.1")
+    pids = crew(process, 2)
+    wait_for(lambda: len(generations(folder)) >= 6, process, WAIT_S)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert "found none left" in finished(process, 75)
+    finished(begin(started, folder, "workers=2", "every.save_kimg=0.1"))
+    assert genomes(folder) == expected
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_coordinator_that_is_lost_is_resumed(started, tmp_path, expected, how):
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=2", "every.save_kimg=0.1")
+    pids = crew(process, 2)
+    wait_for(lambda: len(generations(folder)) >= 7, process, WAIT_S)
+    os.kill(process.pid, how)
+    if how is signal.SIGSTOP:  # and continued: the workers were told nothing, and nobody is given up
+        time.sleep(5)
+        os.kill(process.pid, signal.SIGCONT)
+        assert "is gone" not in finished(process)
+    else:
+        wait_for(lambda: not [pid for pid in pids if alive(pid)], seconds=WAIT_S)  # they notice, and end
+        finished(begin(started, folder, "workers=1", "every.save_kimg=0.1"))  # on another number of workers
+    assert genomes(folder) == expected

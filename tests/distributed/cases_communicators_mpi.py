@@ -1,0 +1,124 @@
+"""What processes of one mpiexec do: `python -m tests.distributed.cases_communicators_mpi FOLDER CASE`.
+
+What each tells is in FOLDER/told-RANK.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+from paragan.transports import mpi
+from paragan.transports._communicator import WorkerError
+from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, gathers, mishap, play, play_round
+
+_NUMBER = itertools.count()  # of memberships: all processes count them, also those that take no part
+
+
+def join(world):
+    """As `mishap` wants it."""
+
+    def joined(name, workers, graph, **options):
+        peers = graph[list(workers).index(world.rank)] if world.rank in workers else []
+        return world.join(name, workers, peers, **{"most_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options})
+
+    return joined
+
+
+def equal(world, graph, grid=None, first=0, coordinator=None, rounds=12):
+    """Worker 0 is process `first` of WORLD; those that are no workers take no part."""
+    members, name = range(first, first + len(GRAPHS[graph])), f"equals/{next(_NUMBER)}"
+    if world.rank not in (*members, coordinator):
+        return
+    comm = join(world)(name, members, GRAPHS[graph], grid=grid, coordinator=coordinator)
+    for used in (comm._halo._gives, comm._halo._takes) if comm._halo else ():  # each neighbour once, oneself never
+        near = [peer for peer, use in zip(comm._halo._near, used, strict=True) if use]
+        assert sorted(near) == sorted(set(comm._halo._near) - {comm.rank}), (graph, grid)
+    if world.rank == coordinator:
+        [gathers(comm, number, len(members)) for number in range(1, rounds, 5)]
+    elif coordinator is not None:
+        for number in range(rounds):
+            play_round(comm, GRAPHS[graph], number)
+            if number % 5 == 1:
+                gathers(comm, number, len(members))
+    else:
+        play(comm, GRAPHS[graph], rounds)
+    comm.close()
+
+
+def posts(world):
+    """The last of many comes whole, the order is kept, and those that nobody took are let go."""
+    comm = join(world)("posts", [0, 1], GRAPHS["pair"])
+    if comm.rank == 1:
+        kept = []
+        for value in range(50):
+            tensor = torch.full((1_000_000,), value, dtype=torch.uint8)
+            kept.append(weakref.ref(tensor))
+            comm.post({0: [tensor, tensor[:5]]})
+            del tensor
+        assert sum(ref() is not None for ref in kept) <= 3
+        comm.gather([])
+        comm.wait(0)
+    else:
+        comm.gather([])
+        seen = []
+        while not seen or seen[-1] < 49:
+            comm.wait(1)
+            ((first, second),) = comm.newest().values()
+            assert first.unique().tolist() == second.unique().tolist() == [int(first[0])]
+            seen.append(int(first[0]))
+        assert seen == sorted(set(seen)) and len(seen) <= 3 and comm.newest() == {}
+        comm.post({1: []})
+    comm.close()
+
+
+def too_large(world):
+    """Of an exchange, of a gathering."""
+    told = "found a message of 11 bytes from worker 1, expected at most 10" if world.rank == 0 else "worker 0"
+    data = [torch.zeros(11 if world.rank else 1, dtype=torch.uint8)]
+    for name, call in (("one", lambda c: c.exchange({1 - world.rank: data})), ("two", lambda c: c.gather(data))):
+        most_bytes = (10, 1 << 20)[world.rank]
+        comm = join(world)(name, [0, 1], GRAPHS["pair"], most_bytes=most_bytes, timeout_s=2.0)
+        with pytest.raises(WorkerError, match=told):
+            call(comm)
+        comm.drop()
+
+
+def not_on_the_torus(world):
+    with pytest.raises(ValueError, match=f"of worker {world.rank} of 2, expected neighbours on a torus of 2 x 2"):
+        join(world)("far", [0, 1], GRAPHS["pair"], grid=(2, 2))
+
+
+def equals(world):
+    for graph, options in OPTIONS[world.size]:
+        equal(world, graph, **options)
+
+
+def main(folder, what):
+    world = mpi.World()
+    (folder / f"pid-{world.rank}").write_text(str(os.getpid()))
+    case = globals().get(what.replace("/", "_"))
+    told = {"returned": case(world)} if case else mishap(join(world), world.rank, world.size, what)
+    (folder / f"told-{world.rank}").write_text(json.dumps(told))
+
+
+OPTIONS = {
+    2: [("pair", {}), ("pair", {"grid": (1, 2)}), ("pair", {"grid": (2, 1)}), ("strangers", {}), ("alone", {})],
+    4: [
+        *((graph, {}) for graph in ("torus 2x2", "star 4", "any 4")),
+        *(("torus 2x2", {"grid": (2, 2)}), ("torus 1x4", {"grid": (1, 4)}), ("strangers", {"grid": (1, 2)})),
+        *(("ring 3", {"first": 1}), ("ring 3", {"first": 1, "coordinator": 0}), ("star 3", {"grid": (1, 3)})),
+        *(("torus 1x2", {"first": 2, "grid": (1, 2), "coordinator": 1}), ("alone", {"grid": (1, 1)})),
+    ],
+}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]), sys.argv[2])

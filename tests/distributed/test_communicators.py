@@ -1,0 +1,224 @@
+"""Communicators between processes: the same exchange whoever is slow, leaves, or sends too much."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from paragan.core.errors import RankError
+from paragan.transports._communicator import WorkerError
+from tests.distributed.cases_communicators import GRAPHS, PATIENCE_S, fine, graph_of, link, play, together
+
+pytestmark = pytest.mark.distributed
+
+CASES = "tests.distributed.cases_communicators"
+ALL_PEERS = graph_of(2, [(0, 1)])
+FAR_S = PATIENCE_S / 4  # far less than the time-out, far more than it takes
+
+
+def message(value, length=3):
+    return torch.full((length,), value, dtype=torch.uint8)
+
+
+@pytest.fixture(autouse=True)
+def loopback(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+
+def linked_threads(graph, **options):
+    """The communicators of workers that are threads here, over gloo, by rank."""
+    store = dist.HashStore()
+    return fine(together(len(graph), lambda rank: link(store, rank, graph, **options)))
+
+
+@contextmanager
+def both(**options):
+    """Two workers, dropped in the end."""
+    comms = linked_threads(ALL_PEERS, **options)
+    try:
+        yield comms
+    finally:
+        [comm.drop() for comm in comms]
+
+
+@pytest.mark.parametrize("graph", ["pair", "strangers"])
+def test_two_processes_exchange_what_a_dictionary_holds(two_ranks, graph):
+    two_ranks.run(f"{CASES}:equals", graph=graph, rounds=20)
+
+
+@pytest.mark.parametrize("graph", ["ring 3", "star 3"])
+def test_three_processes_exchange_what_a_dictionary_holds(three_ranks, graph):
+    three_ranks.run(f"{CASES}:equals", graph=graph, rounds=20)
+
+
+@pytest.mark.parametrize("graph", ["torus 2x2", "ring 4", "star 4", "any 4"])
+def test_four_processes_exchange_what_a_dictionary_holds(four_ranks, graph):
+    four_ranks.run(f"{CASES}:equals", graph=graph, rounds=20)
+
+
+@pytest.mark.parametrize("graph", ["alone", "torus 2x3", "torus 3x3", "ring 5", "star 5", "any 6"])
+def test_many_workers_exchange_what_a_dictionary_holds(graph):
+    comms = linked_threads(GRAPHS[graph])
+    fine(together(len(comms), lambda rank: play(comms[rank], GRAPHS[graph], rounds=12)))
+    fine(together(len(comms), lambda rank: comms[rank].close()))
+
+
+def test_nothing_is_left_of_those_that_closed_or_dropped():
+    """Ten memberships need no more threads and files than the first."""
+    graph, found = GRAPHS["torus 2x2"], []
+
+    def do(comm, end):
+        play(comm, graph, 1)
+        for value in range(20):  # some answers to these would come after the farewell
+            comm.post({peer: [message(value, 10_000)] for peer in graph[comm.rank]})
+        getattr(comm, end)()
+
+    for end in ["close", "drop"] * 5:
+        comms = linked_threads(graph)
+        fine(together(4, lambda rank, comms=comms, end=end: do(comms[rank], end)))
+        del comms
+        gc.collect()
+        found.append((threading.active_count(), len(os.listdir("/proc/self/fd"))))
+    assert found[-1][0] <= found[1][0] and found[-1][1] <= found[1][1] + 8, found  # one link has as many
+
+
+def test_a_message_that_is_too_large_gets_no_memory():
+    store = dist.HashStore()
+    most = (1 << 20, 10)
+    here, there = fine(together(2, lambda rank: link(store, rank, ALL_PEERS, most_bytes=most[rank])))
+    found = together(2, lambda rank: (here, there)[rank].exchange({1 - rank: [message(0, 11 if rank == 0 else 1)]}))
+    assert isinstance(found[1], WorkerError) and found[1].worker == 0
+    assert str(found[1]) == "worker 0 is gone: found a message of 11 bytes, expected at most 10"
+    with pytest.raises(ValueError, match="found a message of 11 bytes, expected at most 10"):
+        there.post({0: [message(0, 11)]})
+    [comm.drop() for comm in (here, there)]
+
+
+def test_who_does_not_come_is_named_also_to_those_far_away():
+    store, graph = dist.HashStore(), graph_of(4, [(1, 2), (2, 3)])
+    for error in together(3, lambda rank: link(store, rank, graph, timeout_s=0.5)):
+        assert isinstance(error, WorkerError) and str(error) == "worker 3 did not answer within 0.5 s"
+
+
+def test_who_is_stopped_while_another_comes_waits_no_longer():
+    """Also where the other was there, and died before its links stood."""
+    for there in (False, True):
+        store, began = dist.HashStore(), time.monotonic()
+        if there:
+            dist.PrefixStore("m", store).set("here/1", "")
+        with pytest.raises(WorkerError, match=r"stopped after 0.* s of waiting for worker 1"):
+            link(store, 0, ALL_PEERS, stopped=lambda began=began: time.monotonic() > began + 0.3)
+        assert time.monotonic() - began < FAR_S
+
+
+def test_who_drops_tells_the_others_whom_it_lacked():
+    graph = graph_of(3, [(0, 1), (1, 2)])
+    stopped = threading.Event()
+    store = dist.HashStore()
+    flags = {1: stopped.is_set}
+    comms = fine(together(3, lambda rank: link(store, rank, graph, stopped=flags.get(rank, lambda: False))))
+
+    def do(rank):
+        if rank == 2:
+            return time.sleep(0.3), stopped.set()
+        with pytest.raises(WorkerError) as caught:
+            comms[rank].exchange({rank + 1: []})
+        comms[rank].drop()
+        return str(caught.value), caught.value.worker
+
+    assert fine(together(3, do))[0] == ("worker 1 has left, for it lacked worker 2", 2)
+    comms[2].drop()
+
+
+def test_the_newest_that_was_posted_comes_whole():
+    with both() as (here, there):
+        for value in range(100):
+            there.post({0: [message(value, 100_000), message(value, 5)]})
+        seen = []
+        while not seen or seen[-1] < 99:
+            here.wait(1)
+            ((first, second),) = here.newest().values()
+            assert first.unique().tolist() == second.unique().tolist() == [int(first[0])]
+            seen.append(int(first[0]))
+        assert seen == sorted(set(seen)) and here.newest() == {}
+        there.post({0: []})
+        here.wait(1)
+        assert here.newest() == {1: []}
+
+
+def test_posts_that_nobody_takes_keep_no_memory():
+    """The other end's thread is held up: all but the one under way and the newest are let go."""
+    with both() as (here, there):
+        with here._ways[1]._lock:  # its answer waits
+            kept = []
+            for value in range(50):
+                tensor = message(value, 1_000_000)
+                kept.append(weakref.ref(tensor))
+                there.post({0: [tensor]})
+                del tensor
+            time.sleep(0.3)
+            assert sum(ref() is not None for ref in kept) <= 3
+        deadline = time.monotonic() + FAR_S
+        while not (found := here.newest()) or int(found[1][0][0]) != 49:
+            assert time.monotonic() < deadline
+
+
+def test_posts_and_exchanges_go_side_by_side():
+    graph = GRAPHS["ring 3"]
+    comms = linked_threads(graph)
+
+    def do(rank):
+        last = dict.fromkeys(graph[rank], -1)
+        for value in range(30):
+            comms[rank].post({peer: [message(value)] for peer in graph[rank]})
+            play(comms[rank], graph, 1)
+            for peer, (tensor,) in comms[rank].newest().items():
+                assert int(tensor[0]) > last[peer]
+                last[peer] = int(tensor[0])
+        while any(value < 29 for value in last.values()):
+            for peer in (peer for peer, value in last.items() if value < 29):
+                comms[rank].wait(peer)
+            last |= {peer: int(tensor[0]) for peer, (tensor,) in comms[rank].newest().items()}
+        comms[rank].close()
+
+    fine(together(3, do))
+
+
+def test_a_worker_that_died_is_noticed_by_who_takes_posts():
+    here, there = linked_threads(ALL_PEERS)
+    there.drop()
+    deadline = time.monotonic() + FAR_S
+    with pytest.raises(RankError, match="worker 1 has left"):  # noqa: PT012
+        while time.monotonic() < deadline:
+            here.newest()
+    here.drop()
+
+
+def test_a_drop_leaves_no_thread_that_waits_for_the_silent():
+    """One that came back from gloo while Python ends would take the process with it."""
+    before = threading.active_count()
+    here, there = linked_threads(ALL_PEERS)
+    here.drop()  # the other end says nothing
+    assert threading.active_count() - before <= 3
+    there.drop()
+    assert threading.active_count() == before
+
+
+def test_a_close_leaves_no_thread_that_waits_for_the_slow():
+    here, there = linked_threads(ALL_PEERS)
+    slow = there._ways[0]._sender
+    closes, slow.close = slow.close, lambda: (time.sleep(0.5), closes())
+
+    def do(rank):
+        (here, there)[rank].close()
+        return [thread.name for thread in threading.enumerate() if thread.name == f"from {1 - rank}"]
+
+    assert fine(together(2, do)) == [[], []]

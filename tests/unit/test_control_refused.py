@@ -1,0 +1,299 @@
+"""What the ends of the control plane refuse: strangers, and those who know half of it. The others always go on."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from paragan.core.errors import RankError
+from paragan.transports import control
+from paragan.transports._signed import DOWN, HEAD, UP, Seal, new_token, session
+from paragan.transports.control import Line, Listener, connect
+
+TOKEN = "5e" * 32
+WAIT_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_over(capfd):
+    before = set(threading.enumerate())
+    yield
+    assert until(lambda: set(threading.enumerate()) == before)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.fixture
+def listener():
+    """One that has a worker already, which must not notice anything."""
+    listener = Listener(TOKEN)
+    worker = connect(TOKEN, *listener.address, WAIT_S, {})
+    line = listener.accept(WAIT_S)
+    yield listener
+    worker.send("told")
+    line.send("order")
+    assert (line.receive(WAIT_S), worker.receive(WAIT_S)) == ({"kind": "told"}, {"kind": "order"})
+    assert listener.accept(0.0) is None, "somebody was taken for a worker"
+    worker.close()
+    listener.close()
+
+
+def until(condition):
+    deadline = time.monotonic() + WAIT_S
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def read(sock, count):
+    data = b""
+    while len(data) < count and (piece := sock.recv(count - len(data))):
+        data += piece
+    return data
+
+
+def no_more(sock):
+    with suppress(OSError):  # it has been refused already
+        sock.shutdown(socket.SHUT_WR)
+
+
+def hears_nothing(sock):
+    """The other end closed it; where bytes were left unread there, with a reset."""
+    try:
+        return sock.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def frame(sock):
+    head = read(sock, HEAD.size)
+    return head, read(sock, HEAD.unpack(head)[0])
+
+
+def signed(seal, body):
+    return HEAD.pack(len(body), seal._signature(body)) + body
+
+
+class Raw:
+    """A worker down to its bytes, which can say what no `Line` would."""
+
+    def __init__(self, address, token=TOKEN, own=bytes(32)):
+        self.sock = socket.create_connection(address, WAIT_S)
+        self.challenge = frame(self.sock)
+        said = Seal(session(token), DOWN).unpack(*self.challenge) if token == TOKEN else {"nonce": "00" * 32}
+        self.token, self.own, self.other = token, own, bytes.fromhex(said["nonce"])
+
+    def hello(self, **values):
+        return Seal(session(self.token, self.other), UP).pack({"nonce": self.own.hex(), "about": {}} | values)
+
+    def enter(self):
+        """As any worker does; from here on `out` signs what the coordinator takes."""
+        self.sock.sendall(self.hello())
+        self.out = Seal(session(self.token, self.other, self.own), UP)
+        self.welcome = frame(self.sock)
+        return self
+
+
+def spoilt(data):
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+LONG = struct.pack(">I", 2**32 - 1) + bytes(32)
+UNFIT, UNPLAIN = "found a signature that does not fit", "found a signed frame of something else, expected a JSON object"
+CUT, UNKIND = "the other end closed the connection within a frame", "found a message without a kind"
+STRANGERS = {
+    "another protocol": (
+        lambda raw: b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8765\r\n\r\n",
+        "found a frame of 1195725856 bytes",
+    ),
+    "a length of 4 GiB": (lambda raw: LONG, "found a frame of 4294967295 bytes, expected 2 to 4096"),
+    "a hello of 5 KB": (lambda raw: struct.pack(">I", 5000) + bytes(5032), "found a frame of 5000 bytes"),
+    "a forged signature": (lambda raw: spoilt(raw.hello()), UNFIT),
+    "our own hello": (lambda raw: b"".join(raw.challenge), UNFIT),
+    "no nonce": (lambda raw: raw.hello(nonce=None), "found a hello without a nonce"),
+    "a short nonce": (lambda raw: raw.hello(nonce="ab"), "found a hello without a nonce"),
+    "half a hello": (lambda raw: raw.hello()[:50], CUT),
+    "nothing": (lambda raw: b"", "the other end closed the connection"),
+}
+
+
+@pytest.mark.parametrize("say", STRANGERS)
+def test_a_stranger_is_turned_away_in_one_line(listener, say):
+    said, told = STRANGERS[say]
+    raw = Raw(listener.address)
+    who = "{}:{}: ".format(*raw.sock.getsockname())
+    raw.sock.sendall(said(raw))
+    no_more(raw.sock)
+    assert until(lambda: listener.refused)
+    (line,) = listener.refused
+    assert line.startswith(who) and told in line and "\n" not in line
+    raw.sock.close()
+
+
+def test_another_token_is_refused_at_both_ends(listener, monkeypatch):
+    monkeypatch.setattr(control, "_PAUSE_S", 2 * WAIT_S)  # one attempt
+    raw = Raw(listener.address, token=new_token())
+    raw.sock.sendall(raw.hello())
+    assert until(lambda: listener.refused) and UNFIT in listener.refused[0]
+    with pytest.raises(RankError, match=f"{UNFIT}.*; is it running there, and is the token its run's"):
+        connect(new_token(), *listener.address, WAIT_S, {})
+    raw.sock.close()
+
+
+INTRUDERS = {
+    "a forged signature": (lambda raw: spoilt(raw.out.pack({"kind": "a"})), UNFIT),
+    "a repeated frame": (lambda raw: raw.first, UNFIT),
+    "a later frame first": (lambda raw: [raw.out.pack({"kind": kind}) for kind in "ab"][1], UNFIT),
+    "a reflected frame": (lambda raw: b"".join(raw.welcome), UNFIT),
+    "a length of 4 GiB": (lambda raw: LONG, "found a frame of 4294967295 bytes, expected 2 to 1048576"),
+    "a truncated frame": (lambda raw: raw.out.pack({"kind": "a"})[:-1], CUT),
+    "a head alone": (lambda raw: raw.out.pack({"kind": "a"})[: HEAD.size], CUT),
+    "a deep nest": (lambda raw: signed(raw.out, b'{"kind":' + b"[" * 50_000 + b"]" * 50_000 + b"}"), UNPLAIN),
+    "no number": (lambda raw: signed(raw.out, b'{"kind":"a","b":NaN}'), UNPLAIN),
+    "no object": (lambda raw: signed(raw.out, b"[1]"), UNPLAIN),
+    "no UTF-8": (lambda raw: signed(raw.out, b'{"kind":"\xff"}'), UNPLAIN),
+    "no kind": (lambda raw: raw.out.pack({"a": 1}), UNKIND),
+    "a number as kind": (lambda raw: raw.out.pack({"kind": 1}), UNKIND),
+}
+
+
+@pytest.mark.parametrize("say", INTRUDERS)
+def test_who_came_in_and_then_breaks_the_rules_loses_that_line_alone(listener, say):
+    said, told = INTRUDERS[say]
+    raw = Raw(listener.address).enter()
+    line = listener.accept(WAIT_S)
+    raw.first = raw.out.pack({"kind": "first"})
+    raw.sock.sendall(raw.first)
+    assert line.receive(WAIT_S) == {"kind": "first"}
+    raw.sock.sendall(said(raw))
+    no_more(raw.sock)
+    assert until(lambda: line.lost) and line.lost.startswith(f"{line.who}: ") and told in line.lost
+    assert "\n" not in line.lost and line.receive(WAIT_S) is None
+    with pytest.raises(RankError, match="^" + line.who):
+        line.send("more")
+    assert hears_nothing(raw.sock)
+    raw.sock.close()
+
+
+def test_half_a_frame_and_then_nothing_loses_the_line():
+    listener = Listener(TOKEN, send_s=0.3)
+    raw = Raw(listener.address).enter()
+    line = listener.accept(WAIT_S)
+    raw.sock.sendall(raw.out.pack({"kind": "a"})[: HEAD.size])
+    assert until(lambda: line.lost) and line.lost == f"{line.who}: sent no whole frame in time"
+    raw.sock.close()
+    listener.close()
+
+
+class Recorder:
+    """Between a worker and the coordinator: hands all on, keeps it, and can say it again."""
+
+    def __init__(self, address):
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.address, self.behind = self.server.getsockname(), address
+        self.said = bytearray()
+        self.threads = [threading.Thread(target=self.run)]
+        self.threads[0].start()
+
+    def run(self):
+        self.near, _ = self.server.accept()
+        self.far = socket.create_connection(self.behind)
+        self.threads.append(threading.Thread(target=self.hand_on, args=(self.far, self.near, bytearray())))
+        self.threads[1].start()
+        self.hand_on(self.near, self.far, self.said)
+
+    def hand_on(self, source, sink, kept):
+        with suppress(OSError):
+            while piece := source.recv(1 << 16):
+                kept += piece
+                sink.sendall(piece)
+
+    def close(self):
+        for sock in (self.near, self.far):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        [thread.join(WAIT_S) for thread in self.threads]
+        [sock.close() for sock in (self.near, self.far, self.server)]
+
+
+@pytest.fixture
+def recorded(listener):
+    recorder = Recorder(listener.address)
+    worker = connect(TOKEN, *recorder.address, WAIT_S, {"pid": 1})
+    line = listener.accept(WAIT_S)
+    hello_bytes = len(recorder.said)
+    worker.send("stop", now=True)
+    assert line.receive(WAIT_S) == {"kind": "stop", "now": True}
+    yield recorder, line, hello_bytes
+    recorder.close()
+    worker.close()
+
+
+def test_what_was_recorded_fits_no_other_connection(listener, recorded):
+    recorder, _, hello_bytes = recorded
+    for data in (recorder.said, recorder.said[:hello_bytes], recorder.said[hello_bytes:]):
+        listener.refused.clear()
+        with socket.create_connection(listener.address, WAIT_S) as sock:
+            frame(sock)
+            sock.sendall(data)
+            assert hears_nothing(sock)
+        assert until(lambda: listener.refused) and UNFIT in listener.refused[0]
+
+
+def test_what_was_recorded_fits_the_same_connection_no_second_time(recorded):
+    recorder, line, hello_bytes = recorded
+    recorder.far.sendall(recorder.said[hello_bytes:])
+    assert until(lambda: line.lost) and "signature" in line.lost and line.receive(0.0) is None
+
+
+def test_a_recorded_coordinator_gets_nothing_from_a_worker(listener):
+    """The first frame fits, as it must: it greets somebody unknown. The next would have to know the worker's nonce."""
+    raw = Raw(listener.address).enter()
+    line = listener.accept(WAIT_S)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        worker = Line(socket.create_connection(server.getsockname()), "coordinator", WAIT_S)
+        sock, _ = server.accept()
+        with sock:
+            sock.sendall(b"".join((*raw.challenge, *raw.welcome)))
+            worker.introduce(TOKEN, time.monotonic() + WAIT_S, 1 << 20, {})
+    assert worker.lost.startswith(f"coordinator: {UNFIT}")
+    raw.sock.close()
+    [end.close() for end in (line, worker)]
+
+
+def test_who_dawdles_is_dropped_and_holds_up_nobody(listener):
+    """More of them than are served at once, each a byte now and then, which no limit per `recv` would end."""
+    listener._hello_s = 1.0
+    slow = [socket.create_connection(listener.address, WAIT_S) for _ in range(70)]
+    began = time.monotonic()
+    while len(listener.refused) < 64 and time.monotonic() < began + WAIT_S:
+        for sock in slow:
+            with suppress(OSError):
+                sock.send(b"\0")
+        time.sleep(0.1)
+    assert len(listener.refused) >= 64 and all("in time" in told for told in listener.refused)
+    worker = connect(TOKEN, *listener.address, WAIT_S, {"pid": 2})
+    assert listener.accept(WAIT_S).about == {"pid": 2}
+    worker.close()
+    [sock.close() for sock in slow]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(some.binary(max_size=200), some.booleans())
+def test_bytes_of_chance_are_a_line_and_nothing_worse(listener, data, inside):
+    raw = Raw(listener.address)
+    line = None
+    if inside:
+        raw.enter()
+        line = listener.accept(WAIT_S)
+    listener.refused.clear()
+    raw.sock.sendall(data)
+    no_more(raw.sock)
+    assert until(lambda: line.lost if line else listener.refused)
+    raw.sock.close()

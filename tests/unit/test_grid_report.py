@@ -1,0 +1,271 @@
+"""A grid of cells on the page: what the record says of it, drawn, bounded in size and safe."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import statistics
+
+import pytest
+
+from paragan.writers._grid import Grid, Population
+from paragan.writers._heat import Folded, maps, num_small
+from paragan.writers._page import Page
+from paragan.writers._population import view
+from paragan.writers._record import Record
+from paragan.writers._scale import short
+from paragan.writers.report import render
+from tests.browser import made_grid, made_run
+from tests.unit.test_report import Parsed, data_of, record
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return made_grid.make(tmp_path_factory.mktemp("run"), 2, 3, 30)
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return render(run)
+
+
+def lines_of(folder, kind: str = "generation") -> list[dict]:
+    lines = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == kind]
+
+
+def population(*lines: dict, shape: tuple[int, int] = (1, 2), **grid: object) -> Population:
+    found = Population().begun({"shape": list(shape), **grid})
+    for n, values in enumerate(lines):
+        found.take(n, float(n), values)
+    return found
+
+
+def cells(*scores: float | None, **values: object) -> dict:
+    return {str(cell): {"score": score, **values} for cell, score in enumerate(scores)}
+
+
+def tiles(page: str, which: str) -> list[tuple[str, str, str]]:
+    """(classes, cell, value) of one map."""
+    (figure,) = re.findall(rf'data-map="{which}">(.*?)</figure>', page, re.S)
+    return re.findall(r'<td class="([^"]*)"><i>([^<]*)</i>([^<]*)</td>', figure)
+
+
+def shades(found: Population, which: str, of: int = -1) -> list[str]:
+    """Of the cells of a grid without rings, in a generation that is drawn."""
+    drawn = maps(found.grid, found.shown(num_small(found.grid)))
+    (wanted,) = [one for one in drawn if one.id == which]
+    by_cell = {}
+    for shade, path in (wanted.past or (wanted.whole,))[of].paths:
+        for x, y, length in re.findall(r"M(\d+) (\d+)h(\d+)", path):
+            by_cell |= {(int(y), int(x) + n): shade for n in range(int(length))}
+    return [by_cell[place] for place in sorted(by_cell)]
+
+
+def test_every_cell_has_its_newest_score_and_the_lowest_is_marked(page, run):
+    newest = lines_of(run)[-1]["cells"]
+    scores = {cell: told["score"] for cell, told in newest.items()}
+    best = min(scores, key=scores.get)
+    found = tiles(page, "score")
+    assert [value for _, _, value in found] == [short(score) for score in scores.values()]
+    assert [cell for _, cell, _ in found] == [f"{cell} best" if cell == best else cell for cell in scores]
+    assert [cell for classes, cell, _ in found if "top" in classes] == [f"{best} best"]
+    assert f"The mixture of cell {best} is the nearest to real images, at" in Parsed(page).text
+
+
+def test_there_is_a_map_of_everything_that_was_told(page):
+    ids = re.findall(r'data-map="([^"]*)"', page)
+    assert ids == ["score", "fitness-g", "fitness-d", "loss", "lr-g", "lr-d", "age-g", "age-d", "born"]
+    for figure in re.findall(r'<figure class="map".*?</figure>', page, re.S):
+        assert re.search(r'<p class="note">[^<]{20,}\.</p>', figure)
+
+
+def test_low_is_the_first_shade_and_high_the_last():
+    found = population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2))
+    levels = [int(shade[1]) for shade in shades(found, "score")]
+    assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
+
+
+def test_scores_have_shades_of_each_generation_and_rates_of_all():
+    lines = [{"generation": n, "cells": cells(n, 2.0 * n, lr={"g": 1e-4 * n})} for n in (1, 100)]
+    found = population(*lines)
+    assert shades(found, "score", 0) == shades(found, "score", 1) == ["h0", "h8"]
+    assert shades(found, "lr-g", 0) == ["h0", "h0"] and shades(found, "lr-g", 1) == ["h8", "h8"]
+
+
+def test_an_age_counts_from_birth_and_a_birth_elsewhere_has_a_colour():
+    born = {"born": {"g": [1, 3], "d": [0, 7]}}
+    found = population({"generation": 7, "cells": cells(1.0, 2.0, **born)})
+    (one,) = found.shown(12)
+    assert (one.age("g"), one.age("d")) == ([4, 4], [0, 0])
+    assert shades(found, "born") == ["c0", "home"]
+    later = population({"generation": 2, "cells": cells(1.0, 2.0, **born)})
+    assert all(math.isnan(age) for age in later.newest.age("g"))  # of the future
+
+
+def test_a_cell_that_was_not_told_or_not_scored_is_left_open(tmp_path):
+    values = {"0": {"score": None}, "2": {"score": math.nan}, "3": {"score": 4.5}, "9": {"score": 1.0}}
+    grid = made_run.line("start", 0, grid={"shape": [2, 2]})
+    folder = record(
+        tmp_path / "run", json.dumps(grid), json.dumps(made_run.line("generation", 1, generation=1, cells=values))
+    )
+    found = tiles(render(folder), "score")
+    assert [(shade, value) for shade, _, value in found[:3]] == [("hx", "–")] * 3
+    assert found[3][1:] == ("3 best", "4.5")
+
+
+def test_losses_are_told_by_name_or_by_number_and_only_where_they_are_drawn(page, run, tmp_path):
+    drawn = [told["loss"] for told in lines_of(run)[-1]["cells"].values()]
+    assert [(shade.split()[0], value) for shade, _, value in tiles(page, "loss")] == [
+        (f"c{n}", made_grid.LOSSES[n].replace("<", "&lt;").replace(">", "&gt;")) for n in drawn
+    ]
+    wide = render(made_grid.make(tmp_path / "wide", 1, 5, 2))
+    assert {value for _, _, value in tiles(wide, "loss")} <= {"0", "1", "2"} and "1 least_squares" in Parsed(wide).text
+    assert 'data-map="loss"' not in render(made_grid.make(tmp_path / "none", 2, 2, 3, losses=()))
+
+
+def test_names_from_the_record_stay_text(page):
+    parsed = Parsed(page)
+    assert "<b>nonsaturating</b>" in parsed.text and "<b>nonsaturating" not in page
+    assert not [a for _, a in parsed.tags if "style" in a or any(name.startswith("on") for name in a)]
+
+
+def test_the_curves_are_the_best_and_the_median_of_each_generation(page, run):
+    lines = lines_of(run)[:-1]  # the last is told twice, with the ensemble
+    scores = [[told["score"] for told in line["cells"].values()] for line in lines]
+    drawn = data_of(page)["charts"]["population-0"]
+    assert drawn["labels"] == ["best", "median"] and drawn["step"] == [line["step"] for line in lines]
+    for line, of in zip(drawn["lines"], (min, statistics.median), strict=True):
+        assert line == pytest.approx([of(told) for told in scores], rel=1e-4)
+
+
+def test_the_mixture_of_the_best_cell_is_told_with_its_neighbours(run, page):
+    newest = lines_of(run)[-1]["cells"]
+    best = min(newest, key=lambda cell: newest[cell]["score"])
+    near = lines_of(run, "start")[0]["grid"]["neighbours"][int(best)]
+    (rows,) = re.findall(rf"Mixture of cell {best}</h3>(.*?)</figure>", page, re.S)
+    told = re.findall(r'<th scope="row">([^<]*)</th>.*?<td>([^<]*)</td>', rows)
+    assert [name for name, _ in told] == [f"cell {near[0]}, itself", *(f"cell {cell}" for cell in near[1:])]
+    assert [float(value) for _, value in told] == newest[best]["weights"]
+
+
+def test_weights_of_another_neighbourhood_have_no_cells():
+    line = {"generation": 1, "cells": cells(1.0, 2.0, weights=[0.5, 0.25, 0.25])}
+    (bars,) = view(population(line, neighbours=[[0, 1], [1, 0]]), 1.0).bars
+    assert [name for name, _, _ in bars.rows] == ["itself", "neighbour 1", "neighbour 2"]
+    assert [length for _, length, _ in bars.rows] == [100.0, 50.0, 50.0]
+
+
+@pytest.mark.parametrize(("distance", "than"), [(0.5, ", nearer than"), (1.0, ", no nearer than"), (math.nan, "")])
+def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
+    first = {"generation": 1, "cells": cells(1.0, 2.0)}
+    ensemble = {"counts": {"1": 3, "0": 1, "7": 5, "x": 1}, "distance": distance}
+    found = population(first, first | {"ensemble": ensemble})
+    (bars,) = view(found, 1.0).bars
+    assert bars.title == "Ensemble of 4" and bars.rows == (("cell 0", 33.3, "1"), ("cell 1", 100.0, "3"))
+    assert bars.note.endswith(f"{than} the best mixture." if than else "after training.")
+    found.take(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
+    assert found.ensemble is None  # the run went on
+
+
+def test_the_profile_adds_up_over_the_generations_once_each(page):
+    rows = [
+        re.findall(r">([^<]*)</t[hd]>", row) for row in re.findall(r"<tr.*?</tr>", page.split('class="profile"')[1])
+    ]
+    assert rows[0] == ["routine", "wall s", "CPU s", "share of wall", "wall s per cell and generation"]
+    names = ["gather", "train", "update_genomes", "mutate", "evaluate", "score", "overall"]
+    assert [row[0] for row in rows[1:]] == names  # the published ones first
+    assert rows[2][1:] == ["720", "360", "50.0%", "4"]  # 30 generations of 6 cells, 4 s each
+    assert rows[7][1:] == ["1,440", "720", "100.0%", "8"]
+
+
+def test_the_generations_shown_are_spaced_over_the_run_with_the_first_and_the_newest():
+    found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in range(1, 1001)))
+    numbers = [one.number for one in found.shown(12)]
+    steps = [b - a for a, b in itertools.pairwise(numbers)]
+    assert (numbers[0], numbers[-1], len(numbers)) == (1, 1000, 12)
+    assert max(steps) < 1.5 * min(steps) and len(found.kept) <= 96
+
+
+def test_a_few_generations_are_all_shown():
+    found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in (1, 2, 3)))
+    assert [one.number for one in found.shown(12)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("shape", "drawn"), [((4, 5), (4, 5)), ((1, 64), (4, 16)), ((64, 1), (4, 16)), ((1, 5), (1, 5)), ((1, 1), (1, 1))]
+)
+def test_a_ring_is_drawn_in_lines_of_sixteen(shape, drawn):
+    folded = Folded.of(Grid(*shape))
+    assert (folded.lines, folded.columns) == drawn
+
+
+def test_a_long_run_of_a_large_grid_gives_a_small_page(tmp_path):
+    page = render(made_grid.make(tmp_path / "run", 16, 16, 200))
+    assert len(page.encode()) <= 500_000  # 1.5 MB is promised
+    assert len(re.findall(r'<ol class="past">', page)) == 9 and page.count("<li><svg") == 9 * 12
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (999, 4)])
+def test_a_grid_of_thousands_is_drawn_without_numbers(tmp_path, shape):
+    folder = made_grid.make(tmp_path / "run", *shape, 2)
+    assert max(map(len, (folder / "metrics.jsonl").read_text().splitlines())) > 1 << 20
+    page = render(folder)
+    assert len(page.encode()) <= 600_000 and "Too many cells for numbers" in page
+    assert page.count('<div class="whole">') == 9 and '<table class="heat">' not in page and '"past"' not in page
+
+
+def test_what_a_grid_keeps_of_a_record_is_bounded():
+    large = {"generation": 0, "cells": {str(n): {"score": 1.0, "weights": [1] * 500} for n in range(9000)}}
+    found = population(large, shape=(64, 64))
+    for n in range(1, 40):
+        found.take(n, 1.0, {"generation": n, "profile": {"wall_s": {f"r{n}-{m}": 1 for m in range(99)}}})
+    assert len(found.newest.of["score"]) == 4096 and len(found.kept) <= 16 and len(found.wall_s) <= 16
+    assert (
+        len(population(large).weights) == 64
+        and Grid.read({"shape": [1, 1], "losses": ["x" * 99] * 99}).losses == ("x" * 40,) * 16
+    )
+
+
+def test_a_session_that_goes_on_keeps_the_past_unless_the_grid_is_another():
+    found = population({"generation": 1, "cells": cells(1.0, 2.0)}, neighbours=[[0, 1], [1, 0]])
+    again = found.begun({"shape": [1, 2], "neighbours": [[0], [1]]})
+    assert again.newest.number == 1 and again.grid.neighbours == ((0,), (1,))
+    assert again.begun(None) is again and again.begun({"shape": [2, 2]}).newest is None
+
+
+def test_a_run_of_one_game_has_no_such_part(tmp_path):
+    folder = made_run.make(tmp_path / "one", steps=20)
+    assert "Population" not in Parsed(render(folder)).text and "one class to a row" in render(folder)
+    begun = record(tmp_path / "begun", json.dumps(made_grid.start(2, 2)))
+    assert "2 × 2 cells" in Parsed(render(begun)).text and "Population" not in Parsed(render(begun)).text
+
+
+def test_generations_without_a_start_line_are_one_line_of_cells(tmp_path):
+    folder = made_grid.make(tmp_path / "run", 2, 2, 3)
+    kept = (folder / "metrics.jsonl").read_text().splitlines()[1:]
+    page = render(record(tmp_path / "cut", *kept))
+    assert "1 × 4 cells after generation 3." in Parsed(page).text and len(tiles(page, "score")) == 4
+
+
+@pytest.mark.parametrize("missing", [1, 2, 300])
+def test_a_generation_cut_short_waits_for_its_end(tmp_path, missing):
+    folder = made_grid.make(tmp_path / "run", 2, 2, 3)
+    whole = (folder / "metrics.jsonl").read_bytes()
+    (folder / "metrics.jsonl").write_bytes(whole[:-missing])
+    reader = Record(folder / "metrics.jsonl")
+    reader.read()
+    assert reader.history.population.newest.number == 3 and reader.history.population.ensemble is None
+    (folder / "metrics.jsonl").write_bytes(whole)
+    reader.read()
+    assert reader.history.population.ensemble is not None and reader.history.population.profiled == 3
+
+
+def test_the_page_follows_a_run_that_goes_on(tmp_path):
+    folder = made_grid.make(tmp_path / "run", 2, 2, 3)
+    page = Page(folder)
+    assert "after generation 3." in page.render()
+    made_run.append(folder, made_run.line("generation", 40, generation=4, cells=cells(9.0, 8.0, 7.0, 6.5)))
+    assert "after generation 4." in (told := page.render()) and "3 best" in told

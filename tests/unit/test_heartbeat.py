@@ -1,0 +1,276 @@
+"""Signs of life: sent while the training thread is busy, and missed by the clock of the one who watches."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from paragan.core.errors import RankError
+from paragan.transports import control
+from paragan.transports.control import Listener, connect
+from paragan.transports.heartbeat import Beats, State, Status, Watch
+
+TOKEN = "5e" * 32
+WAIT_S = 20.0
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+
+
+class Post:
+    """Takes beats, as a line would."""
+
+    def __init__(self) -> None:
+        self.sent: queue.Queue = queue.Queue()
+
+    def send(self, kind, **values):
+        self.sent.put({"kind": kind, **values})
+
+    def next(self):
+        return self.sent.get(timeout=WAIT_S)
+
+
+def test_beats_carry_a_counter_and_what_the_worker_is_at():
+    post, status = Post(), Status()
+    status.become(State.PROCESSING)
+    status.reach(7, 1.5)
+    beats = Beats(post, 0.01, status)
+    told = {"kind": "beat", "state": "processing", "generation": 7, "generation_s": 1.5}
+    assert [post.next() for _ in range(3)] == [told | {"count": n} for n in range(3)]
+    status.become(State.FINISHED)
+    assert next(n for n in range(1000) if post.next()["state"] == "finished") < WAIT_S
+    beats.close()
+
+
+def test_beats_go_on_while_the_thread_that_trains_computes():
+    """Pure Python that never waits: the interpreter hands over by itself."""
+    post = Post()
+    beats = Beats(post.send, 0.01, dict)
+    deadline = time.monotonic() + WAIT_S
+    while post.sent.qsize() < 5 and time.monotonic() < deadline:
+        sum(range(1000))
+    beats.close()
+    assert post.sent.qsize() >= 5
+
+
+def test_no_beat_follows_a_close_and_no_thread_is_left():
+    post = Post()
+    beats = Beats(post, 60.0, dict)
+    post.next()
+    began = time.monotonic()
+    beats.close()
+    beats.close()
+    assert time.monotonic() - began < WAIT_S and post.sent.empty()
+    assert not any(thread.name == "beats" for thread in threading.enumerate())
+    assert beats.ended == "closed by this end"
+
+
+def test_a_close_does_not_wait_for_ever_for_a_send():
+    taken, free = threading.Event(), threading.Event()
+    beats = Beats(lambda *_, **__: taken.set() or free.wait(WAIT_S), 60.0, dict)
+    assert taken.wait(WAIT_S)
+    began = time.monotonic()
+    beats.close(wait_s=0.1)
+    assert time.monotonic() - began < WAIT_S / 2
+    free.set()
+    beats.close()
+
+
+def test_beats_end_with_their_line(capfd):
+    def send(kind, **values):
+        raise RankError("10.0.0.1:5: the other end closed the connection")
+
+    beats = Beats(send, 0.01, dict)
+    beats._thread.join(WAIT_S)
+    assert not beats._thread.is_alive()
+    assert beats.ended == "10.0.0.1:5: the other end closed the connection"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_state_that_fails_is_told_and_the_worker_lives(capfd):
+    post = Post()
+    beats = Beats(post, 0.01, lambda: 1 / 0)
+    found = [post.next() for _ in range(2)]
+    beats.close()
+    assert found == [{"kind": "beat", "count": n, "trouble": "ZeroDivisionError: division by zero"} for n in range(2)]
+    assert capfd.readouterr().err == ""
+
+
+def test_a_state_that_cannot_be_sent_is_told_and_the_worker_lives():
+    post = Post()
+
+    def send(kind, **values):
+        if "loss" in values:
+            raise ValueError("found nan, expected finite numbers")
+        post.send(kind, **values)
+
+    beats = Beats(send, 0.01, lambda: {"loss": float("nan")})
+    told = {"kind": "beat", "trouble": "ValueError: found nan, expected finite numbers"}
+    assert [post.next() for _ in range(2)] == [told | {"count": n} for n in range(2)]
+    beats.close()
+
+
+ALLOWED = {
+    *(("inactive", "processing"), ("inactive", "failed"), ("finished", "inactive"), ("finished", "failed")),
+    *(("processing", "finished"), ("processing", "inactive"), ("processing", "failed")),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
+def test_states_follow_one_another_as_allowed(before, after):
+    if (before.value, after.value) in ALLOWED:
+        assert before.to(after) is after
+    else:
+        with pytest.raises(ValueError, match=f"found {after.value} after {before.value}, expected "):
+            before.to(after)
+
+
+def test_a_status_keeps_its_state_where_another_may_not_follow():
+    status = Status()
+    with pytest.raises(ValueError, match="found finished after inactive, expected processing or failed"):
+        status.become(State.FINISHED)
+    assert status()["state"] == "inactive"
+    status.become(State.FAILED)
+    with pytest.raises(ValueError, match="expected no other"):
+        status.become(State.PROCESSING)
+
+
+def look(watch, start, stop, heard=(), step=0.25):
+    """The names that were late at some look, in `[start, stop)`; those in `heard` beat each whole second."""
+    late: set[str] = set()
+    for n in range(int(start / step), int(stop / step)):
+        now = n * step
+        if now == int(now):
+            [watch.heard(name, now) for name in heard]
+        late |= set(watch.late(now))
+    return late
+
+
+def test_who_is_silent_for_two_beats_is_late_and_nobody_else():
+    watch = Watch(every_s=1.0)
+    assert look(watch, 0, 10, ["a", "b"]) == set()  # both last heard at 9
+    assert look(watch, 10, 11.25, ["a"]) == set()
+    assert watch.late(11.25) == ["b"]
+    assert watch.late(11.5) == ["b"]
+    watch.forget("b")
+    assert look(watch, 11.75, 20, ["a"]) == set()
+
+
+def test_who_is_heard_again_is_late_no_more():
+    watch = Watch(every_s=1.0, missed=3)
+    look(watch, 0, 1, ["a"])
+    assert look(watch, 1, 3.25) == set() and watch.late(3.25) == ["a"]
+    watch.heard("a", 3.5)
+    assert watch.late(3.5) == [] and look(watch, 3.75, 6.5) == set()
+
+
+def test_a_watcher_that_was_stopped_blames_nobody_for_it():
+    """Stopped for an hour. Afterwards it waits as long as ever, and then misses who is really gone."""
+    watch = Watch(every_s=1.0)
+    look(watch, 0, 5, ["a", "b"])
+    assert watch.late(3600.0) == []
+    assert look(watch, 3600.25, 3602.25, ["a"]) == set()
+    assert watch.late(3602.25) == ["b"]
+
+
+def test_a_watcher_that_is_stopped_before_its_first_look_blames_nobody():
+    watch = Watch(every_s=1.0)
+    watch.heard("a", 5.0)
+    assert watch.late(3600.0) == []
+
+
+def test_a_watcher_that_is_always_slow_misses_the_dead_all_the_same():
+    watch = Watch(every_s=1.0)
+    late = []
+    for now in range(0, 50, 5):
+        watch.heard("alive", float(now))
+        if now < 10:
+            watch.heard("dead", float(now))
+        if now % 15 == 0:
+            watch.heard("in every third gap", float(now))
+        late.append(watch.late(now + 0.5))
+    assert late[:4] == [[]] * 4 and late[4:] == [["dead"]] * 6
+
+
+def test_one_who_was_never_heard_is_not_missed():
+    watch = Watch(every_s=1.0)
+    assert look(watch, 0, 10) == set()
+    watch.forget("nobody")
+
+
+CHILD = """
+import sys
+from paragan.transports import control
+from paragan.transports.control import connect
+from paragan.transports.heartbeat import Beats, Status
+line = connect(sys.stdin.readline().strip(), "127.0.0.1", int(sys.argv[1]), 20.0, {})
+Beats(line, 0.1, Status())
+while line.lost is None:
+    line.receive(0.5)
+"""
+
+
+@pytest.fixture
+def child():
+    """A listener, and the line of a worker in a process of its own that beats."""
+    listener = Listener(TOKEN, send_s=0.5, hello_s=5 * WAIT_S)
+    words = [sys.executable, "-c", CHILD, str(listener.address[1])]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(SOURCES)})
+    assert process.stdin is not None
+    with process.stdin:
+        process.stdin.write(TOKEN.encode() + b"\n")
+    yield process, listener, listener.accept(3 * WAIT_S), lambda: connect(TOKEN, *listener.address, WAIT_S, {})
+    listener.close()
+    process.kill()
+    process.wait(WAIT_S)
+
+
+def test_a_stopped_worker_is_missed_and_holds_up_nobody(child):
+    process, listener, line, another = child
+    told = {"kind": "beat", "count": 0, "state": "inactive", "generation": 0, "generation_s": None}
+    assert line.receive(WAIT_S) == told
+    worker, other = another(), listener.accept(WAIT_S)
+    watch, names = Watch(every_s=1.5), {"stopped": line, "other": other}
+    [watch.heard(name, time.monotonic()) for name in names]
+    beats = Beats(worker, 0.1, Status())
+    process.send_signal(signal.SIGSTOP)
+    late, deadline = [], time.monotonic() + WAIT_S
+    while not late and time.monotonic() < deadline:
+        for name, end in names.items():
+            while end.receive(0.02) is not None:
+                watch.heard(name, time.monotonic())
+        late = watch.late(time.monotonic())
+    assert late == ["stopped"]
+
+    waits = []
+    with pytest.raises(RankError, match=r"took no message within 0\.5 s"):
+        [(waits.append(time.monotonic()), line.send("order", filled="x" * 500_000)) for _ in range(200)]
+    assert time.monotonic() - waits[-1] < WAIT_S / 2
+    other.send("order")
+    assert worker.receive(WAIT_S) == {"kind": "order"}
+    beats.close()
+    began = time.monotonic()
+    listener.close()
+    assert time.monotonic() - began < WAIT_S
+    worker.close()
+
+
+def test_a_line_itself_minds_no_silence(monkeypatch):
+    """For three times the time in which a message must move, and hundreds in which a worker may come."""
+    monkeypatch.setattr(control, "_LOOK_S", 0.001)
+    listener = Listener(TOKEN, send_s=0.2)
+    worker = connect(TOKEN, *listener.address, WAIT_S, {}, send_s=0.2)
+    line = listener.accept(WAIT_S)
+    time.sleep(0.7)
+    line.send("order")
+    worker.send("answer")
+    assert (worker.receive(WAIT_S), line.receive(WAIT_S)) == ({"kind": "order"}, {"kind": "answer"})
+    second = connect(TOKEN, *listener.address, WAIT_S, {})
+    [end.close() for end in (worker, second, listener)]

@@ -1,0 +1,67 @@
+"""What the console says of a grid of cells while it trains."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from paragan.core.notes import Note
+from paragan.writers import console
+
+
+def generation(number: int, *scores: float | None, **values: object) -> Note:
+    cells = {str(cell): {"score": score} for cell, score in enumerate(scores)}
+    return Note("generation", number, 1000 * number, 1.0, {"generation": number, "cells": cells, **values})
+
+
+@pytest.fixture(autouse=True)
+def slow_clock(monkeypatch):
+    """Four seconds pass whenever the writer looks at it."""
+    clock = itertools.count(step=4.0)
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+
+
+def told(capsys, tmp_path, *notes: Note) -> list[str]:
+    writer = console.Writer(console.Options(), tmp_path)
+    for note in notes:
+        writer.write(note)
+    writer.close()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_off_a_terminal_a_line_in_ten_seconds_tells_of_the_best_mixture(capsys, tmp_path):
+    notes = [generation(number, 50.0, 40.0 - number, None) for number in range(1, 10)]
+    lines = [f"generation {number}  best cell 1: fd {40 - number}" for number in (3, 6, 9)]
+    assert told(capsys, tmp_path, *notes) == lines
+
+
+def test_steps_do_not_take_the_turn_of_generations(capsys, tmp_path):
+    step = Note("step", 1, 1000, 1.0, {"images_per_s": 9.0, "eta_s": 1.0, "data_wait": 0.0})
+    lines = told(capsys, tmp_path, *(note for number in range(1, 7) for note in (step, generation(number, 5.0))))
+    assert [line.split()[-2] for line in lines] == ["wait", "fd"] * 3
+
+
+def test_a_better_one_of_before_is_told_too(capsys, tmp_path):
+    notes = [generation(number, 9.0, score) for number, score in enumerate((7.0, 3.25, 5.0), 1)]
+    line = "generation 3  best cell 1: fd 5, so far cell 1 in generation 2: fd 3.25"
+    assert told(capsys, tmp_path, *notes) == [line]
+
+
+def test_a_grid_without_scores_tells_its_generation(capsys, tmp_path):
+    notes = [generation(number, None, float("nan")) for number in (1, 2, 3)]
+    assert told(capsys, tmp_path, *notes) == ["generation 3"]
+
+
+def test_an_ensemble_is_told_at_once(capsys, tmp_path):
+    note = generation(1, 5.0, 6.0, ensemble={"counts": {"0": 2, "1": 1}, "distance": 4.5})
+    assert told(capsys, tmp_path, note) == ["generation 1  ensemble of 3: fd 4.5 (2 of cell 0, 1 of cell 1)"]
+
+
+def test_on_a_terminal_it_stands_beside_the_bar(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    start = Note("start", 0, 0, 0.0, {"total_kimg": 9.0})
+    lines = told(capsys, tmp_path, start, *(generation(number, 5.0, 4.0) for number in range(1, 201)))
+    assert "generation 200  best cell 1: fd 4" in "".join(lines) and len(lines) <= 20  # one, drawn again and again

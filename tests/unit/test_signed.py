@@ -1,0 +1,224 @@
+"""Frames of the control plane: what was sent comes out, and nothing else does."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import stat
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from paragan.core.errors import ConfigError, RankError
+from paragan.transports import _signed
+from paragan.transports._signed import DOWN, HEAD, UP, Seal, find_token, new_token, save_token, session
+
+TOKEN = "ab" * 32
+KEY = session(TOKEN, b"n" * 32)
+FEW = settings(max_examples=60, deadline=None)
+
+scalars = some.none() | some.booleans() | some.integers(-(2**70), 2**70) | some.text()
+scalars |= some.floats(allow_nan=False, allow_infinity=False)
+nests = some.recursive(
+    scalars,
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(), inner, max_size=4),
+    max_leaves=9,
+)
+objects = some.dictionaries(some.text(), nests, max_size=5)
+
+
+def ends(**options):
+    return Seal(KEY, DOWN, **options), Seal(KEY, DOWN, **options)
+
+
+def opened(seal, frame):
+    head, body = frame[: HEAD.size], frame[HEAD.size :]
+    assert seal.size(head) == len(body)
+    return seal.unpack(head, body)
+
+
+def signed(seal, body):
+    """A frame as only one who knows the key can make it, of any body."""
+    return HEAD.pack(len(body), seal._signature(body)) + body
+
+
+@FEW
+@given(some.lists(objects, max_size=4))
+def test_what_was_sent_comes_out(messages):
+    out, into = ends()
+    assert [opened(into, out.pack(values)) for values in messages] == messages
+
+
+@FEW
+@given(objects, some.data())
+def test_one_changed_bit_is_noticed(values, data):
+    out, into = ends()
+    frame = bytearray(out.pack(values))
+    frame[data.draw(some.integers(4, len(frame) - 1))] ^= 1 << data.draw(some.integers(0, 7))
+    with pytest.raises(RankError, match="signature"):
+        opened(into, bytes(frame))
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_the_length_is_under_the_signature(lost):
+    out, into = ends()
+    frame = out.pack({"a": 111})
+    with pytest.raises(RankError, match="signature"):
+        into.unpack(frame[: HEAD.size], frame[HEAD.size : -lost])
+
+
+@pytest.mark.parametrize(
+    "other", [Seal(session(TOKEN, b"m" * 32), DOWN), Seal(session(new_token(), b"n" * 32), DOWN), Seal(KEY, UP)]
+)
+def test_a_frame_of_another_session_token_or_direction_does_not_fit(other):
+    with pytest.raises(RankError, match="signature"):
+        opened(Seal(KEY, DOWN), other.pack({"a": 1}))
+
+
+def test_each_frame_fits_once_and_in_its_place():
+    out, into = ends()
+    first, second, third = (out.pack({"n": n}) for n in range(3))
+    with pytest.raises(RankError, match="signature"):
+        opened(into, second)
+    assert opened(into, first) == {"n": 0}
+    with pytest.raises(RankError, match="signature"):
+        opened(into, first)
+    assert opened(into, second) == {"n": 1}
+    with pytest.raises(RankError, match="in its order"):
+        opened(into, first)
+    assert opened(into, third) == {"n": 2}
+
+
+@pytest.mark.parametrize("size", [0, 1, 101, 2**31, 2**32 - 1])
+def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
+    with pytest.raises(RankError, match=f"found a frame of {size} bytes, expected 2 to 100"):
+        Seal(KEY, DOWN, 100).size(struct.pack(">I", size) + bytes(32))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"[1]", b"12", b"null", b'"text"', b'{"a', b"{}{}", b"  "),
+        *(b'{"a":NaN}', b'{"a":-Infinity}', b'{"a":1e999}', b'{"a":[-1e999]}'),
+        *(b'{"a":"\xff"}', '{"a":1}'.encode("utf-16"), b"\xef\xbb\xbf{}"),
+        b'{"a":' + b"[" * 16 + b"]" * 16 + b"}",
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        b"[" * 500_000,
+        b'{"a":' + b"1" * 5000 + b"}",
+    ],
+    ids=lambda body: body[:20].decode("latin-1"),
+)
+def test_signed_or_not_only_plain_objects_are_taken(body):
+    with pytest.raises(RankError, match="found a signed frame of something else, expected a JSON object of finite"):
+        opened(Seal(KEY, DOWN), signed(Seal(KEY, DOWN), body))
+
+
+def test_nothing_is_parsed_that_is_not_signed(monkeypatch):
+    out, into = ends()
+    frame = bytearray(out.pack({"a": 1}))
+    frame[5] ^= 1
+    monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("parsed"))
+    with pytest.raises(RankError, match="signature"):
+        opened(into, bytes(frame))
+
+
+def test_signatures_are_compared_in_constant_time(monkeypatch):
+    out, into = ends()
+    compared = []
+    monkeypatch.setattr(hmac, "compare_digest", lambda a, b: compared.append((a, b)) or True)
+    opened(into, out.pack({"a": 1}))
+    assert len(compared) == 1 and compared[0][0] == compared[0][1] and len(compared[0][0]) == 32
+
+
+@FEW
+@given(some.binary(min_size=HEAD.size, max_size=HEAD.size), some.binary(max_size=300))
+def test_bytes_of_chance_are_refused_and_nothing_worse(head, body):
+    seal = Seal(KEY, DOWN, 200)
+    for read in (lambda: opened(seal, head + body), lambda: seal.unpack(head, body)):
+        with pytest.raises((RankError, AssertionError)):  # the size that the head tells is hardly that of the body
+            read()
+
+
+@FEW
+@given(some.binary(max_size=200) | some.text(alphabet='{}[]":,1e9.-NaInfty \\u', max_size=60).map(str.encode))
+def test_a_signed_body_of_chance_is_an_object_or_refused(body):
+    try:
+        found = Seal(KEY, DOWN).unpack(signed(Seal(KEY, DOWN), body)[: HEAD.size], body)
+    except RankError:
+        return
+    assert isinstance(found, dict)
+
+
+LOOP: dict = {}
+LOOP["a"] = [LOOP, LOOP]
+DEEP = {"a": [[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]}
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"a": float("nan")}, "expected a JSON object of finite numbers"),
+        ({"a": [float("inf")]}, "expected a JSON object of finite numbers"),
+        ({"a": {1, 2}}, "expected a JSON object of finite numbers"),
+        ({"a": "x" * 200}, "found a message of 208 bytes, expected at most 200"),
+        (DEEP, "found more than 16 levels"),
+        (LOOP, "found more than 16 levels"),
+    ],
+    ids=["nan", "infinity", "set", "large", "deep", "loop"],
+)
+def test_what_cannot_be_sent_is_told_and_costs_no_turn(values, told):
+    out, into = ends(most_bytes=200)
+    with pytest.raises(ValueError, match=told):
+        out.pack(values)
+    assert opened(into, out.pack({"n": 1})) == {"n": 1}
+
+
+def test_what_is_just_allowed_to_be_sent_is_taken():
+    out, into = ends(most_bytes=208)
+    for values in ({"a": "x" * 200}, {"a": DEEP["a"][0]}):
+        assert opened(into, out.pack(values)) == values
+
+
+def test_keys_differ_by_token_and_by_nonce():
+    first, second = b"1" * 32, b"2" * 32
+    keys = [session(t, *n) for t in (TOKEN, "cd" * 32) for n in ((), (first,), (first, second), (second, first))]
+    assert len(set(keys)) == 8
+
+
+def test_a_short_token_is_refused():
+    with pytest.raises(ConfigError, match="found a token of 6 characters, expected 32 or more"):
+        session("secret")
+
+
+def test_the_file_of_a_token_is_for_this_user_alone(tmp_path):
+    path, elsewhere, before = tmp_path / "token", tmp_path / "elsewhere", os.umask(0)
+    (tmp_path / ".token.tmp").symlink_to(elsewhere)
+    try:
+        save_token(path, TOKEN)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and not elsewhere.exists()
+    assert find_token({"PARAGAN_TOKEN_FILE": str(path)}) == TOKEN
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="token: found mode 0640, expected 0600"):
+        find_token({"PARAGAN_TOKEN_FILE": str(path)})
+
+
+def test_a_token_is_found_or_missed_in_one_line(tmp_path):
+    assert find_token({"PARAGAN_TOKEN": TOKEN, "PARAGAN_TOKEN_FILE": "nowhere"}) == TOKEN
+    with pytest.raises(ConfigError, match="found neither PARAGAN_TOKEN nor PARAGAN_TOKEN_FILE"):
+        find_token({"PARAGAN_TOKEN": ""})
+    with pytest.raises(ConfigError, match="No such file"):
+        find_token({"PARAGAN_TOKEN_FILE": str(tmp_path / "none")})
+    (tmp_path / "odd").write_bytes(b"\xff")
+    (tmp_path / "odd").chmod(0o600)
+    with pytest.raises(ConfigError, match="not ASCII"):
+        find_token({"PARAGAN_TOKEN_FILE": str(tmp_path / "odd")})
+
+
+def test_two_tokens_are_two():
+    assert new_token() != new_token() and len(new_token()) == 64
+    assert not hasattr(_signed, "pickle")
