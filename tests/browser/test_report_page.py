@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 import threading
 
 import pytest
@@ -13,29 +12,11 @@ import pytest
 from paragan.cli.serve import open_server
 from paragan.writers.report import render
 from tests.browser import made_run
-from tests.browser.driver import Browser, Driver
+from tests.browser.colours import contrast, luminance
+from tests.browser.driver import NEEDED
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CHROMEDRIVER = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        not (CHROMIUM and CHROMEDRIVER),
-        reason="no chromium and chromedriver here (apt-get install chromium chromium-driver)",
-    ),
-]
+pytestmark = NEEDED
 SAMPLES, SCORES = 6, 7
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    driver = Driver(CHROMEDRIVER)
-    try:
-        browser = Browser(driver, CHROMIUM, tmp_path_factory.mktemp("profile"))
-        yield browser
-        browser.close()
-    finally:
-        driver.close()
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +146,6 @@ def test_the_button_switches_and_is_remembered(page):
     assert luminance(page.run(COLOURS)[0]) < 0.1 < luminance(before)
     page.click("#theme")
     assert page.run(COLOURS)[0] == before
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance of rgb(r, g, b), as WCAG defines it."""
-    parts = (int(n) / 255 for n in re.findall(r"\d+", colour)[:3])
-    r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(a: float, b: float) -> float:
-    return (max(a, b) + 0.05) / (min(a, b) + 0.05)
 
 
 def test_nothing_is_wider_than_a_telephone(page):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,8 @@ def started():
     for process in found:
         for pid in [*children(process.pid), process.pid]:
             kill(pid)
+        with suppress(ValueError):  # it was read to its end before
+            process.communicate(timeout=60)
 
 
 def begin(started, folder, *more):
@@ -90,14 +93,20 @@ def finished(process, code=0):
     return out
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_workers_evolve_what_one_process_does(started, tmp_path, expected, workers):
     finished(begin(started, tmp_path / "run", f"workers={workers}"))
     assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 21))
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("how", "seed"),
+    [
+        (signal.SIGKILL, 0),
+        *(pytest.param(*both, marks=pytest.mark.slow) for both in ((signal.SIGKILL, 1), (signal.SIGSTOP, 0))),
+        pytest.param(signal.SIGSTOP, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_a_worker_that_is_lost_changes_nothing(started, tmp_path, expected, how, seed):
     draw, folder = random.Random(seed), tmp_path / "run"
     process = begin(started, folder, "workers=3")
@@ -112,6 +121,7 @@ def test_a_worker_that_is_lost_changes_nothing(started, tmp_path, expected, how,
     assert not [pid for pid in pids if alive(pid)]
 
 
+@pytest.mark.slow
 def test_all_but_one_may_be_lost(started, tmp_path, expected):
     folder = tmp_path / "run"
     process = begin(started, folder, "workers=3")
@@ -123,6 +133,7 @@ def test_all_but_one_may_be_lost(started, tmp_path, expected):
     assert genomes(folder) == expected
 
 
+@pytest.mark.slow
 def test_without_any_worker_the_run_ends_and_goes_on_later(started, tmp_path, expected):
     folder = tmp_path / "run"
     process = begin(started, folder, "workers=2", "every.save_kimg=0.1")
@@ -135,6 +146,7 @@ def test_without_any_worker_the_run_ends_and_goes_on_later(started, tmp_path, ex
     assert genomes(folder) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_coordinator_that_is_lost_is_resumed(started, tmp_path, expected, how):
     folder = tmp_path / "run"

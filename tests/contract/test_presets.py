@@ -25,7 +25,7 @@ def test_a_preset_changes_a_recipe_and_words_change_it_again(name, recipe):
     plain, preset = config.load(recipe), config.load(recipe, [f"preset={name}"])
     changed = config.differences(plain, preset)
     assert changed or (recipe, name) == ("cellular-mnist", "lipizzaner")  # that recipe's grid is this one
-    assert all(key.startswith(SETS[preset.grid  != plain.grid]) for key in changed)
+    assert all(key.startswith(SETS[preset.grid != plain.grid]) for key in changed)
     assert preset.data == plain.data and preset.g.ema == plain.g.ema
     for words in ([f"preset={name}", "g.optimizer.lr=3e-3"], ["g.optimizer.lr=3e-3", f"preset={name}"]):
         again = config.load(recipe, words)

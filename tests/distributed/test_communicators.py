@@ -154,6 +154,23 @@ def test_the_newest_that_was_posted_comes_whole():
         assert here.newest() == {1: []}
 
 
+def test_what_was_posted_comes_before_a_close():
+    here, there = linked_threads(ALL_PEERS)
+    with here._ways[1]._lock:  # its answer waits, so the newest does
+        for value in range(20):
+            there.post({0: [message(value)]})
+        closing = threading.Thread(target=there.close)
+        closing.start()
+        time.sleep(0.3)
+    value = -1
+    while value < 19:
+        here.wait(1)
+        value = int(here.newest()[1][0][0])
+    here.close()
+    closing.join(FAR_S)
+    assert not closing.is_alive()
+
+
 def test_posts_that_nobody_takes_keep_no_memory():
     """The other end's thread is held up: all but the one under way and the newest are let go."""
     with both() as (here, there):

@@ -18,7 +18,7 @@ import pytest
 from tests.distributed.cases_communicators import PATIENCE_S
 from tests.distributed.pool import ROOT
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 
 BESIDE = Path(sys.executable).parent / "mpiexec"  # of the wheel
 MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")

@@ -232,5 +232,5 @@ def test_without_mpi4py_one_is_told_what_to_do(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.delitem(sys.modules, "paragan.transports._mpi", raising=False)
     monkeypatch.delitem(sys.modules, "paragan.transports.mpi", raising=False)
-    with pytest.raises(ConfigError, match="found no mpi4py, .* -m pip install mpi4py mpich"):
+    with pytest.raises(ConfigError, match=r"found no mpi4py, .* -m pip install mpi4py mpich"):
         importlib.import_module("paragan.transports.mpi")

@@ -93,6 +93,8 @@ def test_scores_have_shades_of_each_generation_and_rates_of_all():
     found = population(*lines)
     assert shades(found, "score", 0) == shades(found, "score", 1) == ["h0", "h8"]
     assert shades(found, "lr-g", 0) == ["h0", "h0"] and shades(found, "lr-g", 1) == ["h8", "h8"]
+    ramps = {one.id: (one.ramp, one.log) for one in maps(found.grid, found.shown(12))}
+    assert ramps == {"score": (("100", "200"), False), "lr-g": (("1e−4", "0.01"), True)}
 
 
 def test_an_age_counts_from_birth_and_a_birth_elsewhere_has_a_colour():
@@ -179,6 +181,14 @@ def test_the_profile_adds_up_over_the_generations_once_each(page):
     assert [row[0] for row in rows[1:]] == names  # the published ones first
     assert rows[2][1:] == ["720", "360", "50.0%", "4"]  # 30 generations of 6 cells, 4 s each
     assert rows[7][1:] == ["1,440", "720", "100.0%", "8"]
+
+
+def test_seconds_that_cannot_be_are_left_out_of_the_profile():
+    wall = {"train": 3.0, "score": math.nan, "mutate": -1.0, "gather": "x", "evaluate": 1e999}
+    found = population(
+        {"generation": 1, "cells": cells(1.0, 2.0), "profile": {"wall_s": wall, "cpu_s": {"train": None}}}
+    )
+    assert view(found, 1.0).profile == [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
 
 
 def test_the_generations_shown_are_spaced_over_the_run_with_the_first_and_the_newest():

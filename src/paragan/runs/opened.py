@@ -33,6 +33,7 @@ from paragan.writers.jsonl import RankWriter
 
 _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "every.", "score.", "writers", "data.path", "devices"),
+    *("workers", "grid.executor", "grid.beat_s"),
     *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
 )
 _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend

@@ -78,14 +78,10 @@ class Arrivals:
             return found
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
-        with self._changed:
-            self.until(lambda: [] if peer in self._newest else [peer], timeout_s)
+        self.until(lambda: [] if peer in self._newest else [peer], timeout_s)
 
-    def all_closed(self, peers: Iterable[int]) -> None:
-        """Return when all of them have closed."""
-        peers = list(peers)
-        with self._changed:
-            self.until(lambda: [peer for peer in peers if peer not in self._closed])
+    def closed(self, peer: int) -> bool:
+        return peer in self._closed
 
     def end(self) -> None:
         """What still comes is let go."""
@@ -104,7 +100,8 @@ class Arrivals:
                     raise self._lost[peer]
             return left
 
-        until(not_lost, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._rest())
+        with self._changed:
+            until(not_lost, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._rest())
 
     def _rest(self) -> Callable[[float], object]:
         return self._changed.wait

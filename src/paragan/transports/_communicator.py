@@ -57,7 +57,10 @@ class Communicator(Protocol):
         """Leave now, within a second, whatever the others do. Those that live are told, and why."""
 
     def close(self) -> None:
-        """Leave together; what was sent has come. `WorkerError` where somebody is gone, or does not close in time."""
+        """Leave together. What was sent has come, and what was posted, but to those that closed before.
+
+        `WorkerError` where somebody is gone, or does not close in time.
+        """
 
 
 class WorkerError(RankError):

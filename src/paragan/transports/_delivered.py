@@ -74,10 +74,11 @@ class Delivered:
             self._leave(orderly=False)
 
     def close(self) -> None:
-        for peer in self.links:
-            self._tell(peer, CLOSED)
         with self._noting():
-            self._arrivals.all_closed(self.links)
+            self._arrivals.until(lambda: [peer for peer in self._posting() if not self._arrivals.closed(peer)])
+            for peer in self.links:
+                self._tell(peer, CLOSED)
+            self._arrivals.until(lambda: [peer for peer in self.links if not self._arrivals.closed(peer)])
         self._left = True
         self._arrivals.end()
         self._leave(orderly=True)
@@ -109,6 +110,10 @@ class Delivered:
         """Under way as soon as the one before it is taken, unless another follows; without waiting."""
         raise NotImplementedError
 
+    def _posting(self) -> list[int]:
+        """To whom something posted is under way, or waits for that."""
+        return []
+
     def _tell(self, peer: int, lacked: int) -> None:
         """That this one leaves, as `Arrivals.leave` has it; never raises."""
         raise NotImplementedError
@@ -134,6 +139,11 @@ class Way:
         self._lock = threading.Lock()  # a list goes in one piece
         self._posted = self._left = False
         self._next: list[Tensor] | None = None
+
+    @property
+    def posting(self) -> bool:
+        """Whether something posted has not come yet."""
+        return self._posted
 
     def send(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
         with self._lock:

@@ -63,6 +63,9 @@ class Linked(Delivered):
     def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
         self._ways[peer].post(tensors)
 
+    def _posting(self) -> list[int]:
+        return [peer for peer, way in self._ways.items() if way.posting]
+
     def _tell(self, peer: int, lacked: int) -> None:
         self._ways[peer].send(Kind.LEAVE, lacked, [])
 

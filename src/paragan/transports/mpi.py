@@ -115,6 +115,9 @@ class Mpi(Delivered):
         self._progress()
         self._ways[peer].post(tensors)
 
+    def _posting(self) -> list[int]:
+        return [peer for peer, way in self._ways.items() if way.posting]
+
     def _tell(self, peer: int, lacked: int) -> None:
         self._ways[peer].send(Kind.LEAVE, lacked, [])
 

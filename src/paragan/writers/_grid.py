@@ -107,7 +107,7 @@ class Population:
         number, cells = natural(values.get("generation")), mapping(values.get("cells"))
         if number is None or (self.newest is not None and number < self.newest.number):
             return
-        told = {cell: mapping(v) for key, v in islice(cells.items(), _CELLS) if (cell := natural(key)) is not None}
+        told = {cell: mapping(v) for key, v in cells.items() if (cell := natural(key)) is not None}
         grid = self.grid = self.grid or Grid(1, min(_CELLS, 1 + max(told, default=0)))  # nobody told the shape
         again = self.newest is not None and number == self.newest.number
         self.newest = Generation(number, _columns(told, grid.cells))

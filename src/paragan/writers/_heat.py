@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from paragan.writers._grid import Generation, Grid
-from paragan.writers._scale import fit, short
+from paragan.writers._scale import Scale, fit, short
 
 _SHADES, _TONES = 9, 8  # h0 (low) … h8 (high); c0 … c7, of which the last is for all the rest
 _UNKNOWN, _HOME = "hx", "home"
@@ -41,8 +41,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Map:
-    """One quantity over the grid. lines: of tiles, or none where there are too many; whole: the same drawn. ramp: its
-    ends as numbers. legend: (shade, what it means). past: small drawings, the newest last.
+    """One quantity over the grid. lines: of tiles, or none where there are too many; whole: the same drawn. past: small
+    drawings, the newest last. ramp: its ends as numbers. log: whether shades follow the logarithm. legend: (shade, what
+    it means).
     """
 
     id: str
@@ -51,7 +52,8 @@ class Map:
     lines: tuple[tuple[Tile, ...], ...]
     whole: Drawing
     past: tuple[Drawing, ...]
-    ramp: tuple[str, str] | None = None
+    ramp: tuple[str, ...] = ()
+    log: bool = False
     legend: tuple[tuple[str, str], ...] = ()
 
 
@@ -151,15 +153,16 @@ def num_small(grid: Grid) -> int:
 
 def _measured(measure: Measure, grid: Grid, shown: Sequence[Generation]) -> Map | None:
     found = [measure.of(one) for one in shown]
-    told = [value for values in found for value in values if math.isfinite(value)]
-    if not told:
+    everything = _finite(value for values in found for value in values)
+    if not everything:
         return None
-    shades = [_levels(values, values if measure.own_scale else told, measure.floor) for values in found]
-    now = [v for v in found[-1] if math.isfinite(v)] if measure.own_scale else told
-    ramp = (short(min(now)), short(max(now))) if now else None
-    texts = [short(v) if math.isfinite(v) else "–" for v in found[-1]]
-    spans = [_span(values) for values in found] if measure.own_scale else [""] * len(found)
-    return _map((measure.id, measure.title, measure.note), grid, shown, shades, texts, spans, ramp)
+    over = [_finite(values) if measure.own_scale else everything for values in found]
+    scales = [fit(told, 0.0, 1.0, measure.floor) for told in over]
+    shades = [[_level(value, scale) for value in values] for values, scale in zip(found, scales, strict=True)]
+    texts = [short(value) if math.isfinite(value) else "–" for value in found[-1]]
+    spans = ["–".join(_ends(told)) for told in over] if measure.own_scale else None
+    drawn = _map((measure.id, measure.title, measure.note), grid, shown, shades, texts, spans)
+    return replace(drawn, ramp=_ends(over[-1]), log=scales[-1].log)
 
 
 def _losses(grid: Grid, shown: Sequence[Generation]) -> Map | None:
@@ -172,7 +175,7 @@ def _losses(grid: Grid, shown: Sequence[Generation]) -> Map | None:
     texts = [_loss(value, grid.losses if named else ()) for value in found[-1]]
     legend = tuple((_tone(n), name if named else f"{n} {name}") for n, name in enumerate(grid.losses))
     caption = ("loss", "Loss drawn", "Which loss each cell trained with in this generation.")
-    return _map(caption, grid, shown, shades, texts, [""] * len(found), legend=legend)
+    return replace(_map(caption, grid, shown, shades, texts), legend=legend)
 
 
 def _births(grid: Grid, shown: Sequence[Generation]) -> Map | None:
@@ -189,7 +192,7 @@ def _births(grid: Grid, shown: Sequence[Generation]) -> Map | None:
     texts = [f"{born:.0f}" if math.isfinite(born) else "–" for born in found[-1]]
     told = "in colour where it was taken over from another cell." if away else "in its own cell everywhere, so far."
     caption = ("born", "Where G was born", f"The cell that each cell's G was trained in last, {told}")
-    return _map(caption, grid, shown, shades, texts, [""] * len(found))
+    return _map(caption, grid, shown, shades, texts)
 
 
 def _map(
@@ -198,17 +201,14 @@ def _map(
     shown: Sequence[Generation],
     shades: Sequence[Sequence[str]],
     texts: Sequence[str],
-    spans: Sequence[str],
-    ramp: tuple[str, str] | None = None,
-    *,
-    legend: tuple[tuple[str, str], ...] = (),
+    spans: Sequence[str] | None = None,
 ) -> Map:
     folded, best = Folded.of(grid), shown[-1].best
     tiles = [Tile(cell, shade, texts[cell], cell == best) for cell, shade in enumerate(shades[-1])]
     lines = tuple(tuple(tiles[i : i + folded.columns]) for i in range(0, len(tiles), folded.columns))
-    drawn = [_drawing(*one, folded) for one in zip(shown, shades, spans, strict=True)]
-    past = tuple(drawn) if len(drawn) > 1 else ()
-    return Map(*caption, lines if folded.has_numbers else (), drawn[-1], past, ramp, legend)
+    told = spans or [""] * len(shown)
+    drawn = tuple(_drawing(*one, folded) for one in zip(shown, shades, told, strict=True))
+    return Map(*caption, lines if folded.has_numbers else (), drawn[-1], drawn if len(drawn) > 1 else ())
 
 
 def _drawing(one: Generation, shades: Sequence[str], span: str, folded: Folded) -> Drawing:
@@ -223,16 +223,17 @@ def _drawing(one: Generation, shades: Sequence[str], span: str, folded: Folded) 
     return Drawing(one.number, span, tuple(sorted(paths.items())), best)
 
 
-def _levels(values: Sequence[float], over: Sequence[float], floor: float | None) -> list[str]:
-    scale = fit([value for value in over if math.isfinite(value)], 0.0, 1.0, floor)
-    return [
-        f"h{min(_SHADES - 1, int((1.0 - scale.at(v)) * _SHADES))}" if math.isfinite(v) else _UNKNOWN for v in values
-    ]
+def _level(value: float, scale: Scale) -> str:
+    return f"h{min(_SHADES - 1, int((1.0 - scale.at(value)) * _SHADES))}" if math.isfinite(value) else _UNKNOWN
 
 
-def _span(values: Sequence[float]) -> str:
-    told = [value for value in values if math.isfinite(value)]
-    return f"{short(min(told))}–{short(max(told))}" if told else ""
+def _finite(values: Iterable[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value)]
+
+
+def _ends(told: Sequence[float]) -> tuple[str, ...]:
+    """The lowest and the highest; empty where there is none."""
+    return (short(min(told)), short(max(told))) if told else ()
 
 
 def _tone(rank: float) -> str:

@@ -1,0 +1,88 @@
+"""A grid of cells in a real browser: tiles can be read, drawings have a size, and a telephone is wide enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.writers.report import render
+from tests.browser import made_grid
+from tests.browser.colours import contrast, luminance
+from tests.browser.driver import NEEDED
+
+pytestmark = NEEDED
+SHADES = [*(f"h{n}" for n in range(9)), *(f"c{n}" for n in range(8)), "home", "hx"]
+
+
+@pytest.fixture(
+    scope="module", params=[(3, 3), (16, 16), (1, 64), (64, 64)], ids=lambda shape: "x".join(map(str, shape))
+)
+def run(request, tmp_path_factory):
+    return made_grid.make(tmp_path_factory.mktemp("run"), *request.param, 4)
+
+
+@pytest.fixture
+def page(browser, run):
+    file = run / "report.html"
+    file.write_text(render(run), encoding="utf-8")
+    browser.requests(), browser.complaints()
+    browser.open(file.as_uri())
+    yield browser
+    assert browser.requests() == [file.as_uri()]
+    assert browser.complaints() == []
+
+
+TILES = """
+const svg = document.createElementNS("http://www.w3.org/2000/svg", "path"), tile = document.createElement("td");
+const map = document.querySelector(".map svg");
+const table = document.createElement("table");
+table.className = "heat";
+table.append(tile);
+document.querySelector(".map").append(table);
+map.append(svg);
+return arguments[0].map((shade) => {
+  tile.className = shade;
+  svg.setAttribute("class", shade);
+  const drawn = getComputedStyle(tile);
+  return [drawn.color, drawn.backgroundColor, getComputedStyle(svg).stroke];
+});
+"""
+CLEAR = "rgba(0, 0, 0, 0)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_tile_can_be_read_and_is_drawn_in_its_colour(page, scheme):
+    page.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    paper = page.run("return getComputedStyle(document.body).backgroundColor")
+    found = page.run(TILES, SHADES)
+    for shade, (ink, ground, stroke) in zip(SHADES, found, strict=True):
+        behind = paper if ground == CLEAR else ground
+        assert contrast(luminance(ink), luminance(behind)) >= 4.5, shade  # WCAG 2, level AA
+        assert stroke == ground, shade
+    assert len({ground for _, ground, _ in found}) == len(SHADES)
+    low, high = (luminance(found[n][1]) for n in (0, 8))
+    assert (low > high) == (scheme == "light")  # the least of it is nearest to the paper
+
+
+BOXES = """
+return [...document.querySelectorAll(".map svg, .heat td")].map((one) => {
+  const box = one.getBoundingClientRect();
+  return [box.width, box.height];
+});
+"""
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_everything_is_large_enough_to_be_seen_and_nothing_wider_than_the_page(page, width):
+    mobile = width < 500
+    page.command("Emulation.setDeviceMetricsOverride", width=width, height=740, deviceScaleFactor=1, mobile=mobile)
+    try:
+        assert page.run("return document.documentElement.scrollWidth") <= width
+        boxes = page.run(BOXES)
+        assert len(boxes) >= 9 and all(w >= 30 and 8 <= h <= 600 for w, h in boxes)
+    finally:
+        page.command("Emulation.clearDeviceMetricsOverride")
+
+
+def test_the_ring_is_around_the_best_tile(page):
+    count = "return document.querySelectorAll(arguments[0]).length"
+    assert page.run(count, ".map") == page.run(count, ".heat .top, .whole .top") == 9
