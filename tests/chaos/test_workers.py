@@ -93,7 +93,8 @@ def finished(process, code=0):
     return out
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow  # what follows says it of three
+@pytest.mark.parametrize("workers", [1, 2, 4])
 def test_workers_evolve_what_one_process_does(started, tmp_path, expected, workers):
     finished(begin(started, tmp_path / "run", f"workers={workers}"))
     assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 21))

@@ -21,9 +21,13 @@ WORDS = (
     "grid.executor=loop",
 )
 GENERATIONS = 3
+SLOW = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=[(), ("grid.topology=ring", "grid.share_memory=false")], ids=["torus", "ring"])
+RING = ("grid.topology=ring", "grid.share_memory=false")
+
+
+@pytest.fixture(scope="module", params=[pytest.param((), id="torus"), pytest.param(RING, id="ring", marks=SLOW)])
 def words(request):
     return (*WORDS, *request.param)
 
@@ -48,7 +52,14 @@ def found(population):
     }
 
 
-@pytest.mark.parametrize("speeds", [[1.0] * 2, [1.0] * 3, [1.0, 3.0, 1.0, 2.0], [1.0] * 9], ids=len)
+@pytest.mark.parametrize(
+    "speeds",
+    [
+        pytest.param([1.0] * 2, id="2"),
+        pytest.param([1.0, 3.0, 1.0, 2.0], id="4"),
+        *(pytest.param([1.0] * count, id=str(count), marks=SLOW) for count in (3, 9)),
+    ],
+)
 def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, speeds):
     owners = shared_out(3, 3, speeds)
     workers = []
