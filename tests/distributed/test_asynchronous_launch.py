@@ -73,6 +73,7 @@ def called(folder, *words):
     return subprocess.run(command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=200)
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_stop_saves_both_players_at_one_step_and_any_world_goes_on(tmp_path, started):
     out = tmp_path / "run"
