@@ -100,3 +100,13 @@ def test_a_seed_repeats_a_grid(tmp_path, judged):
         for seed, name in ((0, "a"), (0, "b"), (1, "c"))
     )
     assert digests(first) == digests(again) != digests(other)
+
+
+def test_a_line_keeps_the_cell_that_it_began_in(tmp_path):
+    words = (*BASE, *FULL, "score.extractor=none", "train.kimg=0.192", "grid.replacement=always")
+    found = run(load("digits", words), tmp_path, "run")
+    lines = {cell.number: {side: cell.centre[side].traits.cell for side in Side} for cell in found.cells}
+    assert any(line != number for number, of in lines.items() for line in of.values())  # somebody's clone has won
+    assert {cell.centre[side].traits.generation for cell in found.cells for side in Side} == {
+        found.population.generation
+    }

@@ -86,6 +86,8 @@ def test_low_is_the_first_shade_and_high_the_last():
     found = population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2))
     levels = [int(shade[1]) for shade in shades(found, "score")]
     assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
+    (row,) = maps(Grid(1, 4), [population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).newest])
+    assert row.whole.paths == (("h0", "M0 0h2"), ("h8", "M2 0h2"))
 
 
 def test_scores_have_shades_of_each_generation_and_rates_of_all():
@@ -158,6 +160,9 @@ def test_weights_of_another_neighbourhood_have_no_cells():
     (bars,) = view(population(line, neighbours=[[0, 1], [1, 0]]), 1.0).bars
     assert [name for name, _, _ in bars.rows] == ["itself", "neighbour 1", "neighbour 2"]
     assert [length for _, length, _ in bars.rows] == [100.0, 50.0, 50.0]
+    strange = {"generation": 1, "cells": cells(1.0, 2.0, weights=[1e308, -1.0, None])}
+    (bars,) = view(population(strange), 1.0).bars
+    assert [length for _, length, _ in bars.rows] == [100.0, 0.0, 0.0] and bars.rows[2][2] == "–"
 
 
 @pytest.mark.parametrize(("distance", "than"), [(0.5, ", nearer than"), (1.0, ", no nearer than"), (math.nan, "")])
@@ -199,6 +204,11 @@ def test_the_generations_shown_are_spaced_over_the_run_with_the_first_and_the_ne
     assert max(steps) < 1.5 * min(steps) and len(found.kept) <= 96
 
 
+def test_a_generation_of_before_is_left_out():
+    found = population({"generation": 5, "cells": cells(1.0)}, {"generation": 4, "cells": cells(0.5)})
+    assert found.newest.number == 5 and found.curves["score/best"].last == 1.0
+
+
 def test_a_few_generations_are_all_shown():
     found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in (1, 2, 3)))
     assert [one.number for one in found.shown(12)] == [1, 2, 3]
@@ -237,6 +247,13 @@ def test_what_a_grid_keeps_of_a_record_is_bounded():
         len(population(large).weights) == 64
         and Grid.read({"shape": [1, 1], "losses": ["x" * 99] * 99}).losses == ("x" * 40,) * 16
     )
+
+
+def test_a_cell_that_does_not_exist_is_nobody():
+    near = {"shape": [1, 3], "neighbours": [[0, 1], [1, 7], "x"]}
+    assert Grid.read(near).neighbours == ((0, 1), (), ())
+    born = population({"generation": 1, "cells": cells(1.0, 2.0, born={"g": [2, 1]})}).newest.of["g/born_cell"]
+    assert all(math.isnan(cell) for cell in born)
 
 
 def test_a_session_that_goes_on_keeps_the_past_unless_the_grid_is_another():

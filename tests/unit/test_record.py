@@ -16,6 +16,7 @@ from paragan.writers._record import History, Moment, Record, plain
 from paragan.writers._scale import figure, fit
 from paragan.writers._series import CAPACITY, Series
 from paragan.writers._state import state
+from paragan.writers._values import natural
 from tests.browser import made_run
 
 
@@ -208,3 +209,11 @@ def test_labels_say_what_tells_the_lines_apart():
 def test_text_from_a_run_cannot_control_anything():
     assert plain("a\x1b[31m\r\nb\u202ec\ud800\x9b") == "a[31m bc"
     assert len(plain("x" * 10_000)) == 500
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(0, 0), ("12", 12), (-1, None), ("-1", None), (True, None), (1.0, None), ("٣", None), ("", None), (10**15, None)],
+)
+def test_a_whole_number_or_a_key_is_one(value, found):
+    assert natural(value) == found and natural("9" * 16) is None

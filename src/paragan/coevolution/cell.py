@@ -34,6 +34,7 @@ class Cell:
     score: float | None = None
     loss: int = 0  # number of the one drawn last
     _held: dict[Side, Genome] = field(default_factory=dict)  # whom the players are, if they have not moved since
+    _lines: dict[Side, int] = field(default_factory=dict)  # of which cell whoever is trained descends
 
     def __post_init__(self) -> None:
         rates = {side: player.policy.lr for side, player in self.players.items()}
@@ -56,6 +57,7 @@ class Cell:
             genome.into(player)
         player.learn_at(lr)
         self._held.pop(side, None)
+        self._lines[side] = genome.traits.cell
 
     def play(self, loss: int) -> Report:
         """One step of the game, for this one of its losses."""
@@ -67,7 +69,9 @@ class Cell:
         """The players as genomes, after a generation."""
         self.scheme.quiesce()
         traits = Traits(0.0, self.loss, self.number, generation)
-        return {side: self._taken(side, replace(traits, lr=p.policy.lr)) for side, p in self.players.items()}
+        lines = {side: self._lines.get(side, self.number) for side in Side}
+        rates = {side: player.policy.lr for side, player in self.players.items()}
+        return {side: self._taken(side, replace(traits, lr=rates[side], cell=lines[side])) for side in Side}
 
     def standing(self) -> Standing:
         """At the edge of a generation. Reads counters from the device."""

@@ -28,8 +28,9 @@ _NETWORKS = ("net/", "ema/")
 
 @dataclass(frozen=True)
 class Traits:
-    """lr: learning rate before any schedule. loss: number of the loss it was trained with last. cell, generation: where
-    and when it came to be. memory: of which kind of optimiser it remembers something; empty: of none.
+    """lr: learning rate before any schedule. loss: number of the loss it was trained with last. cell: of the first
+    generation from which it descends; generation: when it came to be. memory: of which kind of optimiser it remembers
+    something; empty: of none.
     """
 
     lr: float

@@ -106,7 +106,7 @@ def _ensemble(newest: Generation, found: Ensemble | None) -> Bars | None:
 
 def _rows(names: Sequence[str], values: Sequence[float]) -> tuple[tuple[str, float, str], ...]:
     most = max(value for value in values if math.isfinite(value))
-    lengths = (round(100 * (max(0.0, v) / most), 1) if math.isfinite(v) and most > 0 else 0.0 for v in values)
+    lengths = (round(100 * (max(0.0, v) / most), 1) for v in values)  # 0 where it is not a number: nothing is more
     texts = (figure(value) if math.isfinite(value) else "–" for value in values)
     return tuple(zip(names, lengths, texts, strict=True))
 
