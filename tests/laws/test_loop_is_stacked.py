@@ -130,7 +130,10 @@ GAMES = {
 }
 
 
-@pytest.mark.parametrize(("name", "steps"), [(name, 50 if name in ("synchronous", "conv") else 20) for name in GAMES])
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [pytest.param(name, 50, marks=() if name in ("conv", "r1") else pytest.mark.slow) for name in GAMES],
+)
 def test_fifty_steps_end_at_the_same_weights(name, steps):
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
     told, also = loop.Executor().train(one, steps, loss_of), {}

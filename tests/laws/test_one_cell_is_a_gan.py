@@ -78,7 +78,13 @@ def numbers(evolution):
     return {cell.number: (cell.weights, cell.score, cell.fitness, cell.loss) for cell in evolution.cells}
 
 
-@pytest.mark.parametrize("more", [(), ("grid.opponents=random", "scheme=synchronous"), ("grid.diet=0.25",)])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("grid.opponents=random", "scheme=synchronous"),
+        *(pytest.param(more, marks=pytest.mark.slow) for more in ((), ("grid.diet=0.25",))),
+    ],
+)
 def test_stopping_a_grid_is_invisible(tmp_path, judged, more):
     words = (*BASE, *FULL, *more)
     straight = run(load("digits", (*words, "train.kimg=0.192")), tmp_path, "straight", judged)
@@ -93,6 +99,7 @@ def test_stopping_a_grid_is_invisible(tmp_path, judged, more):
     assert len({digest for both in digests(straight).values() for digest in both}) == 8  # cells differ
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_grid(tmp_path, judged):
     words = (*BASE, *FULL, "train.kimg=0.08")
     first, again, other = (
