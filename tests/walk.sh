@@ -1,6 +1,6 @@
 #!/bin/sh
 # What a newcomer does, by machine: a fresh clone, a folder of 500 images of one's own, trained, sampled, exported, re-loaded.
-# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=24).
+# Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=16).
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -10,7 +10,7 @@ if [ ! -d "$archive" ]; then
     echo "not run: no real images in $archive (set PARAGAN_DATA)"
     exit 0
 fi
-[ "$#" -gt 0 ] || set -- train.kimg=24
+[ "$#" -gt 0 ] || set -- train.kimg=16
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT

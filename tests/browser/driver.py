@@ -80,7 +80,10 @@ class Browser:
         self._send("DELETE", "")
 
     def open(self, address: str) -> None:
+        """Go there and wait until all of it is read; a busy machine's driver answers before that."""
+        self.run("window.left = true")  # the same address may be the page of before
         self._send("POST", "/url", {"url": address})
+        self.wait(lambda: self.run("return document.readyState === 'complete' && !window.left"))
 
     def run(self, script: str, *arguments: Any) -> Any:
         """The value of a function body in the page."""

@@ -28,6 +28,7 @@ def running(tmp_path):
     process.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_the_first_signal_saves_this_very_step(running):
     process, out = running
     wait_for(lambda: newest(out), process)

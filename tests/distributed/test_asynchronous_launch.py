@@ -96,6 +96,7 @@ def test_a_stop_saves_both_players_at_one_step_and_any_world_goes_on(tmp_path, s
     assert versions == {"g": ended["step"] + 20, "d": ended["step"] + 20}
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_rank_of_either_player_is_replaced_unattended(tmp_path, started, deadly):
     out = tmp_path / "run"
@@ -144,6 +145,7 @@ def test_a_run_is_repeated_bit_for_bit_from_its_record(tmp_path, devices):
         assert "differs" in other.stdout
 
 
+@pytest.mark.slow
 def test_what_cannot_be_repeated_is_refused_in_one_line(tmp_path):
     for folder, words, said in (
         ("plain", ("scheme.name=synchronous",), "replay: found scheme synchronous, expected asynchronous"),

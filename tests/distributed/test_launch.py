@@ -122,6 +122,7 @@ def same_weights(a, b):
         assert all(tensor.equal(b.groups[group][name]) for name, tensor in tensors.items())
 
 
+@pytest.mark.slow
 def test_a_run_on_two_ranks_has_one_console(tmp_path, started):
     out = tmp_path / "run"
     started.append(process := train(out, "train.kimg=0.16"))
@@ -197,6 +198,7 @@ def test_the_first_failure_is_told_once_and_not_tried_again(tmp_path, started):
     assert json.loads((out / "exit.json").read_text())["code"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_killed_ranks_are_replaced_unattended(tmp_path, started):
     """Under plain torchrun and without a variable that it needs: once in a step, once in a save.
@@ -232,6 +234,7 @@ def free_port():
         return server.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_ranks_with_other_settings_are_refused(tmp_path, started):
     port = free_port()
     started += [by_hand(tmp_path / "run", rank, port, f"train.batch={16 + rank}") for rank in range(2)]

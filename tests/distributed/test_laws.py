@@ -44,7 +44,7 @@ def test_two_ranks_are_the_batch(two_ranks, strategy, uneven):
     assert hold(two_ranks, strategy, strategy, uneven=uneven, every=5, first=WHOLE_BATCH.index(strategy) + uneven) >= 6
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", [0, 1, *(pytest.param(number, marks=pytest.mark.slow) for number in (2, 3))])
 def test_four_ranks_are_the_batch(four_ranks, number):
     assert hold(four_ranks, *[WHOLE_BATCH[number]] * 2, uneven=number % 2 == 1, every=11, first=number) >= 2
 
@@ -64,7 +64,9 @@ def test_shared_fakes_too(two_ranks, strategy):
     assert hold(two_ranks, strategy, strategy, uneven=True, every=8, first=2, scheme="shared_fakes") == 4
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "zero1", "zero3"])
+@pytest.mark.parametrize(
+    "strategy", ["ddp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("zero1", "zero3"))]
+)
 def test_extragradient_too(two_ranks, strategy):
     """Whole weights are put together after the look ahead, too."""
     assert hold(two_ranks, strategy, strategy, uneven=True, every=8, first=2, scheme="extragradient") == 4

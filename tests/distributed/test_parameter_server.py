@@ -74,6 +74,7 @@ def test_what_mixes_the_samples_of_a_batch_needs_one_worker(three_ranks, two_ran
     assert two_ranks.run(f"{CASES}:coupled") == ["it played"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.parametrize("rank", [0, 2])
 def test_whoever_is_killed_the_others_end_in_a_line(three_ranks, tmp_path, rank):
@@ -90,6 +91,7 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
     return {f"{group}/{name}": value for group, stored in found.groups.items() for name, value in stored.items()}
 
 
+@pytest.mark.slow
 def test_the_server_saves_and_a_stop_is_not_seen(three_ranks, tmp_path):
     """Of 4 steps, stopped after 2, without delay; and the server alone holds players."""
     words, stopped, straight = ["scheme.staleness=0"], tmp_path / "stopped", tmp_path / "straight"

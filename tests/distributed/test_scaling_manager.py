@@ -73,6 +73,7 @@ def test_two_workers_are_one_with_the_batch_of_both(tmp_path):
         assert all(torch.allclose(ours[key], theirs[key], atol=1e-4) for key in weights)
 
 
+@pytest.mark.slow
 def test_other_networks_on_another_rank_are_one_line(tmp_path):
     told, _ = program(tmp_path / "two", bs=32, num_workers=2, ranks=2, odd=1)
     said = "Estimator: PosterGenerator: found other networks on other ranks, expected the same on all"

@@ -22,6 +22,7 @@ def last(folder: Path) -> Path:
     return max((folder / "checkpoints").glob("step-*"))
 
 
+@pytest.mark.slow
 def test_two_hosts_equal_one(tmp_path):
     with two_hosts() as hosts:
         run_on_both(hosts, ["-m", "paragan", *WORDS, "--out", str(tmp_path / "two")], tmp_path, 200)

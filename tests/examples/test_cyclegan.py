@@ -23,6 +23,7 @@ def shades(images, where):
     return ((images + 1) / 2 * ink).sum((0, 2, 3)) / ink.sum()
 
 
+@pytest.mark.slow
 def test_red_turns_blue_and_back(trained):
     discs, squares, back = trained
     red, _, blue = shades(squares, discs)
@@ -31,6 +32,7 @@ def test_red_turns_blue_and_back(trained):
     assert red > 0.6 > 0.4 > blue
 
 
+@pytest.mark.slow
 def test_a_translation_stays_in_its_place(trained):
     discs, squares, _ = trained
     moved = (centre(discs) - centre(squares)).norm(dim=1)

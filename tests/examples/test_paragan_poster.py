@@ -58,6 +58,7 @@ def test_it_learns_the_digits_by_their_class(tmp_path):
     assert score["coverage"] > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_it_runs_under_torchrun(tmp_path):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")

@@ -16,16 +16,19 @@ def summaries(tabular):
     return tabular.main(steps=800)
 
 
+@pytest.mark.slow
 def test_shares_of_the_categories_are_close(summaries):
     real, made = summaries
     assert (real[:, 0] - made[:, 0]).abs().max() < 0.1
 
 
+@pytest.mark.slow
 def test_means_within_each_category_are_close(summaries):
     real, made = summaries
     assert (real[:, 1:3] - made[:, 1:3]).abs().max() < 0.3
 
 
+@pytest.mark.slow
 def test_correlations_within_each_category_have_their_sign(summaries):
     real, made = summaries
     assert made[0, 3] > 0.4 and made[2, 3] < -0.4

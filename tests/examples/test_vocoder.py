@@ -22,12 +22,14 @@ def peaks(waves):
     return spectrum[..., 1:-1].abs().argmax(1)
 
 
+@pytest.mark.slow
 def test_spectrograms_of_unheard_sounds_are_met(vocoder, sounds):
     real, made = map(vocoder.spectrogram, sounds)
     missed, spread = (real - made).abs().mean(), (real - real.mean(0)).abs().mean()
     assert missed < 0.75 * spread
 
 
+@pytest.mark.slow
 def test_the_pitch_is_right(sounds):
     real, made = map(peaks, sounds)
     assert ((real - made).abs() <= 1).float().mean() > 0.8

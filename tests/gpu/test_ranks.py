@@ -170,7 +170,7 @@ def strategies(name):
     return [f"{side}.strategy={name}" for side in "gd"]
 
 
-@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3"])
+@pytest.mark.parametrize("name", ["ddp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("zero1", "zero3"))])
 @pytest.mark.parametrize("device", DEVICES)
 def test_two_ranks_that_share_a_device_are_the_batch(tmp_path, device, name):
     """nccl refuses two ranks on one device, so they speak by gloo, which carries tensors of a device, too."""
