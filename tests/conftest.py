@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.processes import children, kill
 
 os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
 
@@ -26,3 +29,15 @@ def data_root() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data in {folder} (set PARAGAN_DATA)")
     return folder
+
+
+@pytest.fixture
+def started():
+    """Processes that are gone, with all below them, when the test is."""
+    found = []
+    yield found
+    for process in found:
+        for pid in [*children(process.pid), process.pid]:
+            kill(pid)
+        with suppress(ValueError):  # it was read to its end before
+            process.communicate(timeout=60)

@@ -17,6 +17,7 @@ from paragan.core import rng, shelf
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.make import Make, Model
+from paragan.core.options import Chosen
 from paragan.core.outside import told
 from paragan.core.roles import Roles, together
 from paragan.core.seams import Source, Strategy, paired
@@ -170,22 +171,32 @@ def gan(
     stand_in = copy if roles.served else away
     seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
     _refuse_unpaired(config, found, model)
-    module = shelf.load("losses", config.loss.name)
-    pair = module.Loss(config.loss.options) if hasattr(module, "Loss") else module
-    loss = Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
+    loss, module = adversarial(config.loss), shelf.load("losses", config.loss.name)
     penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in players.items():
         refuse_what_it_cannot(options[side], seat, mine[side], getattr(module, "NEEDS", frozenset()), config.loss.name)
         refuse_odd_counts(side, options[side], config.train.batch, roles.own)
-    generator = players[Side.G].net if Side.G in players else makers[Side.G].construct()
-    prior = Prior(config.seed, latent_of(generator), _classes_asked(generator, found), device)
+    latents = prior(config, players[Side.G].net if Side.G in players else makers[Side.G].construct(), found, device)
     if _is_outside(config, model) or "." in config.loss.name:  # a pair of its own, so that no state moves
         g, d = (CalledNetwork(makers[side]()) for side in (Side.G, Side.D))
-        refuse_unfit(g, d, loss, prior, found.train.shape, found.has_pairs)
+        refuse_unfit(g, d, loss, latents, found.train.shape, found.has_pairs)
     shown = config.augment
     augment = None if shown is None else shelf.load("augment", shown.name).Augment(shown.options)
-    return GAN(seats[Side.G], seats[Side.D], loss, prior, mine[Side.G], mine[Side.D], augment)
+    return GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment)
+
+
+def adversarial(chosen: Chosen) -> Loss:
+    """The pair of a file of `losses/`."""
+    module = shelf.load("losses", chosen.name)
+    pair = module.Loss(chosen.options) if hasattr(module, "Loss") else module
+    return Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
+
+
+def prior(config: RunConfig, generator: nn.Module, found: Data, device: torch.device) -> Prior:
+    """Of the run. Outside networks may leave it to the data whether there are classes."""
+    classes = int(getattr(generator, "num_classes", found.num_classes))
+    return Prior(config.seed, latent_of(generator), classes, device)
 
 
 def scheme(config: RunConfig) -> Scheme:
@@ -273,19 +284,17 @@ def scorer(
     world: World = ALONE,
 ) -> Callable[[Player, Prior], Score] | None:
     """Scores a generator player; None: scoring is off. must_keep: a judge that cannot be kept is an error."""
-    beside, keeping = getattr(config.data.options, "path", None), scorers.Keeping(folder, must_keep, say, world)
-    return scorers.scorer(config.score, found.train, found.held_out, beside, keeping)
+    return scorers.scorer(config.score, found.train, found.held_out, *keeping(config, folder, say, must_keep, world))
+
+
+def keeping(
+    config: RunConfig, folder: Path, say: Callable[[str], None], must: bool, world: World = ALONE
+) -> tuple[str | None, scorers.Keeping]:
+    """Beside what ready-made weights may lie, and where a trained judge is kept."""
+    return getattr(config.data.options, "path", None), scorers.Keeping(folder, must, say, world)
 
 
 def desk(config: RunConfig, folder: Path, step: int) -> Desk:
     """The writers of a run that has come to `step`. Opens their files."""
     made = {w.name: shelf.load("writers", w.name).Writer(w.options, folder, step) for w in config.writers}
     return Desk(made.items())
-
-
-def _classes_asked(generator: nn.Module, found: Data) -> int:
-    """How many classes latents come with.
-
-    None for an unconditional generator. Outside networks may leave it to the data.
-    """
-    return int(getattr(generator, "num_classes", found.num_classes))

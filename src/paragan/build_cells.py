@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,38 +15,39 @@ from torch import Tensor, nn
 from paragan import build
 from paragan.coevolution import fastest, loop, stacked
 from paragan.coevolution import topology as topologies
+from paragan.coevolution.among import Among
 from paragan.coevolution.cell import Cell
+from paragan.coevolution.diets import Diets
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.options import Change, GridOptions
+from paragan.coevolution.options import Change, GridOptions, OwnPlayer
 from paragan.coevolution.population import Executor, Population
 from paragan.coevolution.rivals import Rivalled
 from paragan.coevolution.stage import Stage
 from paragan.coevolution.topology import Topology
 from paragan.config import RunConfig, choose
-from paragan.core import rng, shelf
-from paragan.core.dist import ALONE
+from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.make import Make
 from paragan.core.options import Chosen
-from paragan.core.seams import Source
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.evaluate import Evaluator, Score
+from paragan.engine.evaluate import Evaluator, Score, images_of
 from paragan.engine.pictures import Pictures
 from paragan.engine.trainer import Trainer
-from paragan.game.gan import Loss
+from paragan.game.gan import GAN, Loss
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
+from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import Mode, sample
 from paragan.hardware import device as devices
-from paragan.loading.diet import Diet
 from paragan.loading.loader import Loader, normalised
 from paragan.loading.order import Order
+from paragan.metrics import frechet
 from paragan.metrics._judged import Judged
 
 _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
@@ -70,7 +72,9 @@ def evolution(
 
 @dataclass(frozen=True)
 class Ground:
-    """What the cells of one process have in common. shown: a generator to look at. judge: who scores; None: nobody."""
+    """What the cells of one process have in common. shown: a generator to look at. losses: that cells train for, those
+    to be drawn first. judge: who scores; None: nobody.
+    """
 
     config: RunConfig
     options: GridOptions
@@ -78,6 +82,9 @@ class Ground:
     device: torch.device
     makers: Mapping[Side, Make]
     shown: Stage
+    prior: Prior
+    losses: Sequence[Loss]
+    diets: Diets
     judge: Callable[[], Evaluator] | None
 
     @classmethod
@@ -89,24 +96,40 @@ class Ground:
         if found.has_pairs:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")
         makers = {side: build.maker(config, side, found, device) for side in Side}
-        judge = _evaluator(config, found, folder, say, must_keep)
-        return cls(config, config.grid, found, device, makers, Stage(makers[Side.G]()), judge)
+        keeping = build.keeping(config, folder / "judge", say, must_keep)
+        judge = scorers.evaluator(config.score, found.train, found.held_out, *keeping)
+        shown, diets = Stage(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
+        prior = build.prior(config, shown.net, found, device)
+        losses = [build.adversarial(chosen) for chosen in _losses(config)]
+        return cls(config, config.grid, found, device, makers, shown, prior, losses, diets, judge)
 
     def cell(self, number: int) -> Cell:
         """One of the grid, at its start; the first has the run's own seed, so that a grid of one is the plain run."""
-        config, options = self.config, self.options
+        config, own = self.config, self.options.own(number)
         seed = config.seed if number == 0 else rng.key(config.seed, "cell", number)
-        mine = replace(config, seed=seed)
-        gan = build.gan(mine, self.found, self.device)
-        if options.opponents == "random":
+        g, d = _player(config.g, own.g), _player(config.d, own.d)
+        mine = replace(config, seed=seed, loss=own.loss or config.loss, g=g, d=d)
+        gan, loss = self._game(mine, number), 0 if own.loss is None else _losses(config).index(own.loss)
+        gan.loss = self.losses[loss]
+        if classes := self.diets.classes(number):
+            gan.prior = Among.of(gan.prior, classes)
+        if self.options.opponents == "random":
             assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
             gan = replace(gan, g=Rivalled(gan.g), d=Rivalled(gan.d))
-        batches = Loader(self._eaten(number), config.train.batch, seed, self.device)
-        return Cell(number, gan, build.scheme(mine), batches, [_loss(chosen) for chosen in options.losses])
+        batches = Loader(self.diets.of(number), config.train.batch, seed, self.device)
+        drawn = self.losses[: len(self.options.losses)] if own.loss is None else ()
+        return Cell(number, gan, build.scheme(mine), batches, drawn, loss=loss)
+
+    def _game(self, mine: RunConfig, number: int) -> GAN:
+        try:
+            return build.gan(mine, self.found, self.device)
+        except ConfigError as error:
+            if not any(number in own.at for own in self.options.cells):
+                raise
+            raise ConfigError(f"grid.cells, cell {number}: {error}") from None
 
     def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
         """Some cells of the grid, to be evolved in this process."""
-        prior = replace(cells[0].gan.prior, seed=self.config.seed)
         stages = {side: Stage(self.makers[side](), cells[0].players[side].calling) for side in Side}
         judge = self.judge
         return Population(
@@ -114,54 +137,64 @@ class Ground:
             self.options,
             cells,
             topology=partial(neighbourhood, self.options),
-            bout=partial(self._bout, stages, prior),
+            bout=partial(self._bout, stages),
             executor=_executor(self.options, cells, self.config.train.batch, say),
-            judged=None if judge is None else partial(_judged, self.options, self.shown, judge, prior),
+            judged=None if judge is None else partial(_judged, self.options, self.shown, judge, self.prior),
             distance=None if judge is None else lambda judged: judge().distance(judged),
             rival=partial(_rival, self.makers, cells[0]),
+            alike=partial(_alike, cache(partial(_kind, self.config))),
         )
 
     def evolution(
         self, first: Cell, population: Population, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]
     ) -> Evolution:
         """The run of all cells. first: one of them, or like them."""
-        config, score = self.config, self.config.score
+        config, score, data = self.config, self.config.score, self.found.train
+        whole = self.diets.of(first.number) is data
         return Evolution(
-            first.gan,
+            replace(first.gan, prior=self.prior),
             first.scheme,
-            first.batches,
+            first.batches if whole else Loader(data, config.train.batch, config.seed, self.device),  # for the record
             round(config.train.kimg * 1000),
             replace(config.every, log_steps=1),
             Checkpoints(folder / "checkpoints", config.every.keep, say),
             stop=stop,
             pictures=Pictures(score.mode),
             population=population,
+            scored_by=f"{frechet.Metric.name}[{score.extractor}]" if self._are_scored else None,
+            losses=[chosen.name for chosen in _losses(config)] if self._has_losses else [],
             mixture=partial(mixture, self.makers[Side.G].construct),
             show=lambda genome: self.shown.show(genome, average=True),
             judge=None if self.judge is None else partial(_scored, self.judge, score.num_images, score.mode),
         )
 
-    def _eaten(self, number: int) -> Source:
-        """What of the data a cell sees."""
-        diet, apart = self.options.diet, None if self.options.overlap else self.options.num_cells
-        return self.found.train if diet == 1 else Diet(self.found.train, diet, self.config.seed, number, apart)
+    @property
+    def _are_scored(self) -> bool:
+        return self.judge is not None and self.options.mixture.num_images > 0
 
-    def _bout(self, stages: Mapping[Side, Stage], prior: Prior, time: int) -> Bout:
+    @property
+    def _has_losses(self) -> bool:
+        """Whether cells train for several, or for one that is drawn."""
+        return bool(self.options.losses) or len(self.losses) > 1
+
+    def _bout(self, stages: Mapping[Side, Stage], time: int) -> Bout:
         """What everybody is compared on in a generation. Cells on a diet are compared on what they eat."""
-        count, seed = self.options.fitness.num_images, self.config.seed
+        count, prior = self.options.fitness.num_images, self.prior
         z, y = prior.draw("fitness", Rows(time, 0, count, count))
 
         @cache
-        def real(number: int) -> Batch:
-            source = self._eaten(number)
-            order = Order(len(source), rng.key(seed, "fitness"))
+        def real(number: int | None) -> Batch:
+            source = self.found.train if number is None else self.diets.of(number)
+            order = Order(len(source), rng.key(prior.seed, "fitness"))
             x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
             rows = Rows(time, 0, count, count)
             return Batch(rows, normalised(x.to(prior.device)), None if labels is None else labels.to(prior.device))
 
-        shared = self.options.diet == 1
-        loss = _loss(self.options.fitness.loss or choose("losses", "nonsaturating"))
-        return Bout(stages, loss, z, y, lambda number: real(0 if shared else number))
+        def eaten(number: int) -> Batch:
+            return real(None if self.diets.of(number) is self.found.train else number)
+
+        loss = build.adversarial(self.options.fitness.loss or choose("losses", "nonsaturating"))
+        return Bout(stages, loss, z, y, eaten)
 
 
 def neighbourhood(options: GridOptions, generation: int) -> Topology:
@@ -211,10 +244,34 @@ def _refuse(config: RunConfig, options: GridOptions) -> None:
         neighbourhood(options, generation)
 
 
-def _loss(chosen: Chosen) -> Loss:
-    module = shelf.load("losses", chosen.name)
-    pair = module.Loss(chosen.options) if hasattr(module, "Loss") else module
-    return Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
+def _losses(config: RunConfig) -> list[Chosen]:
+    """Those that are drawn, or the run's own; then what single cells have of their own."""
+    assert config.grid is not None
+    found = [*(config.grid.losses or (config.loss,))]
+    for own in config.grid.cells:
+        if own.loss is not None and own.loss not in found:
+            found.append(own.loss)
+    return found
+
+
+def _player(options: PlayerOptions, own: OwnPlayer | None) -> PlayerOptions:
+    """As the run's, with the cell's own optimiser or rate."""
+    if own is None:
+        return options
+    optimizer = own.optimizer or options.optimizer
+    return replace(options, optimizer=replace(optimizer, lr=own.lr or optimizer.lr))
+
+
+def _kind(config: RunConfig, side: Side, number: int) -> tuple[str, dict[str, Any]]:
+    """What decides which optimiser a cell has, beside its rate."""
+    assert config.grid is not None
+    own = config.grid.own(number)
+    player = _player(config.g, own.g) if side is Side.G else _player(config.d, own.d)
+    return player.optimizer.name, player.optimizer.arguments
+
+
+def _alike(kind: Callable[[Side, int], tuple[str, dict[str, Any]]], side: Side, a: int, b: int) -> bool:
+    return a == b or kind(side, a) == kind(side, b)
 
 
 def _rival(makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome) -> CalledNetwork:
@@ -222,14 +279,6 @@ def _rival(makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Sid
     net = makers[side]().requires_grad_(False)
     net.load_state_dict(genome.network())
     return CalledNetwork(net, like.players[side].calling)
-
-
-def _evaluator(
-    config: RunConfig, found: build.Data, folder: Path, say: Callable[[str], None], must_keep: bool
-) -> Callable[[], Evaluator] | None:
-    keeping = scorers.Keeping(folder / "judge", must_keep, say, ALONE)
-    path = getattr(config.data.options, "path", None)
-    return scorers.evaluator(config.score, found.train, found.held_out, path, keeping)
 
 
 def _judged(
@@ -243,11 +292,4 @@ def _judged(
 
 def _scored(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
     """The score of a mixture; the latents depend on the seed and `num` alone."""
-    z, y = replace(prior, latent=net.latent).draw("score", Rows(0, 0, num, num))
-    network = CalledNetwork(net)
-
-    def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
-        asked = None if y is None else y[first : first + count]
-        return sample(network, z[first : first + count], asked, mode=mode, seed=prior.seed, first=first), asked
-
-    return judge().score(generate)
+    return judge().score(images_of(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
+import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,24 +17,36 @@ import torch.distributed as dist
 from paragan.build_cells import Ground
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.conducted import Conducted, unbuilt
-from paragan.coevolution.coordinator import Coordinator
+from paragan.coevolution.coordinator import Coordinator, Pace
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.roster import Roster
 from paragan.coevolution.standing import Centre
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.worker import Worker
+from paragan.coevolution.worker import Meet, Worker
 from paragan.config import RunConfig, dump, loads
-from paragan.core.errors import ConfigError
+from paragan.core.command import me
+from paragan.core.errors import ConfigError, RankError
+from paragan.launch.company import Company
 from paragan.launch.crew import Crew
+from paragan.launch.offer import offer, unfit
 from paragan.transports._communicator import Communicator
+from paragan.transports._signed import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.transports.control import Line, Listener, connect
 from paragan.transports.linked import Linked
 
 _MOST_BYTES = 1 << 34  # of a genome
 
 
-def evolution(config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]) -> Evolution:
-    """The run of a grid whose cells are on workers, which it starts when the first generation is due."""
+def evolution(
+    config: RunConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    stop: Callable[[], bool],
+    company: Company | None = None,
+) -> Evolution:
+    """The run of a grid whose cells are on workers. company: processes that wait to be them; without it the workers are
+    started when the first generation is due.
+    """
     assert config.grid is not None and config.workers is not None
     if config.workers > config.grid.num_cells:
         most = config.grid.num_cells
@@ -42,7 +54,7 @@ def evolution(config: RunConfig, folder: Path, say: Callable[[str], None], stop:
     ground = Ground.of(config, folder, say)
     first = ground.cell(0)
     plain, absent = ground.population([first], lambda text: None), unbuilt(first.standing(), config.grid.num_cells)
-    office = _Office.open(config, folder, say)
+    office = _Office.open(config, folder, say, company)
     population = Conducted(
         plain.seed,
         plain.options,
@@ -52,7 +64,6 @@ def evolution(config: RunConfig, folder: Path, say: Callable[[str], None], stop:
         plain.executor,
         judged=plain.judged,
         distance=plain.distance,
-        absent=absent,
         coordinator=office.coordinator(plain.topology, first.centre),
         clock=first.gan.clock,
         begin=office.begin,
@@ -63,82 +74,152 @@ def evolution(config: RunConfig, folder: Path, say: Callable[[str], None], stop:
 
 @dataclass
 class _Office:
-    """Where a coordinator listens, and the workers that it starts."""
+    """Where a coordinator listens, and the workers that it has."""
 
     config: RunConfig
+    folder: Path
     say: Callable[[str], None]
+    token: str
     listener: Listener
-    crew: Crew
     store: dist.Store
     welcome: Mapping[str, Any]
+    crew: Crew | None
+    company: Company | None
     found: Coordinator | None = None
 
     @classmethod
-    def open(cls, config: RunConfig, folder: Path, say: Callable[[str], None]) -> _Office:
-        token, patience = secrets.token_hex(32), timedelta(seconds=config.train.timeout_s)
-        listener = Listener(token)
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=patience)
-        welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": ["127.0.0.1", store.port]}
-        return cls(config, say, listener, Crew(listener.address, token, folder / "ranks"), store, welcome)
+    def open(cls, config: RunConfig, folder: Path, say: Callable[[str], None], company: Company | None) -> _Office:
+        (host, port), token = config.listens, os.environ.get(TOKEN) or new_token()
+        listener = Listener(token, host, port)
+        store = _store(host, config.train.timeout_s)
+        welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
+        crew = Crew(listener.address, {TOKEN: token}, folder / "ranks") if company is None else None
+        return cls(config, folder, say, token, listener, store, welcome, crew, company)
 
     def coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
-        grid, timeout_s = self.config.grid, self.config.train.timeout_s
+        config, grid, timeout_s = self.config, self.config.grid, self.config.train.timeout_s
         assert grid is not None
-        roster = Roster(self._accept, self.say, grid.beat_s, self.crew.kill)
-        meet = partial(_met, self.store, timeout_s)
-        self.found = Coordinator(roster, grid.rows_columns, topology, meet, like, timeout_s)
+        gone = (lambda about: None) if self.crew is None else self.crew.kill
+        spared = config.transport != "mpi"  # mpiexec ends all when one is killed
+        roster = Roster(self._accept, self.say, grid.beat_s, timeout_s, gone, spared)
+        last = -(-len(config.max_steps) // grid.batches)
+        meet = _meet(config, self.store)
+        self.found = Coordinator(roster, grid.rows_columns, topology, meet, like, Pace(grid.age, last), timeout_s)
         return self.found
 
     def begin(self) -> None:
-        """Start the workers, and wait for them."""
-        assert self.config.workers is not None and self.found is not None
-        self.crew.start(self.config.workers)
-        self.found.await_workers(self.config.workers, self.crew.trouble)
+        """Start the workers, or call them, and wait for them."""
+        config, (host, port) = self.config, self.listener.address
+        assert config.workers is not None and self.found is not None
+        (self.folder / "ranks").mkdir(parents=True, exist_ok=True)
+        save_token(self.folder / "ranks" / "token", self.token)
+        if self.company is not None:
+            self.company.call({"token": self.token, "host": host, "port": port})
+        elif self.crew is not None:
+            self.crew.start(config.workers)
+        self.found.await_workers(config.workers, lambda: "" if self.crew is None else self.crew.trouble())
+        if config.transport != "mpi":
+            token = shlex.quote(str(self.folder / "ranks" / "token"))
+            self.say(f"workers   one more joins with  {TOKEN_FILE}={token} {me()} worker {host}:{port}")
 
     def end(self) -> None:
         """Send them home."""
         if self.found is not None:
             self.found.end()
         self.listener.close()
-        self.crew.end()
+        if self.crew is not None:
+            self.crew.end()
 
     def _accept(self) -> Line | None:
-        line = self.listener.accept(0.0)
-        if line is not None:
-            line.send("welcome", **self.welcome)
-        return line
+        """The next worker that fits; one that does not is told why."""
+        while (line := self.listener.accept(0.0)) is not None:
+            if not (why := unfit(line.about, self.welcome["config"])):
+                line.send("welcome", **self.welcome)
+                return line
+            self.say(f"workers   {line.about.get('host', line.who)} was refused: {why}")
+            line.send("refused", reason=why)
+            line.close()
+        return None
 
 
-def worker(token: str, host: str, port: int, say: Callable[[str], None], timeout_s: float = 60.0) -> str:
-    """Take part in the run whose coordinator listens there, to its end; why it ended before, if it did."""
-    line = connect(token, host, port, timeout_s, about())
+def worker(
+    token: str, host: str, port: int, say: Callable[[str], None], company: Company | None = None, config: str = ""
+) -> str:
+    """Take part in the run whose coordinator listens there, to its end; why it ended before, if it did.
+
+    company: among which this process was started to do so, with this config. `ConfigError` where the two do not fit.
+    """
+    about = offer("cpu", config or None, company.rank if company is not None and company.mpi else None)
+    line = connect(token, host, port, _PATIENCE_S, about)
     try:
-        welcome = line.receive(timeout_s)
+        welcome = line.receive(_PATIENCE_S)
         if welcome is None:
             return f"the coordinator at {host}:{port} said nothing ({line.lost or 'silent'})"
-        config = loads(welcome["config"], "the coordinator's config")
-        assert config.grid is not None
-        ground = Ground.of(config, Path(welcome["folder"]), say)
-        address, limit_s = welcome["store"], config.train.timeout_s
-        store = dist.TCPStore(address[0], address[1], is_master=False, timeout=timedelta(seconds=limit_s))
-        return Worker(line, ground, partial(_met, store, limit_s), config.grid.beat_s, say).run()
+        if welcome["kind"] == "refused":
+            raise ConfigError(f"worker: the coordinator at {host}:{port} refused this one: {welcome['reason']}")
+        run = loads(welcome["config"], "the coordinator's config")
+        assert run.grid is not None
+        if run.transport == "mpi" and company is None:
+            raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
+        ground = Ground.of(run, Path(welcome["folder"]), say)
+        store = _reached(host, welcome["store"], run.train.timeout_s)
+        beat_s, age, timeout_s = run.grid.beat_s, run.grid.age, run.train.timeout_s
+        return Worker(line, ground, _meet(run, store), say, beat_s=beat_s, age=age, timeout_s=timeout_s).run()
     finally:
         line.close()
 
 
-def about() -> dict[str, Any]:
-    """What a worker offers."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "cores": os.cpu_count()}
+_PATIENCE_S = 60.0
 
 
-def _met(store: dist.Store, timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
-    """The communicator of a membership: the coordinator is rank 0, and has nobody to exchange genomes with."""
+def _store(host: str, timeout_s: float) -> dist.TCPStore:
+    """On that address alone: of its own accord it would listen on all."""
+    server = socket.create_server((host, 0))
+    port, patience, file = server.getsockname()[1], timedelta(seconds=timeout_s), server.detach()
+    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False, master_listen_fd=file)
+
+
+def _reached(host: str, port: int, timeout_s: float) -> dist.Store:
+    try:
+        return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, _PATIENCE_S)))
+    except RuntimeError as error:
+        raise RankError(f"worker: no store at {host}:{port} ({str(error)[:200]}); the same command goes on") from None
+
+
+def _meet(config: RunConfig, store: dist.Store) -> Meet:
+    """How the communicator of a membership is made: the coordinator has the rank after the last worker's."""
+    if config.transport == "mpi":
+        return partial(_met_over_mpi, config.train.timeout_s)
+    return partial(_met, store, config.listens[0], config.train.timeout_s)
+
+
+def _met(
+    store: dist.Store, host: str, timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]
+) -> Communicator:
+    """gloo listens on the loopback, or where this host is reached by those who reach the coordinator."""
     return Linked(
         store,
         f"membership/{order['membership']}",
         order["rank"],
         order["size"],
         order["peers"],
+        most_bytes=_MOST_BYTES,
+        timeout_s=timeout_s,
+        stopped=stopped,
+        coordinated=True,
+        host=host if host.startswith("127.") else None,
+    )
+
+
+def _met_over_mpi(timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+    from paragan.transports.mpi import World  # begins MPI
+
+    return World().join(
+        f"membership/{order['membership']}",
+        order["places"],
+        order["peers"],
+        grid=None if order["torus"] is None else tuple(order["torus"]),
+        coordinator=0,
         most_bytes=_MOST_BYTES,
         timeout_s=timeout_s,
         stopped=stopped,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
@@ -29,6 +30,7 @@ from paragan.game.options import PlayerOptions
 
 FORMAT = 1
 _PRESET = "preset="
+_ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class RunConfig:
 
     devices: of this host, one process each; None: all its accelerators, or one process on the CPU. Where torchrun
     started the processes, it has decided. grid: a population instead of one game; train.kimg is then each cell's.
-    workers: processes among which its cells are shared out; all are in this one unless given.
+    workers: processes among which its cells are shared out; all are in this one unless given. transport: between them;
+    under mpiexec, or to start it, mpi. coordinator: HOST:PORT where theirs listens; port 0 is any that is free.
     """
 
     data: Annotated[Chosen, On("datasets")]
@@ -56,10 +59,17 @@ class RunConfig:
     )
     grid: GridOptions | None = None
     workers: Annotated[int, Range(least=1, most=1024)] | None = None
+    transport: Literal["gloo", "mpi"] = "gloo"
+    coordinator: str = "127.0.0.1:0"
     seed: int = 0
     devices: Annotated[int, Range(least=1, most=1024)] | None = None
 
     def __post_init__(self) -> None:
+        if not _ADDRESS.fullmatch(self.coordinator):
+            raise ConfigError(f"coordinator: found {self.coordinator!r}, expected HOST:PORT, as 127.0.0.1:0")
+        if self.grid is None and self.workers is not None:
+            expected = f"devices={self.workers}, or a grid"
+            raise ConfigError(f"workers: found {self.workers} without a grid, expected {expected}")
         names = [writer.name for writer in self.writers]
         if "jsonl" not in names:
             found = ", ".join(names) or "none"
@@ -67,6 +77,12 @@ class RunConfig:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"writers: found {twice} twice, expected each once")
+
+    @property
+    def listens(self) -> tuple[str, int]:
+        """Host and port of the coordinator."""
+        host, _, port = self.coordinator.rpartition(":")
+        return host, int(port)
 
     @property
     def max_steps(self) -> range:

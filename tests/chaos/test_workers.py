@@ -10,12 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.distributed.test_launch import children, environment, kill, wait_for
+from tests.processes import children, environment, wait_for
 
 pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
 
@@ -62,17 +61,6 @@ def expected(tmp_path_factory):
     out, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, out
     return genomes(folder)
-
-
-@pytest.fixture
-def started():
-    found = []
-    yield found
-    for process in found:
-        for pid in [*children(process.pid), process.pid]:
-            kill(pid)
-        with suppress(ValueError):  # it was read to its end before
-            process.communicate(timeout=60)
 
 
 def begin(started, folder, *more):

@@ -11,18 +11,8 @@ import sys
 
 import pytest
 
-from tests.distributed.test_launch import (
-    by_hand,
-    children,
-    environment,
-    events,
-    free_port,
-    kill,
-    newest,
-    torchrun,
-    train,
-    wait_for,
-)
+from tests.distributed.test_launch import by_hand, events, free_port, newest, torchrun, train
+from tests.processes import environment, wait_for
 
 pytestmark = pytest.mark.distributed
 
@@ -48,17 +38,6 @@ def g_loss(*given):
     counted("g")
     return nonsaturating.g_loss(*given)
 '''
-
-
-@pytest.fixture
-def started():
-    """Processes that are gone when the test is."""
-    found = []
-    yield found
-    for process in found:
-        for pid in [*children(process.pid), process.pid]:
-            kill(pid)
-        process.communicate(timeout=60)
 
 
 @pytest.fixture

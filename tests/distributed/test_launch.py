@@ -8,17 +8,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from paragan.engine.checkpoint import Checkpoints
+from tests.processes import children, environment, wait_for
 
 pytestmark = pytest.mark.distributed
 
-ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (
     "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.timeout_s=60", "every.log_steps=5",
     "every.save_kimg=0.32", "every.sample_kimg=0", "every.score_kimg=0", "score.extractor=none", "g.precision=fp32",
@@ -53,11 +51,6 @@ os.fsync = fsync
 '''
 
 
-def environment(**more):
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCH")}
-    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore", **more}
-
-
 def train(out, *words, under=("-m", "paragan"), devices=("devices=2",), **more):
     """The command line, in a process group of its own as a shell gives it one."""
     command = [sys.executable, *under, "train", "digits", *SETTINGS, *devices, *words, "--out", str(out)]
@@ -70,40 +63,8 @@ def torchrun(out, *words, restarts=0, **more):
     return train(out, *words, under=under, devices=(), **more)
 
 
-@pytest.fixture
-def started():
-    """Processes that are gone when the test is."""
-    found = []
-    yield found
-    for process in found:
-        for pid in [*children(process.pid), process.pid]:
-            kill(pid)
-        process.communicate(timeout=60)
-
-
-def kill(pid, number=signal.SIGKILL):
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def children(pid):
-    """All below, the nearest first."""
-    try:
-        own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-    return own + [lower for child in own for lower in children(child)]
-
-
 def newest(out):
     return max((p.name for p in (out / "checkpoints").glob("step-*")), default="")
-
-
-def wait_for(condition, process=None, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition() and (process is None or process.poll() is None) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
 
 
 def events(path):

@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from paragan.engine.checkpoint import Checkpoints
-from tests.distributed.test_launch import environment
+from tests.processes import environment
 
 pytestmark = pytest.mark.distributed
 

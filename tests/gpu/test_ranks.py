@@ -29,10 +29,10 @@ from paragan.launch.join import join, leave
 from paragan.parallel._demands import NOTHING, Demands
 from paragan.parallel._master import Master
 from paragan.schemes import synchronous
-from tests.distributed.test_launch import ROOT, environment
 from tests.laws import matrix_gan
 from tests.laws.matrix_gan import Switches
 from tests.laws.small_gan import distance
+from tests.processes import ROOT, environment
 
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "averaged")
 ON = Switches(bn=True, parts=2)

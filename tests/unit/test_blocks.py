@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from paragan.coevolution.blocks import rectangles, shared_out, slowest
-from paragan.coevolution.halo import peers, sent
+from paragan.coevolution.halo import sent, torus_of
 from paragan.coevolution.topology import graph, ring, torus
 from paragan.core.errors import ConfigError
 
@@ -38,7 +38,7 @@ def test_cells_follow_measured_speed():
     owners = shared_out(2, 2, [100.0, 1.0])
     assert sorted(owners) == [0, 0, 0, 1]  # at least one each
     slow, even = shared_out(4, 4, [1.0, 0.5, 1.0, 1.0]), shared_out(4, 4, [1.0] * 4)
-    speeds = {0: 1.0, 1: 0.5, 2: 1.0, 3: 1.0}
+    speeds = [1.0, 0.5, 1.0, 1.0]
     assert slowest(slow, speeds) < slowest(even, speeds) == 8.0
 
 
@@ -53,9 +53,27 @@ def test_all_that_is_read_travels_and_every_way_has_one_back(topology, workers):
         mine = {cell for cell, owner in enumerate(owners) if owner == rank}
         come = {cell for (a, b), cells in ways.items() if b == rank for cell in cells}
         assert set(topology.reach(mine)) <= mine | come
-        assert peers(owners, topology, rank) == sorted({a for a, b in ways if b == rank})
+        assert {a for a, b in ways if b == rank} == {b for a, b in ways if a == rank}
     assert all(owners[cell] == a and a != b for (a, b), cells in ways.items() for cell in cells)
     if workers > 1:  # whoever dies, each of its cells is somewhere else
         assert {cell for cells in ways.values() for cell in cells} == set(range(len(topology)))
         read = {way: cells for way, cells in sent(owners, topology, spare=False).items() if cells}
         assert all(set(cells) <= set(ways[way]) for way, cells in read.items())
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "size"), [(2, 2, 4), (3, 3, 9), (4, 4, 4), (6, 6, 9), (4, 2, 8), (3, 3, 3)]
+)
+def test_equal_blocks_of_a_torus_are_a_torus(rows, columns, size):
+    owners = shared_out(rows, columns, [1.0] * size)
+    found = torus_of(sent(owners, torus(rows, columns)), size)
+    assert found is not None and found[0] * found[1] == size
+    across = found[1]
+    for a, b in sent(owners, torus(rows, columns)):  # by MPI's own rule: a step along one dimension
+        (r, c), (s, d) = divmod(a, across), divmod(b, across)
+        assert (r == s and (c - d) % across in (1, across - 1)) or (c == d and (r - s) % found[0] in (1, found[0] - 1))
+
+
+def test_workers_that_are_no_torus_are_told_as_a_graph():
+    assert torus_of(sent([0, 1, 2, 3], graph(4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])), 4) is None
+    assert torus_of([(0, 5), (5, 0)], 9) is None

@@ -22,6 +22,10 @@ from paragan.launch.place import Place, here, num_cores
 def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
     """Train `config` in the folder `out`; returns the exit code."""
     place = here()
+    if config.grid is not None:
+        from paragan.cli import grids
+
+        return grids.start(config, recipe, overrides, out, fresh, place)
     if place is not None:
         return _as_rank(place, config, recipe, out, fresh)
     with install() as interrupt:

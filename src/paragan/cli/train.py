@@ -15,6 +15,7 @@ from paragan.core.interrupt import Interrupt
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
 from paragan.launch import ends
+from paragan.launch.company import Company
 from paragan.launch.failure import explained
 from paragan.launch.join import leave
 from paragan.launch.place import Place
@@ -23,13 +24,20 @@ from paragan.writers.console import clock_time, score_line
 
 
 def run(
-    config: RunConfig, recipe: str, out: Path, fresh: bool, interrupt: Interrupt, place: Place | None = None
+    config: RunConfig,
+    recipe: str,
+    out: Path,
+    fresh: bool,
+    interrupt: Interrupt,
+    place: Place | None = None,
+    company: Company | None = None,
 ) -> int:
     """Train `config` in the folder `out`, from its newest checkpoint or from the start; returns the exit code.
 
-    place: of this process among several. A rank that another one took down says nothing.
+    place: of this process among several. A rank that another one took down says nothing. company: processes that wait
+    to be the workers of a grid.
     """
-    asked = Asked(config, recipe, out, fresh, place, commands=partial(_commands, config, out))
+    asked = Asked(config, recipe, out, fresh, place, commands=partial(_commands, config, out), company=company)
     if place is None:
         return _alone(asked, interrupt)
     world, code, reason, error = World(), 1, "", None

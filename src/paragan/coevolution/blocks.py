@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from paragan.core.errors import ConfigError
 
@@ -49,9 +49,9 @@ def shared_out(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     return owner
 
 
-def slowest(owners: Sequence[int], speeds: Mapping[int, float]) -> float:
+def slowest(owners: Sequence[int], speeds: Sequence[float]) -> float:
     """Seconds of a generation where workers make so many cells a second: who has most to do decides."""
-    return max(sum(1 for owner in owners if owner == worker) / speed for worker, speed in speeds.items())
+    return max(owners.count(worker) / speed for worker, speed in enumerate(speeds))
 
 
 def _counts(cells: int, speeds: Sequence[float]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -51,7 +51,6 @@ class Absent:
 class Conducted(Population):
     """begin: brings the workers, before the first generation; end: sends them home. clock: the run's."""
 
-    absent: Sequence[Absent]  # the cells, once more
     coordinator: Coordinator
     clock: Clock
     begin: Callable[[], None]
@@ -66,10 +65,14 @@ class Conducted(Population):
             self.begun = True
         done = self.coordinator.evolve(self.generation + 1)
         self.generation += 1
-        for cell in self.absent:
+        for cell in cast(Sequence[Absent], self.cells):
             cell.told = done.cells[cell.number]
         self.clock.step, self.clock.images = done.cells[0]["clock"]
         return done.profile, {0: {name: torch.tensor(value) for name, value in done.numbers.items()}}
+
+    @property
+    def workers(self) -> list[dict[str, Any]]:
+        return self.coordinator.workers
 
     def collect(self) -> None:
         if self.begun:

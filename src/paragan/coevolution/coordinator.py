@@ -1,8 +1,8 @@
 """Who shares out the cells of a grid to workers, tells them when to go on, and notices who is gone or slow.
 
 It is never in the way of the genomes that travel. A generation counts when every worker has done it; one that somebody
-did not live to see the end of is played again by the others, from the edge before, and every draw being keyed by place
-it comes out the same, bit for bit.
+did not live to see the end of is played again by the others, from the edge before. In lock-step, every draw being keyed
+by place, it comes out the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from paragan.coevolution.blocks import shared_out, slowest
-from paragan.coevolution.halo import moved, moves, peers
+from paragan.coevolution.edges import Source, sources
+from paragan.coevolution.halo import moved, moves, sent, torus_of
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.roster import LOOK_S, Lost, Roster, median
 from paragan.coevolution.standing import Centre, Standing
@@ -29,16 +30,24 @@ Meet = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 @dataclass
 class Done:
-    """A generation, from all workers. cells: what is told of each, by number. numbers: sums and counts by name."""
+    """A generation, from all workers. cells: what is told of each, by number. numbers: means over cells, by name."""
 
     cells: dict[int, dict[str, Any]]
     numbers: dict[str, float]
     profile: Profile
 
 
+@dataclass(frozen=True)
+class Pace:
+    """age: generations that who is ahead may be ahead of who is last, 0 being lock-step. last: of the run."""
+
+    age: int
+    last: int
+
+
 class Coordinator:
-    """meet: makes the communicator that an order is about, for which this process has rank 0. like: genomes of the
-    grid's kind. timeout_s: that workers have to come.
+    """meet: makes the communicator that an order is about; this process has the rank after the last worker's. like:
+    genomes of the grid's kind. timeout_s: that workers have to come.
     """
 
     def __init__(
@@ -48,14 +57,16 @@ class Coordinator:
         topology: Callable[[int], Topology],
         meet: Meet,
         like: Centre,
+        pace: Pace,
         timeout_s: float,
     ) -> None:
         self.roster, self.shape, self.topology, self.meet, self.like = roster, shape, topology, meet, like
-        self.timeout_s = timeout_s
+        self.pace, self.timeout_s = pace, timeout_s
         self.standings: dict[int, Standing] = {}  # as they were gathered last, or read from a checkpoint
         self.at = 0  # generations that all workers have done
         self._edge = 0  # at which `standings` were
         self._owners: list[int] = []
+        self._near: Topology | None = None  # that the workers have met for
         self._number, self._slow = 0, 0
         self._communicator: Communicator | None = None
 
@@ -69,7 +80,7 @@ class Coordinator:
         while done is None or self.at < target:
             try:
                 self.roster.admit()
-                if self.roster.stale or self._unbalanced():
+                if self.roster.stale or self._near != self.topology(self.at) or self._unbalanced():
                     self._assign()
                 done = self._generation()
             except Lost:
@@ -77,7 +88,7 @@ class Coordinator:
         return done
 
     def collect(self) -> dict[int, Standing]:
-        """How all cells stand now, from the workers."""
+        """How all cells stood at the last edge that all have reached, from the workers."""
         while self._edge != self.at or not self.standings:
             try:
                 if self.roster.stale:
@@ -88,10 +99,18 @@ class Coordinator:
         return self.standings
 
     def end(self) -> None:
-        """Send everybody home."""
+        """Send everybody home, and leave together if all are well."""
+        well = not (self.roster.stale or self.roster.broken)
         self.roster.dismiss()
         if self._communicator is not None:
-            self._communicator.drop()
+            try:
+                if well:
+                    self._communicator.close()
+            except RankError:
+                well = False
+            if not well:
+                self._communicator.drop()
+        self.roster.close()
 
     def await_workers(self, count: int, alive: Callable[[], str]) -> None:
         """Return when so many have come. alive: why there is no hope for it; empty: there is."""
@@ -104,19 +123,40 @@ class Coordinator:
             self.roster.hear()
             time.sleep(LOOK_S)
 
+    @property
+    def workers(self) -> list[dict[str, Any]]:
+        """For the record: what each offers, and has."""
+        return [
+            {
+                "name": member.name,
+                **{key: member.line.about.get(key) for key in ("host", "cores", "device")},
+                "state": member.state,
+                "cells": self._owners.count(member.rank),
+                "cells_per_s": member.speed,
+            }
+            for member in self.roster.members
+        ]
+
     def _generation(self) -> Done:
         for member in self.roster.seated:
-            self.roster.send(member, "go", generation=self.at)
-        answers = self.roster.answers("done")
+            self.roster.send(member, "go", until=self._until())
+        answers = self.roster.answers("done", generation=self.at + 1)
         self.at += 1
         for member in self.roster.seated:
-            cells = sum(1 for owner in self._owners if owner == member.rank)
+            cells = self._owners.count(member.rank)
             member.speed = cells / max(float(answers[member.rank]["seconds"]), 1e-6)
         return _joined(list(answers.values()))
 
+    def _until(self) -> int:
+        """Generations that may be done before those who are last have done another."""
+        until = self.at + 1
+        while until < min(self.pace.last, self.at + 1 + self.pace.age) and self.topology(until) == self._near:
+            until += 1
+        return until
+
     def _gather(self) -> None:
         for member in self.roster.seated:
-            self.roster.send(member, "gather")
+            self.roster.send(member, "gather", edge=self.at)
         assert self._communicator is not None
         try:
             came = self._communicator.gather([])
@@ -125,82 +165,73 @@ class Coordinator:
         assert came is not None
         parts = [part for of_one in came for part in of_one]
         found = [Standing.unpacked(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
-        self.roster.answers("gathered")
+        self.roster.answers("gathered", edge=self.at)
         self.standings, self._edge = {standing.number: standing for standing in found}, self.at
 
     def _assign(self) -> None:
         """A new membership: whoever is here gets cells, from whoever has them as they were at the newest edge."""
         before, (rows, columns) = {member.rank: member.name for member in self.roster.members}, self.shape
+        self._number += 1
         held = self._dropped()
         if not self.roster.members:
             raise RankError("workers: found none left, expected at least one; give the same command again")
-        seated = self.roster.members[: rows * columns]
-        for rank, member in enumerate(self.roster.members, start=1):
-            member.rank = rank if member in seated else -1
+        for rank, member in enumerate(self.roster.members):
+            member.rank = rank if rank < rows * columns else -1
+        seated = self.roster.seated
+        held = {member.name: held[member.name] for member in seated}
         speeds = [member.speed or median([m.speed for m in seated]) for member in seated]
         last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
-        self._owners = [owner + 1 for owner in shared_out(rows, columns, speeds)]
-        self.at, sources = self._newest({member.name: member.rank for member in seated}, held, last)
-        self._number += 1
-        order = {
-            "membership": f"{self._number}",
-            "size": len(seated) + 1,
-            "owners": self._owners,
-            "sources": sources,
-            "generation": self.at,
-        }
-        ways = moves(self._owners, sources)
-        for member in seated:
-            near = {*peers(self._owners, self.topology(self.at), member.rank)}
-            near |= {b for a, b in ways if a == member.rank}
-            self.roster.send(member, "join", rank=member.rank, peers=sorted(near), **order)
-        mine = {"rank": 0, "peers": sorted(b for a, b in ways if a == 0), **order}
-        try:
-            self._communicator = self.meet(mine, self.roster.is_broken)
-            moved(self._communicator, ways, self.standings, lambda: self.like)
-        except RankError:
-            raise self.roster.lost() from None
-        self.roster.answers("ready")
+        self._owners = shared_out(rows, columns, speeds)
+        held["coordinator"] = {self._edge: list(self.standings)}
+        ranks = {member.name: member.rank for member in seated} | {"coordinator": len(seated)}
+        self.at, found = sources(held, last, may_differ=self.pace.age > 0)
+        self._near = self.topology(self.at)
+        self._meet(ranks, found)
+        self.roster.answers("ready", membership=f"{self._number}")
         self.roster.stale = False
         counts = [self._owners.count(member.rank) for member in seated]
         self.roster.say(f"workers   {len(seated)} with {', '.join(map(str, counts))} cells, from generation {self.at}")
+
+    def _meet(self, ranks: Mapping[str, int], found: Sequence[Source | None]) -> None:
+        """Tell the workers who has which cells, and move those that go elsewhere. found: by cell, where it is now."""
+        assert self._near is not None
+        froms = [None if source is None else ranks[source.name] for source in found]
+        edges: dict[str, list[tuple[int, int]]] = {}
+        for cell, source in enumerate(found):
+            if source is not None:
+                edges.setdefault(str(ranks[source.name]), []).append((cell, source.edge))
+        seated, going = self.roster.seated, moves(self._owners, froms)
+        root = len(seated)
+        ways = {way for way in {**sent(self._owners, self._near), **going} if root not in way}
+        order = {
+            "membership": f"{self._number}",
+            "size": root,
+            "owners": self._owners,
+            "sources": froms,
+            "edges": edges,
+            "generation": self.at,
+            "torus": torus_of(ways, root),
+            "places": [member.line.about.get("place") for member in seated],
+        }
+        for member in seated:
+            peers = sorted(b for a, b in ways if a == member.rank)
+            self.roster.send(member, "join", rank=member.rank, peers=peers, **order)
+        try:
+            communicator = self._communicator = self.meet({"rank": root, "peers": [], **order}, self.roster.is_broken)
+            moved(communicator.hand, root, going, self.standings, lambda: self.like)
+        except RankError:
+            raise self.roster.lost() from None
 
     def _dropped(self) -> dict[str, dict[int, list[int]]]:
         """Everybody gives up what is under way and says what it has: by name, edge -> cells."""
         if self._communicator is not None:
             self._communicator.drop()
             self._communicator = None
-        for member in self.roster.members:
-            self.roster.send(member, "drop", membership=f"{self._number}")
-        held: dict[str, dict[int, list[int]]] = {}
-        while any(member.name not in held for member in self.roster.members):
-            self.roster.hear()
-            for member in self.roster.members:
-                while member.heard:
-                    message = member.heard.popleft()
-                    if message["kind"] == "dropped" and message["membership"] == f"{self._number}":
-                        held[member.name] = {int(edge): list(cells) for edge, cells in message["held"].items()}
-            time.sleep(LOOK_S)
-        self.roster.broken = False
-        return held
-
-    def _newest(
-        self, ranks: Mapping[str, int], held: Mapping[str, Mapping[int, Sequence[int]]], last: Sequence[str]
-    ) -> tuple[int, list[int | None]]:
-        """The newest edge of which every cell is somewhere, and where: by cell a rank, this process having 0. Nobody
-        has a grid that has yet to begin. last: by cell, who had it.
-        """
-        edges = {edge for name in ranks for edge in held.get(name, {})} | ({self._edge} if self.standings else set())
-        for edge in sorted(edges, reverse=True):
-            sources: list[int | None] = []
-            for cell, own in enumerate(last):
-                names = [name for name in ranks if cell in held.get(name, {}).get(edge, ())]
-                found = ranks[own] if own in names else ranks[names[0]] if names else None
-                spare = 0 if edge == self._edge and cell in self.standings else None
-                sources.append(spare if found is None else found)
-            if None not in sources:
-                return edge, sources
-        return 0, [None] * len(last)
+        told = self.roster.dropped(f"{self._number}")
+        return {
+            member.name: {int(edge): list(cells) for edge, cells in told[member.name]["held"].items()}
+            for member in self.roster.members
+        }
 
     def _unbalanced(self) -> bool:
         """Whether other shares have been worth it for some generations."""
@@ -208,9 +239,7 @@ class Coordinator:
         if len(seated) < 2 or any(member.speed is None for member in seated):
             return False
         speeds = [float(member.speed or 0.0) for member in seated]
-        by_rank = {member.rank: speed for member, speed in zip(seated, speeds, strict=True)}
-        other = [owner + 1 for owner in shared_out(*self.shape, speeds)]
-        worth = slowest(self._owners, by_rank) > _WORTH * slowest(other, by_rank)
+        worth = slowest(self._owners, speeds) > _WORTH * slowest(shared_out(*self.shape, speeds), speeds)
         self._slow = self._slow + 1 if worth else 0
         if self._slow < _MEASURED:
             return False

@@ -15,6 +15,7 @@ from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.standing import Standing, number_of
+from paragan.coevolution.topology import Topology
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report, Rows, Side
 from paragan.engine.evaluate import Score
@@ -44,12 +45,15 @@ class Evolution(Trainer):
     """gan, scheme and batches are those of the first cell here, whose clock is every cell's.
 
     mixture: a network of so many generators with these weights. judge: scores it. show: a generator, to sample from.
+    losses: that cells train for, by name; none where all have the run's. scored_by: the metric of their mixtures.
     """
 
     population: Population
     mixture: Callable[[Sequence[Mapping[str, Tensor]], Sequence[float]], Mixture]
     show: Callable[[Genome], CalledNetwork]
     judge: Callable[[Prior, Mixture], Score] | None = None
+    losses: Sequence[str] = ()
+    scored_by: str | None = None
     profile: Profile = field(default_factory=Profile)
     ensemble: Ensemble | None = None  # of the whole grid, once it is trained
 
@@ -71,9 +75,13 @@ class Evolution(Trainer):
 
     @property
     def described(self) -> dict[str, Any]:
-        options = self.population.options
-        grid = {"shape": options.rows_columns, "losses": [chosen.name for chosen in options.losses]}
-        return {"grid": grid | {"neighbours": self.population.topology(self.population.generation).neighbours}}
+        shape = self.population.options.rows_columns
+        grid = {"shape": shape, "losses": list(self.losses), "scored_by": self.scored_by}
+        return {"grid": grid | {"neighbours": self._topology().neighbours}}
+
+    def _topology(self, ago: int = 0) -> Topology:
+        """In which the newest generation was played, or one so long before it."""
+        return self.population.topology(max(0, self.population.generation - 1 - ago))
 
     @property
     def images_per_report(self) -> float:
@@ -87,19 +95,21 @@ class Evolution(Trainer):
         yield Evolved(report.step, report.images, self.told())
         return report
 
-    def _end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[Event]:
         """A finished grid also tells of the ensemble that is best of all its generators."""
         if self.finished and self.ensemble is None and self.population.can_mix:
             counts, distance = self.population.ensemble()
             self.ensemble = Ensemble(counts, distance)
             self.saved_at = -1  # a checkpoint of this moment is to have it
             yield Evolved(self.clock.step, self.clock.images, self.told())
-        yield from super()._end()
+        yield from super().end()
 
     def told(self) -> dict[str, Any]:
-        """How the cells stand, as JSON has it."""
+        """How the cells stand, as JSON has it. The neighbourhood is told again where it has become another one."""
+        near = self._topology().neighbours
         return {
             "generation": self.population.generation,
+            **({} if near == self._topology(1).neighbours else {"neighbours": near}),
             "cells": {str(cell.number): cell.told for cell in self.cells},
             "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
             **({} if self.ensemble is None else {"ensemble": _plain(self.ensemble)}),
@@ -118,8 +128,8 @@ class Evolution(Trainer):
             counts, centres = self.ensemble.counts, self._centres()
             chosen = [centres[number][Side.G] for number in counts]
             return self._mixed(chosen, [float(count) for count in counts.values()])
-        topology, centres = self.population.topology(self.population.generation), self._centres()
-        members = [centres[near][Side.G] for near in topology.neighbours[cell.number]]
+        centres = self._centres()
+        members = [centres[near][Side.G] for near in self._topology().neighbours[cell.number]]
         weights = cell.weights if len(cell.weights) == len(members) else (1.0,) * len(members)
         return self._mixed(members, weights)
 

@@ -87,9 +87,10 @@ class Genome:
         restore(player, Stored.of(own | dict(remembered)), counters)
         player.learn_at(self.traits.lr)
 
-    def forgetful(self) -> Genome:
-        """Without what an optimiser remembers."""
-        return replace(self, tensors=self.weights, traits=replace(self.traits, memory=""))
+    def forgetful(self, lr: float | None = None) -> Genome:
+        """Without what an optimiser remembers. lr: another rate."""
+        kept = self.traits.lr if lr is None else lr
+        return replace(self, tensors=self.weights, traits=replace(self.traits, memory="", lr=kept))
 
     @property
     def weights(self) -> dict[str, Tensor]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from paragan.coevolution.standing import Centre, Standing
 from paragan.coevolution.topology import Topology
 
 _PER_CELL = 3  # messages
+
+Places = Mapping[int, tuple[int, int]]
+Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
 
 
 class Exchanges(Protocol):
@@ -20,6 +24,12 @@ class Exchanges(Protocol):
     size: int
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]: ...
+
+    def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None: ...
+
+    def newest(self) -> dict[int, list[Tensor]]: ...
+
+    def wait(self, peer: int, timeout_s: float | None = None) -> None: ...
 
 
 def sent(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
@@ -55,32 +65,54 @@ def moves(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[in
 
 
 def moved(
-    communicator: Exchanges,
+    swap: Swap,
+    rank: int,
     ways: Mapping[tuple[int, int], Sequence[int]],
     held: Mapping[int, Standing],
     like: Callable[[], Centre],
 ) -> dict[int, Standing]:
     """Send the cells that go elsewhere, and take those that come. held: here, by number."""
-    rank = communicator.rank
-    sends = {b: [part for cell in cells for part in held[cell].packed()] for (a, b), cells in ways.items() if a == rank}
-    came = communicator.exchange(sends)
+    came = swap({b: packed(cells, held) for (a, b), cells in ways.items() if a == rank})
+    found: dict[int, Standing] = {}
+    for (a, b), cells in ways.items():
+        if b == rank:
+            found |= unpacked(cells, came[a], like())
+    return found
+
+
+def packed(cells: Sequence[int], held: Mapping[int, Standing]) -> list[Tensor]:
+    """As messages, one cell after another."""
+    return [part for cell in cells for part in held[cell].packed()]
+
+
+def unpacked(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, Standing]:
+    """What `packed` made of these cells. `CheckpointError` for anything else."""
     return {
-        cell: Standing.unpacked(came[a][_PER_CELL * place : _PER_CELL * (place + 1)], like())
-        for (a, b), cells in ways.items()
-        if b == rank
+        cell: Standing.unpacked(messages[_PER_CELL * place : _PER_CELL * (place + 1)], like)
         for place, cell in enumerate(cells)
     }
 
 
-def peers(owners: Sequence[int], topology: Topology, rank: int) -> list[int]:
-    """Whom a worker exchanges with."""
-    return sorted(b for a, b in sent(owners, topology) if a == rank)
+def torus_of(ways: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
+    """Rows and columns on which all who exchange are neighbours, the squarest of them; None: on no torus."""
+    pairs = set(ways)
+    for rows, columns in sorted(((n, size // n) for n in range(1, size + 1) if size % n == 0), key=lambda s: max(s)):
+        places = {rank: divmod(rank, columns) for rank in range(size)}
+
+        def near(a: int, b: int, rows: int = rows, columns: int = columns, places: Places = places) -> bool:
+            down, across = (places[a][0] - places[b][0]) % rows, (places[a][1] - places[b][1]) % columns
+            return (min(down, rows - down), min(across, columns - across)) in ((0, 1), (1, 0))
+
+        if all(near(a, b) for a, b in pairs):
+            return rows, columns
+    return None
 
 
 class Halo:
-    """Fulfils `coevolution.population.Exchange`. owners: by cell, the rank of its worker. like: of genomes that come.
+    """Fulfils `coevolution.population.Exchange`, in lock-step. owners: by cell, the rank of its worker. like: genomes
+    of the grid's kind. mine: what is to be sent.
 
-    mine: what is to be sent. copies: of the cells that have come here last, by number.
+    copies: of the cells that have come here since somebody took them from it, by generation and number.
     """
 
     def __init__(
@@ -93,9 +125,49 @@ class Halo:
     ) -> None:
         self.communicator, self.owners, self.topology = communicator, owners, topology
         self.like, self.mine = like, mine
-        self.copies: dict[int, Standing] = {}
+        self.copies: dict[int, dict[int, Standing]] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         ways, here = sent(self.owners, self.topology(generation)), {cell.number: cell for cell in self.mine()}
-        self.copies = moved(self.communicator, ways, here, lambda: self.like)
-        return {cell: mine[cell] if cell in mine else self.copies[cell].centre for cell in reach}
+        came = moved(self.communicator.exchange, self.communicator.rank, ways, here, lambda: self.like)
+        self.copies[generation] = came
+        return {cell: mine[cell] if cell in mine else came[cell].centre for cell in reach}
+
+    def progress(self) -> None:
+        """Nothing comes meanwhile."""
+
+
+class Posted(Halo):
+    """As `Halo`, but nobody waits for a neighbour that is at most `age` generations behind: its newest copy will do.
+
+    The messages of a post are the number of its generation, and the cells.
+    """
+
+    def __init__(self, age: int, *everything: Any) -> None:
+        super().__init__(*everything)
+        self.age = age
+        self._last: dict[int, int] = {}  # by worker, the generation of what came last
+        self._ways: Mapping[tuple[int, int], Sequence[int]] = {}
+        self._near: dict[int, Standing] = {}
+
+    def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
+        here, rank = {cell.number: cell for cell in self.mine()}, self.communicator.rank
+        self._ways = sent(self.owners, self.topology(generation))
+        number = torch.tensor([generation]).view(torch.uint8)
+        sends = {b: [number, *packed(cells, here)] for (a, b), cells in self._ways.items() if a == rank}
+        self.communicator.post(sends)
+        self.progress()
+        for a in [a for (a, b), cells in self._ways.items() if b == rank and cells]:
+            while a not in self._last or self._last[a] < generation - self.age:
+                self.communicator.wait(a)
+                self.progress()
+        return {cell: mine[cell] if cell in mine else self._near[cell].centre for cell in reach}
+
+    def progress(self) -> None:
+        """Take in what has come."""
+        for a, (number, *messages) in self.communicator.newest().items():
+            generation = int(number.view(torch.int64)) if len(number) == 8 else -1
+            came = unpacked(self._ways[a, self.communicator.rank], messages, self.like)
+            self._last[a] = generation
+            self._near |= came
+            self.copies.setdefault(generation, {}).update(came)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -47,7 +47,8 @@ class Alone:
 @dataclass
 class Population:
     """topology: of a generation. bout: a new one for it. judged: the images of a generator, as the mixtures are scored;
-    None: weights stay as they are. rival: a network of this genome, to play against.
+    None: weights stay as they are. rival: a network of this genome, to play against. alike: whether two cells have
+    the same optimiser on this side, so that its memory and its rate mean something in the other one.
     """
 
     seed: int
@@ -59,6 +60,7 @@ class Population:
     judged: Callable[[Genome, int], Judged] | None = None
     distance: Distance | None = None
     rival: Callable[[Side, Genome], CalledNetwork] | None = None
+    alike: Callable[[Side, int, int], bool] = lambda side, a, b: True
     exchange: Exchange = field(default_factory=Alone)
     generation: int = 0  # finished ones
     stop: Callable[[], None] = lambda: None  # called before every step; raises to give up the generation
@@ -74,11 +76,12 @@ class Population:
             before = {cell.number: self._fitness(bout, near[cell.number], cell.number) for cell in self.cells}
         with profile.of("update_genomes"):
             chosen = {cell.number: self._select(before[cell.number], cell.number) for cell in self.cells}
+            parents = {n: self._parents(n, near[n], chosen[n], topology.neighbours[n]) for n in near}
         with profile.of("mutate"):
-            rates = {cell.number: self._rates(near[cell.number], chosen[cell.number], cell) for cell in self.cells}
+            rates = {cell.number: self._rates(parents[cell.number], cell) for cell in self.cells}
         with profile.of("update_genomes"):
             for cell in self.cells:
-                self._clone(cell, near[cell.number], chosen[cell.number], rates[cell.number])
+                self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
         with profile.of("train"):
             told = self.executor.train(self.cells, self.options.batches, self._loss_of)
         with profile.of("update_genomes"):
@@ -90,7 +93,10 @@ class Population:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
         with profile.of("score"):
             pools: dict[Genome, Judged] = {}
+            former = self.topology(max(0, time - 1)).neighbours
             for cell in self.cells:
+                if former[cell.number] != topology.neighbours[cell.number]:
+                    cell.weights = ()  # they were of others
                 self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
         self.generation += 1
         return profile, told
@@ -116,18 +122,29 @@ class Population:
             return dict.fromkeys(Side, 0)
         return {s: tournament(fitness[s], size, self.seed, cell, self.generation, s) for s in Side}
 
-    def _rates(self, group: Sequence[Centre], chosen: Mapping[Side, int], cell: Cell) -> dict[Side, float]:
-        found = {side: group[chosen[side]][side].traits.lr for side in Side}
+    def _parents(
+        self, cell: int, group: Sequence[Centre], chosen: Mapping[Side, int], numbers: Sequence[int]
+    ) -> dict[Side, Genome]:
+        """Whom a cell clones: from one with another optimiser weights alone, at the rate of its own last individual."""
+        found = {}
+        for side, place in chosen.items():
+            found[side] = group[place][side]
+            if not self.alike(side, cell, numbers[place]):
+                found[side] = found[side].forgetful(group[0][side].traits.lr)
+        return found
+
+    def _rates(self, parents: Mapping[Side, Genome], cell: Cell) -> dict[Side, float]:
+        found = {side: genome.traits.lr for side, genome in parents.items()}
         if "frozen_rates" in self.options.quirks:
             return found
         rates, place = self.options.rates, (self.seed, cell.number, self.generation)
         return {side: mutated(lr, rates, *place, side) for side, lr in found.items()}
 
     def _clone(
-        self, cell: Cell, group: Sequence[Centre], chosen: Mapping[Side, int], rates: Mapping[Side, float]
+        self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]
     ) -> None:
         for side in Side:
-            cell.become(side, group[chosen[side]][side], rates[side])
+            cell.become(side, parents[side], rates[side])
         for side, seat in cell.seats.items():
             assert self.rival is not None
             rivals = [self.rival(side, centre[side]) for centre in group]
@@ -152,6 +169,11 @@ class Population:
             if always or after[side] < before[side][0] or before[side][0] != before[side][0]:
                 centre[side], cell.fitness[side] = trained[side], after[side]
         cell.centre = centre
+
+    @property
+    def workers(self) -> list[dict[str, Any]]:
+        """For the record; none where the cells are here."""
+        return []
 
     def collect(self) -> None:
         """Nothing: the cells are here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,18 +22,34 @@ class Lost(Exception):
 
 @dataclass
 class Member:
-    """One worker. rank: among those that take part, -1 for none; speed: cells per second of its last generation."""
+    """One worker. rank: among those that take part, -1 for none; speed: cells per second of its last generation.
+
+    state, progress: as its last beat told them. moved: when it did something last, be it only a step.
+    """
 
     name: str
     line: Line
     rank: int = -1
     speed: float | None = None
-    beats: Mapping[str, Any] = field(default_factory=dict)
+    state: str = "inactive"
+    progress: Any = None
+    moved: float = 0.0
     heard: deque[Mapping[str, Any]] = field(default_factory=deque)
+
+    def take(self, kind: str, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The first message of this kind that says this; older ones stay."""
+        for message in self.heard:
+            if message["kind"] == kind and all(message.get(key) == value for key, value in wanted.items()):
+                self.heard.remove(message)
+                return message
+        return None
 
 
 class Roster:
     """accept: the next worker that has come, if there is one. gone: hears what is known of one that is no more.
+
+    timeout_s: that one may take for an answer without doing a single step, though its heart beats. spared: whether the
+    others can take over from one that is gone; if not, the run ends.
 
     stale: who takes part is to change. broken: somebody who takes part is gone.
     """
@@ -42,25 +59,28 @@ class Roster:
         accept: Callable[[], Line | None],
         say: Callable[[str], None],
         beat_s: float,
+        timeout_s: float,
         gone: Callable[[Mapping[str, Any]], None] = lambda about: None,
+        spared: bool = True,
     ) -> None:
-        self.accept, self.say, self.gone = accept, say, gone
+        self.accept, self.say, self.gone, self.timeout_s, self.spared = accept, say, gone, timeout_s, spared
         self.members: list[Member] = []
         self.stale, self.broken = True, False
+        self._over = False
         self._watch, self._count = Watch(beat_s), 0
 
     @property
     def seated(self) -> list[Member]:
         """Those that take part, by rank."""
-        return [member for member in self.members if member.rank > 0]
+        return [member for member in self.members if member.rank >= 0]
 
     def admit(self) -> int:
         """Whoever has come takes part from the next edge on; how many there are now."""
         while (line := self.accept()) is not None:
             self._count += 1
-            name = f"worker {self._count} ({line.about.get('host', line.who)})"
-            self.members.append(Member(name, line))
-            self._watch.heard(name, time.monotonic())
+            name, now = f"worker {self._count} ({line.about.get('host', line.who)})", time.monotonic()
+            self.members.append(Member(name, line, moved=now))
+            self._watch.heard(name, now)
             self.stale = True
         return len(self.members)
 
@@ -72,37 +92,47 @@ class Roster:
             if member in self.members:
                 self._part(member, str(error))
 
-    def answers(self, kind: str) -> dict[int, Mapping[str, Any]]:
-        """One of everybody who takes part, by rank. `Lost` where somebody is gone meanwhile."""
+    def answers(self, kind: str, **wanted: Any) -> dict[int, Mapping[str, Any]]:
+        """What everybody who takes part says of this, by rank. `Lost` where somebody is gone meanwhile."""
         found: dict[int, Mapping[str, Any]] = {}
-        while len(found) < len(self.seated):
+        asked = time.monotonic()
+        while True:
             self.hear()
             if self.broken:
                 raise self.lost()
             for member in self.seated:
-                while member.heard:
-                    message = member.heard.popleft()
-                    if message["kind"] == kind:
-                        found[member.rank] = message
-            if len(found) < len(self.seated):
-                time.sleep(LOOK_S)
+                if member.rank not in found and (message := member.take(kind, wanted)) is not None:
+                    found[member.rank] = message
+            missing = [member for member in self.seated if member.rank not in found]
+            if not missing:
+                return found
+            self._wait_for(missing, asked)
+
+    def dropped(self, membership: str) -> dict[str, Mapping[str, Any]]:
+        """What everybody here says that it has, after giving up what was under way; by name."""
+        found: dict[str, Mapping[str, Any]] = {}
+        asked = time.monotonic()
+        for member in self.members:
+            self.send(member, "drop", membership=membership)
+        while missing := [member for member in self.members if member.name not in found]:
+            self.hear()
+            for member in missing:
+                if (message := member.take("dropped", {"membership": membership})) is not None:
+                    found[member.name] = message
+                    member.heard.clear()  # what it said before is of a membership that is no more
+            self._wait_for([member for member in self.members if member.name not in found], asked)
+        self.broken = False
         return found
 
     def hear(self) -> None:
         """Take what has come, and part with who is gone or silent. What fails on one would fail on any other."""
         for member in list(self.members):
             while (message := member.line.receive(0.0)) is not None:
-                self._watch.heard(member.name, time.monotonic())
-                match message["kind"]:
-                    case "beat":
-                        member.beats = message
-                    case "failed":
-                        raise _failure(member.name, message)
-                    case "lost":
-                        self.broken = True
-                    case _:
-                        member.heard.append(message)
-            if member.line.lost is not None:
+                self._heard(member, message, time.monotonic())
+            if member.line.lost is not None and self._over:
+                self.members.remove(member)  # it went home
+                self._watch.forget(member.name)
+            elif member.line.lost is not None:
                 self._part(member, str(member.line.lost))
         for name in self._watch.late(time.monotonic()):
             self._part(next(m for m in self.members if m.name == name), f"silent for {self._watch.missed} heartbeats")
@@ -118,19 +148,50 @@ class Roster:
         return Lost()
 
     def dismiss(self) -> None:
-        """Send everybody home."""
-        for member in self.members:
-            self.send(member, "end")
+        """Send everybody home. Who leaves from now on is not missed."""
+        self._over = True
+        for member in list(self.members):
+            with suppress(RankError):
+                member.line.send("end")
+
+    def close(self) -> None:
         for member in self.members:
             member.line.close()
+
+    def _heard(self, member: Member, message: Mapping[str, Any], now: float) -> None:
+        self._watch.heard(member.name, now)
+        if message["kind"] != "beat":
+            member.moved = now
+        match message["kind"]:
+            case "beat":
+                if message.get("progress") != member.progress:
+                    member.moved = now
+                member.state, member.progress = str(message.get("state", member.state)), message.get("progress")
+            case "failed":
+                raise _failure(member.name, message)
+            case "lost":
+                self.broken = True
+            case _:
+                member.heard.append(message)
+
+    def _wait_for(self, missing: Sequence[Member], asked: float) -> None:
+        """A moment; but not for ever, for those whose heart beats though they do nothing."""
+        now = time.monotonic()
+        for member in missing:
+            if member in self.members and now - max(asked, member.moved) > self.timeout_s:
+                self._part(member, f"alive, but it did nothing for {self.timeout_s:g} s")
+        if missing:
+            time.sleep(LOOK_S)
 
     def _part(self, member: Member, why: str) -> None:
         self.say(f"workers   {member.name} is gone: {why}")
         self.members.remove(member)
         self._watch.forget(member.name)
-        self.stale, self.broken = True, self.broken or member.rank > 0
+        self.stale, self.broken = True, self.broken or member.rank >= 0
         member.line.part()
         self.gone(member.line.about)
+        if not self.spared:
+            raise RankError(f"{member.name} is gone ({why}), and with it the run; the same command goes on")
 
 
 def median(speeds: Sequence[float | None]) -> float:

@@ -1,4 +1,4 @@
-"""Networks of many cells as one: their weights lie in one tensor per name, and one call serves them all.
+"""Networks of many cells as one: their weights are the rows of one matrix, and one call serves them all.
 
 Rows of a batch are the first cell's, then the second's, …, as many of each. The cells' own networks stay what they are:
 their weights become views, so that every player goes on to own its optimiser, average and genome.
@@ -25,11 +25,13 @@ class Stack(nn.Module):
         self.num, self.rows = len(nets), rows
         self._template = (copy.deepcopy(nets[0]).requires_grad_(False),)  # in a tuple: its weights are nobody's
         named = [dict(net.named_parameters()) for net in nets]
-        self._names = list(named[0])
-        self.weights = nn.ParameterList(torch.stack([of[name].detach() for of in named]) for name in self._names)
-        for name, stacked in zip(self._names, self.weights, strict=True):
-            for cell, of in enumerate(named):
-                of[name].data = stacked.data[cell]
+        self._names, held = list(named[0]), [list(of.values()) for of in named]
+        self.flat_CP = torch.stack([torch.cat([weight.detach().reshape(-1) for weight in of]) for of in held])
+        parts = self.flat_CP.split([weight.numel() for weight in held[0]], dim=1)
+        self.weights = nn.ParameterList(p.unflatten(1, w.shape) for p, w in zip(parts, held[0], strict=True))
+        for cell, of in enumerate(held):
+            for weight, stacked in zip(of, self.weights, strict=True):
+                weight.data = stacked.data[cell]
 
     def forward(self, *inputs: Tensor | None) -> Any:
         given = [self._by_cell(value) for value in inputs if value is not None]
@@ -42,6 +44,11 @@ class Stack(nn.Module):
     def gradients(self, cell: int) -> list[Tensor | None]:
         """Of one cell's weights, in their order."""
         return [None if weight.grad is None else weight.grad[cell] for weight in self.weights]
+
+    def gradient(self) -> Tensor:
+        """(C, P): of all weights; zero where nothing uses one."""
+        found = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
+        return torch.cat([gradient.flatten(1) for gradient in found], dim=1)
 
     def _held(self) -> dict[str, Tensor]:
         return dict(zip(self._names, self.weights, strict=True))

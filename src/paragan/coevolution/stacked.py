@@ -1,12 +1,14 @@
 """The executor that trains all cells of a process as one batched program.
 
-The scheme plays one game whose seats, stream, prior and loss are those of all cells together, row by row; only the step
-is each player's own. Pays where a step is bound by launches: toy networks, accelerators.
+The scheme plays one game whose seats, stream, prior and loss are those of all cells together, row by row. Adam's steps
+are one program too; those of other optimisers are each player's own. Pays where a step is bound by launches: toy
+networks, accelerators.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +16,7 @@ from torch import Tensor
 
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.stack import Stack
+from paragan.coevolution.stacked_adam import StackedAdam, fits
 from paragan.core.clock import Clock
 from paragan.core.seams import Augment, Network, Opponent, Turn
 from paragan.core.types import Batch, Rows, Side, Terms, Update
@@ -65,9 +68,10 @@ class Executor:
         bound = self._bound = (
             self._bound if self._bound is not None and self._bound.is_of(cells) else _Bound(cells, self.rows)
         )
-        for batch in range(num_batches):
-            bound.choose([loss_of(cell, batch) for cell in cells])
-            bound.step()
+        with bound.taken_over():
+            for batch in range(num_batches):
+                bound.choose([loss_of(cell, batch) for cell in cells])
+                bound.step()
         return bound.told()
 
 
@@ -99,6 +103,18 @@ class _Bound:
                 cell.loss, cell.gan.loss = number, cell.losses[number]
         self.gan.loss = _together([cell.gan.loss for cell in self.cells], self.rows)
 
+    @contextmanager
+    def taken_over(self) -> Iterator[None]:
+        """The players are stepped together inside, where they can be."""
+        adams = [seat.adam for seat in self.seats.values() if seat.adam is not None]
+        for adam in adams:
+            adam.take_over()
+        try:
+            yield
+        finally:
+            for adam in adams:
+                adam.hand_back()
+
     def step(self) -> None:
         first = self.cells[0]
         self.gan.clock.step, self.gan.clock.images = first.gan.clock.step, first.gan.clock.images
@@ -123,6 +139,7 @@ class _Seat:
         self.side, self.players = side, players
         self.stack = Stack([player.net for player in players], rows)
         self.called = CalledNetwork(self.stack, players[0].calling)
+        self.adam = StackedAdam(players, self.stack.flat_CP) if fits(players) else None
         self.told: dict[str, Tensor] = {}
 
     @property
@@ -146,18 +163,22 @@ class _Seat:
         nets = {self.side: self.called, Side.D if self.side is Side.G else Side.G: rival}
         with rival.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
-        norms = [
-            player.apply_gradients(self.stack.gradients(cell), turn.feed.rows.total)
-            for cell, player in enumerate(self.players)
-        ]
+        norm_C = self._step(turn.feed.rows.total)
         self.stack.zero_grad()
-        self._tell(terms, norms)
+        self._tell(terms, norm_C)
         return Update({}, turn.feed.rows, self.version)
 
-    def _tell(self, terms: Terms, norms: Sequence[Tensor]) -> None:
+    def _step(self, images: int) -> Tensor:
+        """All together, or one player after another."""
+        if self.adam is not None:
+            return self.adam.step(self.stack.gradient(), images)
+        each = enumerate(self.players)
+        return torch.stack([p.apply_gradients(self.stack.gradients(cell), images) for cell, p in each])
+
+    def _tell(self, terms: Terms, norm_C: Tensor) -> None:
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.seen_B)
         self.told |= {n: v.detach().float().unflatten(0, (len(self.players), -1)).mean(1) for n, v in rows.items()}
-        self.told["gradient_norm"] = torch.stack(list(norms))
+        self.told["gradient_norm"] = norm_C
 
 
 @dataclass

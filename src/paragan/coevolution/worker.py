@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.halo import Halo, moved, moves
+from paragan.coevolution.halo import Halo, Posted, moved, moves, packed
 from paragan.coevolution.population import Population
 from paragan.coevolution.standing import Standing
 from paragan.core.errors import ParaganError, RankError
@@ -24,7 +24,8 @@ from paragan.transports.control import Line
 from paragan.transports.heartbeat import Beats, State, Status
 
 _LOOK_S = 0.1
-_EDGES = 2  # that standings are kept of
+_EDGES = 2  # that standings are kept of, and one more for each generation of age
+_FAREWELL_S = 5.0
 
 Order = Mapping[str, Any]
 Meet = Callable[[Order, Callable[[], bool]], Communicator]
@@ -43,16 +44,31 @@ class Dropped(Exception):
 
 
 class Worker:
-    """line: to the coordinator. crew: builds cells. meet: makes the communicator that an order is about."""
+    """line: to the coordinator. crew: builds cells. meet: makes the communicator that an order is about.
 
-    def __init__(self, line: Line, crew: Crew, meet: Meet, beat_s: float, say: Callable[[str], None]) -> None:
-        self.line, self.crew, self.meet, self.say = line, crew, meet, say
+    age: generations that a neighbour's copy may be behind; 0: lock-step. timeout_s: until the others have left, too.
+    """
+
+    def __init__(
+        self,
+        line: Line,
+        crew: Crew,
+        meet: Meet,
+        say: Callable[[str], None],
+        *,
+        beat_s: float,
+        age: int = 0,
+        timeout_s: float = 300.0,
+    ) -> None:
+        self.line, self.crew, self.meet, self.say, self.age, self.timeout_s = line, crew, meet, say, age, timeout_s
         self.status = Status()
         self._beats = Beats(line, beat_s, self.status)
         self._cells: dict[int, Cell] = {}
         self._past: dict[int, dict[int, Standing]] = {}
         self._population: Population | None = None
+        self._halo: Halo | None = None
         self._communicator: Communicator | None = None
+        self._until, self._ended = 0, False  # generations that may be done by now; whether all is over
         self._drops, self._begun = 0, 0  # orders to drop: that have come, and that had when the present order did
         self._orders: queue.Queue[tuple[int, Order] | None] = queue.Queue()
         self._thread = threading.Thread(target=self._work, daemon=True, name="trains")
@@ -67,33 +83,55 @@ class Worker:
                     return f"the coordinator is gone ({self.line.lost})"
                 if order is None:
                     continue
-                if order["kind"] == "end":
-                    return ""
+                self._ended = order["kind"] == "end"
                 self._drops += order["kind"] == "drop"
                 self._orders.put((self._drops, order))
+                if self._ended:
+                    self._thread.join(self.timeout_s)
+                    return ""
         finally:
             self._drops += 1
             self._orders.put(None)
-            self._thread.join(5.0)
+            self._thread.join(_FAREWELL_S)
             self._beats.close(1.0)
 
     def _work(self) -> None:
-        """In a thread of its own, one order after another."""
-        acts = {"join": self._join, "go": self._go, "gather": self._gather, "drop": self._dropped}
-        while (next_one := self._orders.get()) is not None:
-            self._begun, order = next_one
+        """In a thread of its own: orders as they come, and between them the generations that are due."""
+        acts = {"join": self._join, "go": self._go, "gather": self._gather, "drop": self._dropped, "end": self._end}
+        while True:
+            population = self._population
+            due = self._halo is not None and population is not None and population.generation < self._until
             try:
-                acts[order["kind"]](order)
-            except Dropped:
-                continue  # the order to drop follows
-            except RankError as error:
-                if not self._stopped():
-                    self._say("lost", reason=str(error)[:300], worker=getattr(error, "worker", -1))
-            except ParaganError as error:
-                self._say("failed", reason=str(error)[:500], code=error.exit_code)
-            except Exception as error:
-                self._say("failed", reason=f"{type(error).__name__}: {error}"[:500], code=1)
-        self._leave()
+                next_one = self._orders.get(block=not due)
+            except queue.Empty:
+                self._guarded(self._evolve)
+                continue
+            if next_one is None:
+                return self._leave()
+            self._begun, order = next_one
+            self.status.step()
+            self._guarded(lambda order=order: acts[order["kind"]](order))  # type: ignore[misc]
+            if order["kind"] == "end":
+                return self._leave()
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """What goes wrong is told to the coordinator, and what has to be dropped waits for the order to do so."""
+        try:
+            return act()
+        except Dropped:
+            pass
+        except RankError as error:
+            if not self._stopped():
+                self._say("lost", reason=str(error)[:300], worker=getattr(error, "worker", -1))
+        except ParaganError as error:
+            self._failed(str(error), error.exit_code)
+        except Exception as error:
+            self._failed(f"{type(error).__name__}: {error}", 1)
+        self._halo = None  # nothing is due until there is another membership
+
+    def _failed(self, reason: str, code: int) -> None:
+        self.status.become(State.FAILED)
+        self._say("failed", reason=reason[:500], code=code)
 
     def _say(self, kind: str, **values: Any) -> None:
         try:
@@ -106,35 +144,47 @@ class Worker:
         self._leave()
         at, owners = int(order["generation"]), order["owners"]
         communicator = self._communicator = self.meet(order, self._stopped)
-        rank = communicator.rank
-        held = self._past.get(at, {})
-        came = moved(communicator, moves(owners, order["sources"]), held, self._like)
-        mine = [number for number, owner in enumerate(owners) if owner == rank]
+        held = {cell: self._past[edge][cell] for cell, edge in order["edges"].get(str(communicator.rank), [])}
+        ways = moves(owners, order["sources"])
+        came = moved(communicator.hand, communicator.rank, ways, held, self._like)
+        mine = [number for number, owner in enumerate(owners) if owner == communicator.rank]
         for number in mine:
-            if number not in self._cells:
+            source = order["sources"][number]
+            if source is None or number not in self._cells:
                 self._cells[number] = self.crew.cell(number)
-            if order["sources"][number] is not None:
+            if source is not None:
                 self._cells[number].stand(came[number] if number in came else held[number])
         cells = [self._cells[number] for number in mine]
-        if self._population is None or [cell.number for cell in self._population.cells] != mine:
-            self._population = self.crew.population(cells, self.say)
-        self._population.generation, self._population.stop = at, self._stop
-        self._population.exchange = Halo(communicator, owners, self._population.topology, self._like(), self._standings)
+        population = self._population
+        if population is None or list(population.cells) != cells:
+            population = self._population = self.crew.population(cells, self.say)
+        population.generation, population.stop = at, self._stop
+        halo = (communicator, owners, population.topology, self._like(), self._standings)
+        population.exchange = self._halo = Posted(self.age, *halo) if self.age else Halo(*halo)
         self._past = {at: {**held, **{cell.number: cell.standing() for cell in cells}}}
-        self.status.become(State.PROCESSING) if self.status()["state"] == "inactive" else None
+        self._until = at
         self._say("ready", membership=order["membership"])
 
     def _go(self, order: Order) -> None:
+        """More generations may be done."""
+        self._until = int(order["until"])
+
+    def _evolve(self) -> None:
         """One generation."""
-        population = self._population
-        assert population is not None and isinstance(population.exchange, Halo)
+        population, halo = self._population, self._halo
+        assert population is not None and halo is not None
+        self.status.become(State.PROCESSING)
         began = time.perf_counter()
         profile, told = population.evolve()
         at, standings = population.generation, {cell.number: cell.standing() for cell in population.cells}
-        self._past.setdefault(at - 1, {}).update(population.exchange.copies)
-        self._past = {edge: held for edge, held in self._past.items() if edge > at - _EDGES} | {at: standings}
+        for edge, copies in halo.copies.items():
+            self._past.setdefault(edge, {}).update(copies)
+        halo.copies.clear()
+        kept = {edge: held for edge, held in self._past.items() if edge > at - _EDGES - self.age}
+        self._past = kept | {at: kept.get(at, {}) | standings}
         seconds = time.perf_counter() - began
         self.status.reach(at, seconds)
+        self.status.become(State.FINISHED)
         self._say(
             "done",
             generation=at,
@@ -145,17 +195,27 @@ class Worker:
         )
 
     def _gather(self, order: Order) -> None:
-        """To the coordinator, all there is to know of the cells here."""
+        """To the coordinator, all there is to know of the cells here at that edge."""
         assert self._communicator is not None
-        self._communicator.gather([part for standing in self._standings() for part in standing.packed()])
-        self._say("gathered")
+        held = self._past[int(order["edge"])]
+        mine = [cell.number for cell in self._standings()]
+        self._communicator.gather(packed(mine, held))
+        self._say("gathered", edge=order["edge"])
 
     def _dropped(self, order: Order) -> None:
         self._leave()
+        self.status.become(State.INACTIVE)
         held = {str(edge): sorted(standings) for edge, standings in self._past.items()}
         self._say("dropped", held=held, membership=order["membership"])
 
+    def _end(self, order: Order) -> None:
+        """Leave together."""
+        if self._communicator is not None:
+            self._communicator.close()
+            self._communicator = None
+
     def _leave(self) -> None:
+        self._halo = None
         if self._communicator is not None:
             self._communicator.drop()
             self._communicator = None
@@ -175,8 +235,11 @@ class Worker:
 
     def _stop(self) -> None:
         """Called before every step."""
-        if self._stopped():
+        self.status.step()
+        if self._stopped() or self._ended:
             raise Dropped
+        if self._halo is not None:
+            self._halo.progress()
 
 
 def _sums(told: Mapping[int, Mapping[str, Tensor]]) -> dict[str, list[float]]:

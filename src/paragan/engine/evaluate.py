@@ -16,6 +16,7 @@ from paragan.core.seams import Paired, Source
 from paragan.core.types import Rows
 from paragan.engine.judge import Judge, measured
 from paragan.engine.pictures import pairs
+from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
@@ -215,8 +216,12 @@ class PairEvaluator:
 
 def samples_of(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
     """Rows of `total` images of the sampling generator; the latents depend on the run's seed and `total` alone."""
+    return images_of(sampling_network(player), prior, total, mode)
+
+
+def images_of(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
+    """The same of a network that is ready to sample from."""
     z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
-    generator = sampling_network(player)
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
         asked_B = None if y_B is None else y_B[first : first + count]

@@ -120,11 +120,10 @@ class Trainer:
         end. Each is to be taken whole before the next.
         """
         yield self._begin()
-        agreement = Agreement(self.roles.own, self.every.check_steps)
-        self.looked_at = self.clock.images
+        agreement, self.looked_at = Agreement(self.roles.own, self.every.check_steps), self.clock.images
         while not self.finished and not (self.settled and self._stopped()):
             yield self._step(agreement)
-        yield self._end()
+        yield self.end()
 
     def _begin(self) -> Iterator[Event]:
         if self.clock.step == 0:
@@ -143,7 +142,8 @@ class Trainer:
         yield report
         return report
 
-    def _end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[Event]:
+        """What follows the last step: a checkpoint and, of a finished run, its score."""
         if self.saved_at != self.clock.step:
             yield self.save()
         if self.finished:

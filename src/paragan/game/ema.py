@@ -25,6 +25,12 @@ class Ema:
         self._weights: list[Tensor] = [local(p.detach()) for p in shadow.parameters()]
         self._buffers = list(shadow.buffers())
 
+    def lie_in(self, places: Sequence[Tensor]) -> None:
+        """The averages move there, and are views of it from now on."""
+        for average, place in zip(self.net.parameters(), places, strict=True):
+            average.data = place.copy_(average.data)
+        self._weights = [p.detach() for p in self.net.parameters()]
+
     def weight(self, images: int, batch: int) -> float:
         """1 - beta of an update that ends at `images` and saw `batch` of them."""
         if images <= self.options.start_kimg * 1000:

@@ -12,16 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-TOKEN = "PARAGAN_TOKEN"  # of the environment: a command line is everybody's to read
 _PATIENCE_S = 10.0
 
 
 class Crew:
-    """logs: where each writes what it prints. They end with this process, at the latest when they miss it."""
+    """address: where their coordinator listens. told: variables of their environment, which unlike a command line is
+    not everybody's to read. logs: where each writes what it prints. They end when they miss their coordinator.
+    """
 
-    def __init__(self, address: tuple[str, int], token: str, logs: Path) -> None:
+    def __init__(self, address: tuple[str, int], told: Mapping[str, str], logs: Path) -> None:
         self.address, self.logs = address, logs
-        self._environment = {**os.environ, TOKEN: token}
+        self._environment = {**os.environ, **told}
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, count: int) -> None:
@@ -30,9 +31,15 @@ class Crew:
         for _ in range(count):
             with open(self.logs / f"worker-{len(self._processes) + 1}.log", "wb") as log:
                 command = [sys.executable, "-m", "paragan", "worker", f"{self.address[0]}:{self.address[1]}"]
-                self._processes.append(
-                    subprocess.Popen(command, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+                process = subprocess.Popen(
+                    command,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # Ctrl-C is for the coordinator, which sends them home
                 )
+                self._processes.append(process)
 
     def trouble(self) -> str:
         """The last words of one that has failed; empty: none has."""

@@ -25,6 +25,7 @@ from paragan.engine.session import Session, players
 from paragan.engine.trainer import Trainer
 from paragan.hardware import device as devices
 from paragan.launch import ends
+from paragan.launch.company import Company
 from paragan.launch.failure import explained
 from paragan.launch.join import join
 from paragan.launch.place import Place
@@ -33,7 +34,7 @@ from paragan.writers.jsonl import RankWriter
 
 _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "every.", "score.", "writers", "data.path", "devices"),
-    *("workers", "grid.executor", "grid.beat_s"),
+    *("workers", "transport", "coordinator", "grid.executor", "grid.beat_s"),
     *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
 )
 _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend
@@ -45,7 +46,7 @@ class Asked:
 
     fresh: a former run there is kept aside. place: of this process among the ranks, if there are several. model:
     networks from memory, instead of those that the config names. goes_on: how one goes on, in words. commands: what can
-    be done with the run, by name, for the record.
+    be done with the run, by name, for the record. company: processes that wait to be the workers of a grid.
     """
 
     config: RunConfig
@@ -56,6 +57,7 @@ class Asked:
     model: Model | None = None
     goes_on: str = "Ctrl-C saves; the same command goes on"
     commands: Callable[[Trainer], Mapping[str, str]] = lambda trainer: {}
+    company: Company | None = None
 
 
 def joined(config: RunConfig, place: Place | None, stopped: Callable[[], bool] = lambda: False) -> World:
@@ -99,7 +101,7 @@ def _trainer(asked: Asked, world: World, stop: Callable[[], bool]) -> Trainer:
     if world.size > 1:
         raise ConfigError(f"devices: found {world.size} for a grid, expected 1: its cells are shared out over workers")
     if asked.config.workers is not None:
-        return build_crew.evolution(asked.config, asked.out, voice(world), stop)
+        return build_crew.evolution(asked.config, asked.out, voice(world), stop, asked.company)
     return build_cells.evolution(asked.config, asked.out, voice(world), stop)
 
 

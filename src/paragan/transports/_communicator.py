@@ -21,9 +21,10 @@ class Communicator(Protocol):
     A message is a 1-d contiguous uint8 tensor on the host, of any length. Neither what was sent nor what came is
     written to afterwards: another worker may be reading it. Every wait ends with the time-out that it was made with,
     and within 0.2 s of its `stopped` becoming true, in a `WorkerError`; after one, only `drop` may follow. One thread
-    at a time calls it. All workers make the same calls of `exchange` and `gather`, in one order.
+    at a time calls it. All workers make the same calls of `exchange`, `hand` and `gather`, in one order.
 
-    rank, size: of this worker, among them.
+    rank, size: of this worker, among them. A coordinator that does not train takes part in `hand` and `gather` alone;
+    its rank is `size`.
     """
 
     rank: int
@@ -34,6 +35,9 @@ class Communicator(Protocol):
 
         Each of them names this one in the same call, be it with no messages. Returns when all have come.
         """
+
+    def hand(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+        """As `exchange`, with the coordinator among those who may take part, at its end too."""
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
         """As far as the others take them, without waiting. Of what one has not taken yet only the newest is kept."""
@@ -48,7 +52,7 @@ class Communicator(Protocol):
         """Return when `newest` has something of that worker. timeout_s: None is the communicator's own."""
 
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
-        """By worker, everybody's messages, where the coordinator is (GLOBAL; worker 0); None elsewhere.
+        """By worker, everybody's messages, where the coordinator is (GLOBAL; without one, worker 0); None elsewhere.
 
         Returns when all are there: who has returned may end.
         """

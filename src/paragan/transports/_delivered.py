@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 
@@ -13,7 +14,7 @@ from paragan.transports._arrivals import ALL_WELL, CLOSED, Arrivals
 from paragan.transports._communicator import WorkerError, check, named
 
 
-class Delivered:
+class Delivered(ABC):
     """`Communicator`, less how anything is sent.
 
     peers: whom this one exchanges with. root: who gathers; worker 0, or one more that does not train: its rank is
@@ -33,14 +34,18 @@ class Delivered:
         self._lacked, self._left = ALL_WELL, False
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        self._check(sends)
+        self._check(sends, self.peers)
+        return self.hand(sends)
+
+    def hand(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+        self._check(sends, self.links)
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._send(peer, self._num_exchanges, tensors)
         return self._take(sends, self._num_exchanges)
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        self._check(sends)
+        self._check(sends, self.peers)
         for peer, tensors in sends.items():
             self._post(peer, tensors)
 
@@ -96,28 +101,29 @@ class Delivered:
             self._lacked = error.worker
             raise
 
-    def _check(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        if not sends.keys() <= self.peers:
-            raise ValueError(f"found {named(sends)}, expected some of the peers, {named(self.peers)}")
+    def _check(self, sends: Mapping[int, Sequence[Tensor]], allowed: Collection[int]) -> None:
+        if not sends.keys() <= set(allowed):
+            raise ValueError(f"found {named(sends)}, expected some of the peers, {named(allowed)}")
         for tensors in sends.values():
             check(tensors, self.most_bytes)
 
+    @abstractmethod
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
         """Under way, without waiting. That a worker is gone is noticed by who waits for it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
         """Under way as soon as the one before it is taken, unless another follows; without waiting."""
-        raise NotImplementedError
 
     def _posting(self) -> list[int]:
         """To whom something posted is under way, or waits for that."""
         return []
 
+    @abstractmethod
     def _tell(self, peer: int, lacked: int) -> None:
         """That this one leaves, as `Arrivals.leave` has it; never raises."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _leave(self, orderly: bool) -> None:
         """Give up the ways. orderly: all others do, too; else as far as that ends within half a second."""
 
@@ -131,7 +137,7 @@ class Kind(IntEnum):
     LEAVE = 3
 
 
-class Way:
+class Way(ABC):
     """To one worker and back. No more than one posted list is under way: the slow are sent the newest next."""
 
     def __init__(self, peer: int, arrivals: Arrivals) -> None:
@@ -177,6 +183,6 @@ class Way:
         if tensors is not None and not self._left:
             self._put(Kind.POST, 0, tensors)
 
+    @abstractmethod
     def _put(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
         """Under way, in order, without waiting; never raises for a worker that is gone."""
-        raise NotImplementedError

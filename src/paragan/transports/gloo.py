@@ -23,10 +23,19 @@ _ALIVE, _END = -1, -2  # instead of a number of bytes
 _BEATS = 4  # within the time-out
 
 
-def pair(store: dist.Store | None, name: str, rank: int, timeout_s: float) -> Any:
-    """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has come, too."""
+def pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
+    """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has come, too.
+
+    host: the address of this process's host on which it listens; None: as GLOO_SOCKET_IFNAME says, or the host's name.
+    """
     assert store is not None, "ranks of a run have a store"
-    return dist.ProcessGroupGloo(dist.PrefixStore(name, store), rank, 2, timedelta(seconds=timeout_s))
+    lies = dist.PrefixStore(name, store)
+    if host is None:
+        return dist.ProcessGroupGloo(lies, rank, 2, timedelta(seconds=timeout_s))
+    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]  # type: ignore[attr-defined]
+    options._timeout = timedelta(seconds=timeout_s)
+    return dist.ProcessGroupGloo(lies, rank, 2, options)
 
 
 class Sender:

@@ -32,7 +32,7 @@ class State(Enum):
 _AFTER = {
     State.INACTIVE: (State.PROCESSING, State.FAILED),
     State.PROCESSING: (State.FINISHED, State.INACTIVE, State.FAILED),  # inactive: its cells went elsewhere
-    State.FINISHED: (State.INACTIVE, State.FAILED),
+    State.FINISHED: (State.PROCESSING, State.INACTIVE, State.FAILED),  # processing: there is more to do
     State.FAILED: (),
 }
 
@@ -47,11 +47,17 @@ class Status:
         self._lock = threading.Lock()
         self._state, self._generation = State.INACTIVE, 0
         self._generation_s: float | None = None
+        self._progress = 0
 
     def become(self, state: State) -> None:
-        """`ValueError` where that may not follow."""
+        """`ValueError` where that may not follow; to stay what it is, is nothing."""
         with self._lock:
-            self._state = self._state.to(state)
+            if state is not self._state:
+                self._state = self._state.to(state)
+
+    def step(self) -> None:
+        """Something was done: whoever only lives does not come here."""
+        self._progress += 1  # one thread writes
 
     def reach(self, generation: int, generation_s: float) -> None:
         """That many generations are done, the last in so many seconds."""
@@ -61,7 +67,7 @@ class Status:
     def __call__(self) -> dict[str, Any]:
         with self._lock:
             found = {"state": self._state.value, "generation": self._generation}
-            return found | {"generation_s": self._generation_s}
+            return found | {"generation_s": self._generation_s, "progress": self._progress}
 
 
 class Sends(Protocol):

@@ -35,6 +35,7 @@ class Linked(Delivered):
 
     store: all workers reach it. name: no other membership has it. most_bytes: of a message that goes or comes; a
     longer one is refused before it gets memory. timeout_s: of every wait. stopped: looked at during every wait.
+    coordinated: there is one more that does not train, of rank `size`. host: as `gloo.pair` has it.
     """
 
     def __init__(
@@ -48,13 +49,15 @@ class Linked(Delivered):
         most_bytes: int,
         timeout_s: float = 300.0,
         stopped: Callable[[], bool] = never,
+        coordinated: bool = False,
+        host: str | None = None,
     ) -> None:
         arrivals = Arrivals(timeout_s, stopped)
-        super().__init__(rank, size, peers, most_bytes, arrivals)
+        super().__init__(rank, size, peers, most_bytes, arrivals, size if coordinated else 0)
         own = store.clone()  # type: ignore[attr-defined]  # a wait, even one given up, keeps its connection to itself
         store = dist.PrefixStore(name, own)
-        _meet(store, rank, size, timeout_s, stopped)
-        groups = _pairs(store, rank, self.links, timeout_s, stopped)
+        _meet(store, rank, size + coordinated, timeout_s, stopped)
+        groups = _pairs(store, rank, self.links, timeout_s, stopped, host)
         self._ways = {peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in groups.items()}
 
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
@@ -149,7 +152,7 @@ def _meet(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Ca
 
 
 def _pairs(
-    store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool]
+    store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool], host: str | None
 ) -> dict[int, Any]:
     """The groups with the peers, by peer. All make theirs in one order of links: nobody waits for one who waits.
 
@@ -161,7 +164,7 @@ def _pairs(
     def make() -> None:
         try:
             for low, high in sorted((min(rank, peer), max(rank, peer)) for peer in peers):
-                made[low + high - rank] = pair(store, f"{low}/{high}", int(rank == high), timeout_s)
+                made[low + high - rank] = pair(store, f"{low}/{high}", int(rank == high), timeout_s, host)
         except Exception as error:  # told by who waits for the thread
             errors.append(error)
 

@@ -12,18 +12,23 @@ from paragan.transports._communicator import never
 from paragan.transports._delivered import Delivered
 
 
-def world(size: int, timeout_s: float = 300.0, stopped: Callable[[], bool] = never) -> list[Local]:
-    """The communicators of that many workers, by rank, each for a thread of its own. Any two may exchange."""
-    arrivals = [Arrivals(timeout_s, stopped) for _ in range(size)]
-    return [Local(rank, arrivals) for rank in range(size)]
+def world(
+    size: int, timeout_s: float = 300.0, stopped: Callable[[], bool] = never, coordinated: bool = False
+) -> list[Local]:
+    """The communicators of that many workers, by rank, each for a thread of its own. Any two may exchange.
+
+    coordinated: there is one more, that does not train.
+    """
+    arrivals = [Arrivals(timeout_s, stopped) for _ in range(size + coordinated)]
+    return [Local(rank, size, arrivals) for rank in range(size + coordinated)]
 
 
 class Local(Delivered):
-    """`Communicator`. arrivals: of all workers, by rank."""
+    """`Communicator`. arrivals: of all workers, by rank; the last may be a coordinator's."""
 
-    def __init__(self, rank: int, arrivals: Sequence[Arrivals]) -> None:
-        peers = set(range(len(arrivals))) - {rank}
-        super().__init__(rank, len(arrivals), peers, sys.maxsize, arrivals[rank])
+    def __init__(self, rank: int, size: int, arrivals: Sequence[Arrivals]) -> None:
+        peers = set(range(size)) - {rank} if rank < size else set()
+        super().__init__(rank, size, peers, sys.maxsize, arrivals[rank], size if len(arrivals) > size else 0)
         self._all = arrivals
 
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
@@ -34,3 +39,6 @@ class Local(Delivered):
 
     def _tell(self, peer: int, lacked: int) -> None:
         self._all[peer].leave(self.rank, lacked)
+
+    def _leave(self, orderly: bool) -> None:
+        """There are no ways to give up."""

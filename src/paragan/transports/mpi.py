@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from paragan.transports import _mpi
-from paragan.transports._communicator import Pause, named, never, until
+from paragan.transports._communicator import Pause, WorkerError, named, never, until
 from paragan.transports._delivered import Delivered, Kind
 from paragan.transports._mpi import MPI, Channel, Polled
 
 _FAREWELL_S = 0.5
-_TAGS = 1 << 15  # in WORLD, one per membership: the least that every MPI has
+_TOLD = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
+_MOST_TOLD = 1 << 16
 _PAUSE_S = (2e-5, 1e-3)
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 
@@ -33,6 +34,23 @@ class World:
 
     def __init__(self) -> None:
         self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+
+    def tell(self, text: str, timeout_s: float) -> None:
+        """From the first process to all others; returns when it is under way."""
+        data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
+        sent = [MPI.COMM_WORLD.Isend(data, rank, _TOLD) for rank in range(self.size) if rank != self.rank]
+        until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never, Pause(*_PAUSE_S))
+
+    def hear(self, timeout_s: float) -> str:
+        """What the first process tells. `WorkerError` where it says nothing for so long."""
+        status = MPI.Status()
+        until(lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never, Pause(*_PAUSE_S))
+        size = status.Get_count(MPI.BYTE)
+        if not 0 < size <= _MOST_TOLD:
+            raise WorkerError(f"found a message of {size} bytes from process 0, expected at most {_MOST_TOLD}", 0)
+        data = torch.empty(size, dtype=torch.uint8)
+        MPI.COMM_WORLD.Recv([data.numpy(), MPI.BYTE], 0, _TOLD)
+        return data.numpy().tobytes().decode()
 
     def join(
         self,
@@ -57,7 +75,7 @@ class World:
         rank = members.index(self.rank)
         if grid is not None:
             _check_torus(grid, rank, len(workers), peers)
-        tag = zlib.crc32(name.encode()) % _TAGS
+        tag = zlib.crc32(name.encode()) % _TOLD
         _mpi.at_work.add(name)
         _meet(members, rank, tag, timeout_s, stopped)  # what follows waits without end, but for nobody who is not here
         group = MPI.COMM_WORLD.Get_group()
@@ -93,7 +111,7 @@ class Mpi(Delivered):
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """First the lengths, from one to another, so that who is missing is known by name; then all data at once."""
         assert self._halo is not None, "who does not train has no neighbours"
-        self._check(sends)
+        self._check(sends, self.peers)
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._ways[peer].announce(self._num_exchanges, tensors)

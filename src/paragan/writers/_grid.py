@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
 from typing import Any
@@ -25,12 +25,15 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Grid:
-    """Cell r * columns + c lies in row r, column c. neighbours: by cell, itself first; empty where nobody told."""
+    """Cell r * columns + c lies in row r, column c. neighbours: by cell, itself first; empty where nobody told.
+    scored_by: a metric.
+    """
 
     rows: int
     columns: int
     losses: tuple[str, ...] = ()
     neighbours: tuple[tuple[int, ...], ...] = ()
+    scored_by: str = ""
 
     @property
     def cells(self) -> int:
@@ -40,13 +43,13 @@ class Grid:
     def read(cls, told: object) -> Grid | None:
         """From the `grid` of a start line; None where it tells no shape that can be."""
         values = mapping(told)
-        shape, losses, near = (values.get(name) for name in ("shape", "losses", "neighbours"))
+        shape, losses = values.get("shape"), values.get("losses")
         rows, columns = (natural(n) or 0 for n in shape) if isinstance(shape, list) and len(shape) == 2 else (0, 0)
         if not 1 <= rows * columns <= _CELLS:
             return None
         names = tuple(plain(name, _NAME) for name in losses[:_LOSSES]) if isinstance(losses, list) else ()
-        groups = near[: rows * columns] if isinstance(near, list) else ()
-        return cls(rows, columns, names, tuple(_members(group, rows * columns) for group in groups))
+        near = _neighbours(values.get("neighbours"), rows * columns)
+        return cls(rows, columns, names, near, plain(values.get("scored_by"), _NAME))
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class Population:
         told = {cell: mapping(v) for key, v in cells.items() if (cell := natural(key)) is not None}
         grid = self.grid = self.grid or Grid(1, min(_CELLS, 1 + max(told, default=0)))  # nobody told the shape
         again = self.newest is not None and number == self.newest.number
+        if "neighbours" in values:  # it has become another one
+            grid = self.grid = replace(grid, neighbours=_neighbours(values["neighbours"], grid.cells))
         self.newest = Generation(number, _columns(told, grid.cells))
         best = self.newest.best
         self.weights = _weights(told.get(-1 if best is None else best, {}).get("weights"))
@@ -180,6 +185,10 @@ def _born(told: object, cells: int) -> tuple[float, float]:
 def _counted(value: object) -> float:
     found = natural(value)
     return math.nan if found is None else float(found)
+
+
+def _neighbours(told: object, cells: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(_members(group, cells) for group in (told[:cells] if isinstance(told, list) else ()))
 
 
 def _members(group: object, cells: int) -> tuple[int, ...]:

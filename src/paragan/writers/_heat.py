@@ -174,7 +174,7 @@ def _losses(grid: Grid, shown: Sequence[Generation]) -> Map | None:
     named = Folded.of(grid).columns <= _NAMED
     texts = [_loss(value, grid.losses if named else ()) for value in found[-1]]
     legend = tuple((_tone(n), name if named else f"{n} {name}") for n, name in enumerate(grid.losses))
-    caption = ("loss", "Loss drawn", "Which loss each cell trained with in this generation.")
+    caption = ("loss", "Loss", "Which loss each cell trained with in this generation.")
     return replace(_map(caption, grid, shown, shades, texts), legend=legend)
 
 

@@ -76,7 +76,7 @@ def _note(grid: Grid, newest: Generation) -> str:
     where = f"{shape(grid)} after generation {newest.number:,}."
     if newest.best is None:
         return f"{where} No mixture was scored, so no cell is the best."
-    score = figure(newest.of["score"][newest.best])
+    score = figure(newest.of["score"][newest.best]) + (f" by {grid.scored_by}" if grid.scored_by else "")
     return f"{where} The mixture of cell {newest.best} is the nearest to real images, at {score}; it is ringed below."
 
 
@@ -86,7 +86,7 @@ def _mixture(grid: Grid, newest: Generation, weights: Sequence[float]) -> Bars |
     members = grid.neighbours[newest.best] if newest.best < len(grid.neighbours) else ()
     if len(members) == len(weights):
         names = [f"cell {cell}" + (", itself" if cell == newest.best else "") for cell in members]
-    else:  # the neighbourhood has changed since the run began
+    else:  # nobody told whom it reads
         names = ["itself", *(f"neighbour {n}" for n in range(1, len(weights)))]
     note = "Which share of the best cell's images comes from its own G, and which from its neighbours'."
     return Bars(f"Mixture of cell {newest.best}", note, _rows(names, weights))

@@ -1,0 +1,81 @@
+"""Where `paragan train` with a grid runs: here, on workers that it starts, or as one of many that somebody started."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from paragan.config import RunConfig
+from paragan.core.errors import ConfigError, RankError
+from paragan.core.interrupt import install
+from paragan.engine.folder import RunFolder
+from paragan.launch import mpiexec
+from paragan.launch.company import Company
+from paragan.launch.place import Place
+
+
+def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool, place: Place | None) -> int:
+    """Train a grid in the folder `out`; returns the exit code."""
+    if config.devices not in (None, 1):
+        raise ConfigError(f"devices: found {config.devices} for a grid, expected workers={config.devices} instead")
+    if place is not None and place.size > 1:
+        return _on_torchrun(config, recipe, out, fresh, place)
+    among = mpiexec.here()
+    if config.transport == "mpi" and among is None:
+        return _on_mpiexec(config, recipe, overrides, out, fresh)
+    if config.transport == "mpi":
+        from paragan.runs.grids import of_mpiexec
+
+        return _together(config, recipe, out, fresh, of_mpiexec(config))
+    if among is not None:
+        if among[0]:
+            return ConfigError.exit_code  # the first speaks
+        raise ConfigError(f"transport: found gloo in {among[1]} processes of mpiexec, expected transport=mpi")
+    from paragan.cli.train import run
+
+    with install() as interrupt:
+        return run(config, recipe, out, fresh, interrupt)
+
+
+def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: Place) -> int:
+    if config.transport == "mpi":
+        raise ConfigError("transport: found mpi under torchrun, expected gloo, or mpiexec instead of torchrun")
+    from paragan.core.dist import World
+    from paragan.launch.join import leave
+    from paragan.runs.grids import of_torchrun
+
+    company = of_torchrun(config, place)
+    try:
+        return _together(config, recipe, out, fresh, company)
+    finally:
+        leave(World())
+
+
+def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
+    """As many workers as are asked for, and a coordinator."""
+    if config.workers is None:
+        raise ConfigError("workers: found none for transport=mpi, expected workers=N, or mpiexec before the command")
+    RunFolder(out).refuse_in_use()
+    words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
+    with install() as interrupt:
+        interrupt.patient = True
+        return mpiexec.launch(words, config.workers + 1, out, config.train.timeout_s, interrupt)
+
+
+def _together(config: RunConfig, recipe: str, out: Path, fresh: bool, company: Company) -> int:
+    """Rank 0 is the coordinator, and speaks; the others work."""
+    from paragan.runs.grids import serve, staffed
+
+    if company.rank:
+        with install(patient=True, says=""):
+            return serve(staffed(config, company), company)
+    from paragan.cli.train import run
+
+    try:
+        with install() as interrupt:
+            return run(staffed(config, company), recipe, out, fresh, interrupt, company=company)
+    finally:
+        if not company.has_called:
+            with suppress(RankError, OSError):
+                company.call({})  # nothing to do: this one tells why

@@ -1,0 +1,122 @@
+"""Adam for the players of a stack: one program steps all of them, each at its own rate, and skips each by itself.
+
+Weights, moments and averages of all cells are rows of matrices; what the players hold are views of them, so that a
+genome is taken from, and cloned into, a player as ever. Source: Kingma and Ba 2015, algorithm 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from paragan.game import schedule
+from paragan.game.player import Player
+
+_PLAIN = {"weight_decay": 0, "amsgrad": False, "maximize": False}
+
+
+def fits(players: Sequence[Player]) -> bool:
+    """Whether all are stepped by the same plain Adam, but for their learning rates."""
+    first = players[0]
+    plain = all(first.optimizer.defaults.get(name) == value for name, value in _PLAIN.items())
+    alike = all(_settings(player) == _settings(first) for player in players)
+    return type(first.optimizer) is torch.optim.Adam and plain and alike and first.scaler is None
+
+
+class StackedAdam:
+    """flat_CP: the weights of all cells, of which the players' are views, row by row."""
+
+    def __init__(self, players: Sequence[Player], flat_CP: Tensor) -> None:
+        self.players, self.flat_CP = players, flat_CP
+        self._shapes = [weight.shape for weight in players[0].net.parameters()]
+        first = players[0]
+        (self.beta1, self.beta2), self.eps = first.optimizer.defaults["betas"], first.optimizer.defaults["eps"]
+        self.max_norm, self.schedule = first.policy.max_norm, first.policy.schedule
+        self.m_CP, self.v_CP = torch.zeros_like(flat_CP), torch.zeros_like(flat_CP)
+        self.average_CP = None if first.ema is None else torch.zeros_like(flat_CP)
+        self.steps_C = torch.zeros(len(players), device=flat_CP.device)
+        self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
+        self.lr_C = torch.zeros(len(players), dtype=flat_CP.dtype, device=flat_CP.device)
+
+    @torch.no_grad()
+    def take_over(self) -> None:
+        """What the players have become since: clones, whose memory lies elsewhere."""
+        for cell, player in enumerate(self.players):
+            self.updates_C[cell], self.lr_C[cell] = player.updates, player.policy.lr
+            for weight, m, v in zip(self._stepped(player), *self._parts(cell, self.m_CP, self.v_CP), strict=True):
+                known = player.optimizer.state[weight]
+                self.steps_C[cell] = known.get("step", 0.0)
+                for name, place in (("exp_avg", m), ("exp_avg_sq", v)):
+                    known[name] = place.copy_(known[name]) if name in known else place.zero_()
+            if self.average_CP is not None and player.ema is not None:
+                player.ema.lie_in(self._parts(cell, self.average_CP)[0])
+
+    @torch.no_grad()
+    def hand_back(self) -> None:
+        """The players may be stepped one by one again, and be read."""
+        for cell, player in enumerate(self.players):
+            player.updates.copy_(self.updates_C[cell])
+            for weight in self._stepped(player):
+                player.optimizer.state[weight]["step"] = self.steps_C[cell].clone()
+
+    @torch.no_grad()
+    def step(self, gradient_CP: Tensor, images: int) -> Tensor:
+        """Step, or skip, by gradients over so many images of each cell; their norms before clipping, by cell."""
+        norm_C = torch.linalg.vector_norm(gradient_CP, dim=1)
+        ok_C = norm_C.isfinite()
+        if self.max_norm is not None:
+            gradient_CP = gradient_CP * (self.max_norm / (norm_C + 1e-6)).clamp(max=1.0)[:, None]
+        lr_C = self.lr_C
+        if schedule.varies(self.schedule):
+            lr_C = lr_C * schedule.factor(self.schedule, self.updates_C).to(lr_C.dtype)
+        self._adam(torch.where(ok_C[:, None], gradient_CP, 0.0), ok_C, lr_C)
+        self.updates_C += ok_C
+        self._follow(ok_C, images)
+        return norm_C
+
+    def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
+        """A cell that is skipped keeps its weights, moments and count."""
+        ok_C1, self.steps_C = ok_C[:, None], self.steps_C.add_(ok_C)
+        self.m_CP.lerp_(gradient_CP, (1 - self.beta1) * ok_C1.to(gradient_CP.dtype))
+        self.v_CP.lerp_(gradient_CP * gradient_CP, (1 - self.beta2) * ok_C1.to(gradient_CP.dtype))
+        steps_C = self.steps_C.clamp(min=1).double()
+        rate_C = (ok_C * lr_C / (1 - self.beta1**steps_C)).to(self.flat_CP.dtype)
+        scale_C = (1 - self.beta2**steps_C).sqrt().to(self.flat_CP.dtype)
+        away_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
+        self.flat_CP.sub_(away_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
+
+    def _follow(self, ok_C: Tensor, images: int) -> None:
+        """The players' own count of what was done, and their averages."""
+        for player in self.players:
+            player.version += 1
+            player.images += images
+        first = self.players[0]
+        if self.average_CP is not None and first.ema is not None:
+            weight = first.ema.weight(first.images, images)
+            self.average_CP.lerp_(self.flat_CP, weight * ok_C[:, None].to(self.flat_CP.dtype))
+
+    def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
+        """A cell's row of each, cut as its network's parameters are."""
+        sizes = [shape.numel() for shape in self._shapes]
+        rows = [matrix_CP[cell].split(sizes) for matrix_CP in matrices_CP]
+        return [[part.view(shape) for part, shape in zip(row, self._shapes, strict=True)] for row in rows]
+
+    @staticmethod
+    def _stepped(player: Player) -> list[Tensor]:
+        return [weight for group in player.optimizer.param_groups for weight in group["params"]]
+
+
+def _settings(player: Player) -> tuple[object, ...]:
+    """All that decides about a step but the rate."""
+    arguments = {name: value for name, value in player.optimizer.defaults.items() if name != "lr"}
+    average = None if player.ema is None else player.ema.options
+    return (
+        type(player.optimizer),
+        arguments,
+        replace(player.policy, lr=0.0),
+        len(player.optimizer.param_groups),
+        average,
+    )

@@ -1,0 +1,55 @@
+"""What a worker of a grid offers its coordinator, and whether the two fit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import paragan
+from paragan.launch.place import num_cores
+
+
+def offer(device: str, config: str | None = None, place: int | None = None) -> dict[str, Any]:
+    """device: that it trains on. config: the resolved config, where it has read one itself. place: its rank among the
+    processes that mpiexec started."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cores": num_cores(),
+        "device": device,
+        "place": place,
+        "code": code(),
+        "torch": torch.__version__,
+        "config": None if config is None else digest(config),
+    }
+
+
+def unfit(theirs: Mapping[str, Any], config: str) -> str:
+    """Why a worker that offers this cannot take part; empty: it can. config: the coordinator's."""
+    if theirs.get("code") != code():
+        return f"found other code of paragan ({theirs.get('code')}), expected {code()}: install the same version there"
+    if theirs.get("torch") != torch.__version__:
+        return f"found torch {theirs.get('torch')}, expected {torch.__version__}: results would differ"
+    if theirs.get("config") not in (None, digest(config)):
+        return "found another config than the coordinator's, expected the same command and files on all hosts"
+    return ""
+
+
+@cache
+def code() -> str:
+    """Of everything that is installed as paragan."""
+    root, found = Path(paragan.__file__).parent, hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,53 @@
+"""Where a grid is trained: in this process, on workers that it starts, or on processes that somebody else has started.
+
+Of those, rank 0 is the coordinator and runs what a process alone would; the others have no run folder, and no voice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paragan.build_crew import worker
+from paragan.config import RunConfig, dump
+from paragan.core.errors import ConfigError, RankError
+from paragan.launch.company import Company, of_world
+from paragan.launch.join import join
+from paragan.launch.place import Place
+
+
+def of_torchrun(config: RunConfig, place: Place) -> Company:
+    """The ranks that torchrun started."""
+    from paragan.hardware import device as devices
+
+    return of_world(join(place, devices.pick(config.train.threads), config.train.timeout_s))
+
+
+def of_mpiexec(config: RunConfig) -> Company:
+    """The processes of mpiexec. Begins MPI."""
+    from paragan.transports.mpi import World
+
+    world, timeout_s = World(), config.train.timeout_s
+    tell, hear = (lambda text: world.tell(text, timeout_s)), (lambda: world.hear(timeout_s))
+    return Company(world.rank, world.size, tell, hear, mpi=True)
+
+
+def staffed(config: RunConfig, company: Company) -> RunConfig:
+    """With as many workers as there are others."""
+    others = company.size - 1
+    if config.workers not in (None, others):
+        raise ConfigError(
+            f"workers: found {config.workers} where {company.size} processes were started, expected {others} and the "
+            "coordinator; leave workers out"
+        )
+    return replace(config, workers=others)
+
+
+def serve(config: RunConfig, company: Company) -> int:
+    """A worker's part, until the coordinator sends it home; the exit code. It prints what goes wrong, and no more."""
+    called = company.called()
+    if "token" not in called:  # the coordinator could not begin, and says why
+        return 0
+    address = called["token"], called["host"], int(called["port"])
+    if why := worker(*address, lambda text: None, company, dump(config)):
+        raise RankError(f"worker {company.rank}: {why}")
+    return 0

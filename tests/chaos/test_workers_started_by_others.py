@@ -1,0 +1,151 @@
+"""A grid on processes that mpiexec or torchrun started, or a person: the same genomes, and an end for every mishap."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.test_workers import GRID, WAIT_S, begin, finished, generations, genomes
+from tests.processes import children, environment, wait_for
+
+pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
+
+BESIDE = Path(sys.executable).parent / "mpiexec"  # of the wheel
+MPIEXEC = str(BESIDE) if BESIDE.exists() else shutil.which("mpiexec")
+LACKING = "mpi4py" if find_spec("mpi4py") is None else "" if MPIEXEC else "mpiexec"
+MPI = pytest.mark.skipif(bool(LACKING), reason=f"not run: no {LACKING}; pip install 'paragan[mpi]'")
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+EVERY_ONE = "every.save_kimg=0.16"  # a checkpoint of each generation
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """In one process, undisturbed."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    process = under([], folder)
+    finished(process)
+    return genomes(folder)
+
+
+def under(launcher, folder, *words):
+    python = [] if launcher[:1] == TORCHRUN[:1] else [sys.executable]
+    command = [*launcher, *python, "-m", "paragan", "train", "digits", *GRID, *words, "--out", str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=environment(), cwd=folder.parent, start_new_session=True, **pipes)
+
+
+def ranks(process, count):
+    """The processes of paragan below a launcher, the coordinator's first."""
+
+    def found():
+        below = [pid for pid in children(process.pid) if b"paragan\0train" in command_of(pid)]
+        return sorted(below, key=rank_of) if len(below) >= count else []
+
+    wait_for(found, process, WAIT_S)
+    return found()
+
+
+def command_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def rank_of(pid):
+    words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next((int(word.partition(b"=")[2]) for word in words if word.startswith((b"PMI_RANK=", b"RANK="))), -1)
+
+
+@MPI
+def test_one_command_starts_mpiexec(started, tmp_path, expected):
+    finished(begin(started, tmp_path / "run", "workers=2", "transport=mpi"))
+    assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 11))
+
+
+@MPI
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 5])
+def test_under_mpiexec(started, tmp_path, expected, count):
+    process = under([MPIEXEC, "-n", str(count)], tmp_path / "run", "transport=mpi")
+    started.append(process)
+    out = finished(process)
+    assert genomes(tmp_path / "run") == expected, out
+
+
+@pytest.mark.slow
+def test_under_torchrun(started, tmp_path, expected):
+    process = under([*TORCHRUN, "--nproc-per-node=3"], tmp_path / "run")
+    started.append(process)
+    finished(process)
+    assert genomes(tmp_path / "run") == expected
+
+
+@MPI
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("who", ["coordinator", "worker"])
+def test_the_same_command_goes_on_when_mpi_has_ended_all(started, tmp_path, expected, who, how, seed):
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=2", "transport=mpi", EVERY_ONE)
+    wait_for(lambda: len(generations(folder)) >= 4 + seed, process, WAIT_S)
+    found = ranks(process, 3)
+    time.sleep(0.13 * seed)
+    os.kill(found[0] if who == "coordinator" else found[1 + seed], how)
+    if (who, how) == ("coordinator", signal.SIGSTOP):
+        time.sleep(5)  # the workers were told nothing, and go on when it does
+        os.kill(found[0], signal.SIGCONT)
+        finished(process)
+        assert genomes(folder) == expected
+        return
+    out, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode not in (0, None), out
+    before = max(generations(folder))
+    out = finished(begin(started, folder, "workers=2", "transport=mpi", EVERY_ONE))
+    assert genomes(folder) == expected
+    assert f"resuming at step {20 * before}" in out or f"resuming at step {20 * (before - 1)}" in out
+
+
+@pytest.mark.slow
+def test_a_worker_joins_by_hand(started, tmp_path, expected):
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=1", "train.kimg=4.8", "grid.batches=60")
+    token = folder / "ranks" / "token"
+    wait_for(lambda: len(generations(folder)) >= 1, process, WAIT_S)
+    address = told_address(process)
+    words = [sys.executable, "-m", "paragan", "worker", address]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    more = subprocess.Popen(words, env=environment(PARAGAN_TOKEN_FILE=str(token)), start_new_session=True, **pipes)
+    started.append(more)
+    out = finished(process)
+    assert "workers   2 with 2, 2 cells" in out
+    told, _ = more.communicate(timeout=30)
+    assert more.returncode == 0, told
+
+
+def told_address(process):
+    """Where the coordinator listens, as it prints it."""
+    while line := process.stdout.readline():
+        if "one more joins" in line:
+            return line.split()[-1]
+    raise AssertionError("nothing was said of it")
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_under_mpi_too(started, tmp_path, expected):
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=2", "transport=mpi")
+    wait_for(lambda: len(generations(folder)) >= 3, process, WAIT_S)
+    process.send_signal(signal.SIGINT)
+    finished(process, 85)
+    finished(begin(started, folder, "workers=2", "transport=mpi"))
+    assert genomes(folder) == expected

@@ -1,0 +1,37 @@
+"""Processes that tests start: their environment, who is below them, and how they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCH")}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore", **more}
+
+
+def kill(pid, number=signal.SIGKILL):
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def children(pid):
+    """All below, the nearest first."""
+    try:
+        own = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return own + [lower for child in own for lower in children(child)]
+
+
+def wait_for(condition, process=None, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition() and (process is None or process.poll() is None) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()

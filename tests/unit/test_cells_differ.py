@@ -1,0 +1,196 @@
+"""Cells with a loss, an optimiser, a rate, a diet, classes of their own: what is written arrives where it is meant."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan import build_cells
+from paragan.coevolution.diets import Diets
+from paragan.coevolution.options import CellOptions, GridOptions
+from paragan.config import dump, load, loads
+from paragan.core.types import Rows, Side
+from paragan.datasets import digits
+from paragan.losses import hinge, least_squares, nonsaturating
+from paragan.optim import adabelief
+
+WORDS = (
+    *("train.threads=1", "train.batch=8", "data.size=8", "penalties=[]", "g.ema=null", "score.extractor=none"),
+    *("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0"),
+    "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8], conditional: true}",
+    *("grid.shape=2x2", "grid.batches=2", "grid.fitness.num_images=12", "grid.executor=loop"),
+)
+CELLS = """grid.cells=[
+  {at: [0, 3], loss: hinge, g: {optimizer: {name: adabelief, lr: 1e-4, arguments: {betas: [0.5, 0.9]}}}, d: {lr: 3e-3}},
+  {at: [1], classes: [7, '2'], diet: 0.5}]""".replace("\n", " ")
+
+
+def silent(text):
+    pass
+
+
+def ground(folder, *words):
+    return build_cells.Ground.of(load("digits", (*WORDS, *words)), folder, silent)
+
+
+def grid(folder, *words):
+    made = ground(folder, *words)
+    return made.population([made.cell(number) for number in range(made.options.num_cells)], silent)
+
+
+def evolution(folder, *words):
+    return build_cells.evolution(load("digits", (*WORDS, *words)), folder, silent, lambda: False)
+
+
+def test_what_is_written_is_read_back_equal():
+    config = load("digits", (*WORDS, CELLS))
+    assert loads(dump(config), "again") == config
+    assert config.grid.own(3) == config.grid.cells[0] and config.grid.own(2) == CellOptions((2,))
+    assert config.grid.diets == (1.0, 0.5, 1.0, 1.0)
+
+
+def test_each_cell_has_its_own_and_the_rest_of_the_run(tmp_path):
+    cells = grid(tmp_path, CELLS).cells
+    assert [type(cell.players[Side.G].optimizer) for cell in cells] == [
+        *(adabelief.Optimizer, torch.optim.Adam, torch.optim.Adam, adabelief.Optimizer)
+    ]
+    assert {type(cell.players[Side.D].optimizer) for cell in cells} == {torch.optim.Adam}
+    assert [cell.players[Side.G].policy.lr for cell in cells] == [1e-4, 1e-3, 1e-3, 1e-4]
+    assert [cell.centre[Side.D].traits.lr for cell in cells] == [3e-3, 1e-3, 1e-3, 3e-3]
+    assert cells[0].players[Side.G].policy.arguments == {"betas": [0.5, 0.9]}
+    assert cells[0].players[Side.D].policy.arguments == cells[1].players[Side.D].policy.arguments  # the run's
+    real, fake = torch.tensor([0.3, -2.0]), torch.tensor([0.1, 1.5])
+    for cell, kind in zip(cells, (hinge, nonsaturating, nonsaturating, hinge), strict=True):
+        assert torch.equal(cell.gan.loss.d(real, fake), kind.d_loss(real, fake))
+        assert torch.equal(cell.gan.loss.g(fake, real), kind.g_loss(fake, real))
+
+
+def test_a_cell_with_its_own_loss_draws_none(tmp_path):
+    words = ("grid.losses=[nonsaturating, least_squares]", "grid.cells=[{at: [1], loss: hinge}]", "train.kimg=0.064")
+    run = evolution(tmp_path, *words)
+    seen = {cell.number: [] for cell in run.cells}
+    for _ in range(8):
+        run.population.evolve()
+        for cell in run.cells:
+            seen[cell.number].append(cell.loss)
+    real, fake = torch.tensor([0.3, -2.0]), torch.tensor([0.1, 1.5])
+    assert run.described["grid"]["losses"] == ["nonsaturating", "least_squares", "hinge"]
+    assert seen[1] == [2] * 8 and all(set(seen[n]) == {0, 1} for n in (0, 2, 3))
+    own, drawn = run.cells[1], run.cells[0]
+    assert torch.equal(own.gan.loss.d(real, fake), hinge.d_loss(real, fake))
+    kind = (nonsaturating, least_squares)[drawn.loss]
+    assert torch.equal(drawn.gan.loss.d(real, fake), kind.d_loss(real, fake))
+    assert own.told["loss"] == 2
+
+
+def test_losses_are_named_in_the_record_where_any_cell_has_its_own(tmp_path):
+    assert evolution(tmp_path).described["grid"]["losses"] == []
+    own = evolution(tmp_path, "grid.cells=[{at: [1], loss: hinge}, {at: [2], loss: hinge}]")
+    assert own.described["grid"]["losses"] == ["nonsaturating", "hinge"]
+    assert [cell.loss for cell in own.cells] == [0, 1, 1, 0]
+    assert len({id(cell.gan.loss) for cell in own.cells}) == 2  # the stacked executor computes each once
+
+
+def test_a_cell_sees_its_classes_and_no_others(tmp_path):
+    cells = grid(tmp_path, CELLS).cells
+    labels = torch.cat([next(cells[1].batches).y_B for _ in range(60)])
+    assert set(labels.tolist()) == {2, 7}
+    assert set(torch.cat([next(cells[0].batches).y_B for _ in range(60)]).tolist()) == set(range(10))
+    _, asked = cells[1].gan.prior.draw("g", Rows(0, 0, 200, 200))
+    assert set(asked.tolist()) == {2, 7} and 60 < int((asked == 2).sum()) < 140
+    z, _ = cells[1].gan.prior.draw("g", Rows(5, 3, 4, 200))
+    whole, y = grid(tmp_path).cells[1].gan.prior.draw("g", Rows(5, 0, 200, 200))
+    assert torch.equal(z, whole[3:7]) and set(y.tolist()) == set(range(10))
+
+
+def test_the_runs_own_latents_are_of_all_classes(tmp_path):
+    run = evolution(tmp_path, "grid.cells=[{at: [0, 1, 2, 3], classes: [1]}]")
+    for prior in (run.prior, run.cells[0].gan.prior):
+        _, y = prior.draw("score", Rows(0, 0, 100, 100))
+        assert len(set(y.tolist())) == (10 if prior is run.prior else 1)
+    _, y = run.prior.draw("fitness", Rows(0, 0, 12, 12))
+    assert torch.equal(run.population.bout(0).y_B, y)
+
+
+def test_a_cell_is_compared_on_what_it_eats(tmp_path):
+    bout = grid(tmp_path, CELLS).bout(3)
+    assert set(bout.reals(1).y_B.tolist()) == {2, 7}
+    assert bout.reals(0) is bout.reals(2) is not bout.reals(1)  # the same data is one batch, looked at once
+
+
+def test_an_unconditional_cell_is_asked_for_nothing(tmp_path):
+    cells = grid(tmp_path, "model.conditional=false", "model.name=mlp", CELLS).cells
+    assert cells[1].gan.prior.draw("g", Rows(0, 0, 5, 5))[1] is None
+    assert set(next(cells[1].batches).y_B.tolist()) == {2, 7}
+
+
+DIGITS = digits.source(digits.Options(8), "train")
+
+
+def eaten(cell, *own, **grid):
+    return Diets(GridOptions("2x2", cells=own, **grid), DIGITS, 0).of(cell)
+
+
+def test_pieces_follow_the_numbers_of_the_cells_each_as_long_as_its_share():
+    own = (CellOptions((2,), diet=0.5), CellOptions((1,), classes=(0, 1, 2)))
+    parts = [eaten(cell, *own, diet=1 / 8, overlap=False) for cell in range(4)]
+    rows = [set(part._rows.tolist()) for part in parts]
+    assert [len(part) for part in parts[::2]] == [len(DIGITS) // 8, len(DIGITS) // 2] and len(parts[3]) == 179
+    assert sum(map(len, rows)) == len(set.union(*rows))
+    _, y = parts[1].fetch(range(len(parts[1])))
+    assert set(y.tolist()) == {0, 1, 2} and 30 < len(parts[1]) < 80
+
+
+def test_who_eats_everything_eats_the_source_itself():
+    own = CellOptions((0,), diet=0.5)
+    assert eaten(1, own) is DIGITS and len(eaten(0, own)) == len(DIGITS) // 2
+    assert eaten(0, CellOptions((0,), diet=1.0), diet=0.5) is DIGITS
+
+
+SGD = "grid.cells=[{at: [0], g: {optimizer: {name: SGD, lr: 0.5, arguments: {momentum: 0.5}}}}]"
+
+
+def test_memory_and_rate_stay_with_their_optimiser(tmp_path):
+    """Whoever comes to another optimiser comes without what the old one remembers, at the rate of who is replaced."""
+    population = grid(tmp_path, SGD, "grid.replacement=always", "grid.rates.probability=0")
+    taken = {}
+    for cell in population.cells:
+        become = cell.become
+
+        def told(side, genome, lr, number=cell.number, become=become):
+            taken[number, side] = genome, lr
+            return become(side, genome, lr)
+
+        cell.become = told
+    strangers, kin = 0, 0
+    for _ in range(8):
+        origin = {cell.centre[side]: (cell.number, cell.centre[side]) for cell in population.cells for side in Side}
+        population.evolve()
+        for (number, side), (genome, lr) in taken.items():
+            parent, before = origin[genome]
+            assert all(torch.equal(genome.tensors[name], value) for name, value in before.weights.items())
+            apart = side is Side.G and (number == 0) != (parent == 0)
+            strangers += apart
+            kin += not apart and parent != number and bool(before.traits.memory)
+            assert lr == (0.5 if side is Side.G and number == 0 else 1e-3)
+            assert genome.tensors.keys() == (before.weights if apart else before.tensors).keys()
+    assert strangers > 3 and kin > 3
+    kinds = [cell.centre[Side.G].traits.memory.rpartition(".")[2] for cell in population.cells]
+    assert kinds == ["SGD", "Adam", "Adam", "Adam"]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "same"),
+    [
+        ("{name: Adam, lr: 0.5, arguments: {betas: [0.0, 0.99]}}", True),
+        ("{name: Adam, arguments: {betas: [0.5, 0.99]}}", False),
+        ("{name: Adam, arguments: {betas: [0.0, 0.99], amsgrad: true}}", False),
+        ("{name: RMSprop}", False),
+    ],
+)
+def test_alike_are_those_of_the_same_optimiser_and_arguments(tmp_path, optimizer, same):
+    population = grid(tmp_path, f"grid.cells=[{{at: [1, 2], g: {{optimizer: {optimizer}}}}}]", "grid.tournament=4")
+    assert population.alike(Side.G, 0, 1) is population.alike(Side.G, 1, 0) is same
+    assert population.alike(Side.G, 1, 2) and population.alike(Side.D, 0, 1)
+    for _ in range(3):  # genomes go to and fro, and every optimiser can step
+        population.evolve()

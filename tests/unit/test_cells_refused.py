@@ -1,0 +1,75 @@
+"""Grids and cells that cannot be: one line each, with the key, as soon as it can be known."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.config import load
+from paragan.core.errors import ConfigError
+from tests.unit.test_cells_differ import WORDS, grid
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("{at: [4]}", "grid: cells.0.at: found cell 4, expected cells of 0 … 3 (2x2)"),
+        ("{at: [0, 0]}", "grid.cells.0: at: found 0 twice, expected each once"),
+        ("{at: [0]}, {at: [1, 0]}", "grid: cells: found cell 0 in two entries, expected each cell in one"),
+        ("{at: []}", "grid.cells.0: at: found an empty list, expected at least one"),
+        ("{loss: hinge}", "grid.cells.0.at: found nothing, expected a list, each an integer >= 0"),
+        ("{at: [1], classes: []}", "grid.cells.0: classes: found an empty list, expected at least one"),
+        ("{at: [1], labels: [3]}", "grid.cells.0.labels: found an unknown key, expected one of at, loss, g, d, "),
+        ("{at: [1], g: {name: SGD}}", "grid.cells.0.g.name: found an unknown key, expected one of optimizer, lr"),
+        ("{at: [1], g: {lr: 1, optimizer: SGD}}", "grid.cells.0.g.optimizer: found 'SGD', expected a map of name, lr"),
+        ("{at: [1], g: {lr: 1, optimizer: {}}}", "grid.cells.0.g: found lr beside optimizer, expected it inside"),
+        ("{at: [1], diet: 0}", "grid.cells.0.diet: found 0, expected a number > 0 and <= 1 or null"),
+        ("{at: [1], loss: hing}", "grid.cells.0.loss.name: found 'hing', expected one of hinge, "),
+    ],
+)
+def test_a_wrong_cell_is_one_line(word, found):
+    with pytest.raises(ConfigError) as caught:
+        load("digits", (*WORDS, f"grid.cells=[{word}]"))
+    assert str(caught.value).startswith(f"command line: {found}") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("grid.edges=[[0, 4]]",), "edges: found [0, 4], expected two cells of 0 … 3"),
+        (("grid.changes=[{at: 1}, {at: 3, edges: [[9, 0]]}]",), "changes.1.edges: found [9, 0], expected two cells"),
+        (("grid.shape=2x3", "grid.quirks=[transposed]"), "quirks: found transposed on 2x3, expected a square grid"),
+        (("grid.diet=0.3", "grid.overlap=false"), "a diet of 0.3 without overlap, expected at most 1 / cells = 0.25"),
+        (
+            ("grid.diet=0.2", "grid.overlap=false", "grid.cells=[{at: [0], diet: 0.5}]"),
+            "found a diet of 1.1 of the images in all without overlap, expected at most 1",
+        ),
+    ],
+)  # fmt: skip
+def test_a_grid_that_cannot_be_is_one_line(words, found):
+    with pytest.raises(ConfigError, match=r"^command line: grid: ") as caught:
+        load("digits", (*WORDS, *words))
+    assert found in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("topology", ["tours", "mesh"])
+def test_an_unknown_neighbourhood_is_one_line(topology):
+    with pytest.raises(ConfigError, match=f"grid.topology: found '{topology}', expected one of torus, ring"):
+        load("digits", (*WORDS, f"grid.topology={topology}"))
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("classes: [3, ten]", "grid.cells.0.classes: found 'ten', expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a "),
+        ("classes: [10]", "grid.cells.0.classes: found 10, expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a number "),
+        (
+            "classes: [3], diet: 0.001",
+            "grid.cells.0.classes: found none of these among the images of cell 2 (1); raise ",
+        ),
+        ("g: {optimizer: {name: SGD, arguments: {beta: 1}}}", "grid.cells, cell 2: optimizer: "),
+    ],
+)
+def test_what_the_data_decides_is_one_line(word, found, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        grid(tmp_path, f"grid.cells=[{{at: [2], {word}}}]")
+    assert str(caught.value).startswith(found) and "\n" not in str(caught.value)

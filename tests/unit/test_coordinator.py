@@ -1,0 +1,247 @@
+"""A coordinator and its workers in one process: lines are queues, workers are threads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+
+import pytest
+
+from paragan import build_cells
+from paragan.coevolution.coordinator import Coordinator, Pace
+from paragan.coevolution.roster import Roster
+from paragan.coevolution.worker import Worker
+from paragan.config import load
+from paragan.core.errors import ParaganError, RankError
+from paragan.core.types import Side
+from paragan.transports import local
+
+WORDS = (
+    *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
+    *("scheme=synchronous", "penalties=[]", "augment=null", "score.extractor=none", "grid.batches=2"),
+    *("grid.shape=2x2", "grid.fitness.num_images=8", "grid.executor=loop"),
+)
+WAIT_S = 60.0
+
+
+class Line:
+    """One end of two queues."""
+
+    def __init__(self, going, coming, about=None):
+        self.going, self.coming, self.about = going, coming, about or {}
+        self.lost, self.who = None, "here"
+
+    def send(self, kind, **values):
+        if self.lost is not None:
+            raise RankError(self.lost)
+        self.going.put({"kind": kind, **values})
+
+    def receive(self, wait_s):
+        try:
+            return self.coming.get(timeout=wait_s) if wait_s > 0 else self.coming.get_nowait()
+        except queue.Empty:
+            return None
+
+    def part(self):
+        self.lost = "parted"
+
+    close = part
+
+
+class Grid:
+    """workers: how many. age: of copies. hooks: by worker, called before each of its steps."""
+
+    def __init__(self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, hooks=None):
+        config = load("digits", [*WORDS, *words])
+        self.ground = build_cells.Ground.of(config, folder, lambda text: None)
+        self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
+        self.workers, self.threads, self.timeout_s = [], [], timeout_s
+        for number in range(workers):
+            self.come(age, (hooks or {}).get(number))
+        roster = Roster(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, 5.0, timeout_s)
+        options, first = config.grid, self.ground.cell(0)
+        topology = self.ground.population([first], lambda text: None).topology
+        self.coordinator = Coordinator(
+            roster, options.rows_columns, topology, self.meet, first.centre, Pace(age, last), timeout_s
+        )
+
+    def come(self, age=0, hook=None):
+        """One more worker."""
+        there, here = queue.Queue(), queue.Queue()
+        self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
+        line = Line(here, there)
+        worker = Worker(line, self.ground, self.meet, lambda text: None, beat_s=0.1, age=age, timeout_s=self.timeout_s)
+        if hook is not None:
+            usual = worker._stop
+            worker._stop = lambda: (hook(), usual())
+        self.workers.append(worker)
+        thread = threading.Thread(target=worker.run, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def meet(self, order, stopped):
+        """All of one membership share a world."""
+        with self.lock:
+            name, size = order["membership"], order["size"]
+            world = self.worlds.setdefault(name, local.world(size, self.timeout_s, lambda: False, coordinated=True))
+        mine = world[order["rank"]]
+        mine._arrivals.stopped = stopped
+        return mine
+
+    def evolve(self, generations):
+        for number in range(self.coordinator.at, generations):
+            done = self.coordinator.evolve(number + 1)
+        return done
+
+    def genomes(self):
+        return {cell: found.centre[Side.G].digest for cell, found in self.coordinator.collect().items()}
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Makes grids, and ends them."""
+    found = []
+
+    def begin(*words, **settings):
+        found.append(Grid(tmp_path, *words, **settings))
+        return found[-1]
+
+    yield begin
+    for grid in found:
+        grid.coordinator.end()
+        for thread in grid.threads:
+            thread.join(10)
+
+
+def alone(folder, generations, *words):
+    ground = build_cells.Ground.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
+    population = ground.population([ground.cell(number) for number in range(4)], lambda text: None)
+    for _ in range(generations):
+        population.evolve()
+    return {cell.number: cell.centre[Side.G].digest for cell in population.cells}
+
+
+def test_everybody_goes_home_together(begun):
+    grid = begun()
+    grid.evolve(2)
+    grid.coordinator.end()
+    for thread in grid.threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in grid.threads)
+    assert not [text for text in grid.said if "gone" in text]
+
+
+def test_the_neighbourhood_may_change_among_workers(begun, tmp_path):
+    """On a ring of 1 x 4 with one neighbour workers 0 and 2 need not meet; on the graph that follows they do."""
+    words = ("grid.shape=1x4", "grid.edges=[[0, 1], [2, 3]]", "grid.changes=[{at: 2, edges: [[0, 2], [1, 3]]}]")
+    grid = begun(*words, workers=4)
+    grid.evolve(4)
+    assert grid.genomes() == alone(tmp_path / "alone", 4, *words)
+
+
+def test_one_who_lives_but_does_nothing_is_given_up(begun, tmp_path):
+    over, stuck = threading.Event(), threading.Event()
+
+    def hang():
+        if not stuck.is_set():
+            stuck.set()
+            over.wait(WAIT_S)
+
+    grid = begun(workers=2, timeout_s=1.5, hooks={1: hang})
+    try:
+        grid.evolve(2)
+    finally:
+        over.set()
+    assert any("did nothing for 1.5 s" in text for text in grid.said)
+    assert grid.genomes() == alone(tmp_path / "alone", 2)
+
+
+def test_one_who_works_slowly_is_not_given_up(begun):
+    grid = begun("grid.batches=8", workers=2, timeout_s=1.5, hooks={1: lambda: time.sleep(0.3)})
+    grid.evolve(1)  # takes 5 s for its cells
+    assert not [text for text in grid.said if "gone" in text]
+
+
+def test_a_worker_that_fails_ends_the_run_and_says_why(begun):
+    def fail():
+        raise ParaganError("the disk is full")
+
+    grid = begun(workers=2, hooks={0: fail})
+    with pytest.raises(ParaganError, match=r"host 0\): the disk is full"):
+        grid.evolve(1)
+
+
+def test_one_that_comes_later_gets_cells(begun, tmp_path):
+    grid = begun(workers=1)
+    grid.evolve(1)
+    grid.come()
+    grid.evolve(3)
+    assert "workers   2 with 2, 2 cells, from generation 1" in grid.said
+    assert grid.genomes() == alone(tmp_path / "alone", 3)
+
+
+def test_cells_go_to_who_is_faster(begun, tmp_path):
+    grid = begun("grid.batches=4", workers=2, hooks={1: lambda: time.sleep(0.1)})
+    grid.evolve(5)
+    assert any("with 3, 1 cells" in text for text in grid.said)
+    assert grid.genomes() == alone(tmp_path / "alone", 5, "grid.batches=4")
+
+
+def test_the_record_tells_of_workers(begun):
+    grid = begun(workers=2)
+    grid.evolve(1)
+    found = grid.coordinator.workers
+    assert [(one["host"], one["cells"]) for one in found] == [("host 0", 2), ("host 1", 2)]
+    assert all(one["cells_per_s"] > 0 for one in found)
+
+
+class TestAge:
+    """Workers that need not wait for one another."""
+
+    def test_nobody_is_further_ahead_than_that(self, begun):
+        apart = []
+
+        def look():
+            both = [worker._population for worker in grid.workers]
+            if None not in both:
+                apart.append(both[0].generation - both[1].generation)
+
+        grid = begun(workers=2, age=2, last=6, hooks={0: look, 1: lambda: time.sleep(0.1)})
+        grid.evolve(6)
+        assert 1 < max(apart) <= 2
+
+    def test_the_last_generation_is_everybodys(self, begun):
+        grid = begun(workers=4, age=3, last=5, hooks={1: lambda: time.sleep(0.05)})
+        grid.evolve(5)
+        standings = grid.coordinator.collect()
+        assert {standing.clock[0] for standing in standings.values()} == {10}  # steps: none did more
+
+    def test_no_copy_is_older(self, begun):
+        grid = begun(workers=2, age=2, last=6, hooks={1: lambda: time.sleep(0.1)})
+        ages, fast = [], grid.workers[0]
+
+        def look():
+            if fast._halo is not None and fast._halo._last:
+                ages.append(fast._population.generation - min(fast._halo._last.values()))
+
+        usual = fast._stop
+        fast._stop = lambda: (look(), usual())
+        grid.evolve(6)
+        assert 1 <= max(ages) <= 2
+
+    def test_without_any_delay_lock_step_is_what_comes(self, begun, tmp_path):
+        grid = begun(workers=2, age=0)
+        grid.evolve(3)
+        assert grid.genomes() == alone(tmp_path / "alone", 3)
+
+    def test_others_go_on_with_the_cells_of_one_that_is_gone(self, begun):
+        grid = begun(workers=3, age=1, last=6, hooks={1: lambda: time.sleep(0.05)})
+        grid.evolve(2)
+        member = grid.coordinator.roster.members[1]
+        member.line.lost = "killed"
+        grid.workers[1].line.lost = "killed"
+        grid.evolve(6)
+        assert any("is gone" in text for text in grid.said)
+        steps = [standing.clock[0] for standing in grid.coordinator.collect().values()]
+        assert len(steps) == 4 and min(steps) >= 12

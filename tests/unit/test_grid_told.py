@@ -1,0 +1,28 @@
+"""What the record of a grid tells once more, or once for all: neighbourhoods that change, the metric of its scores."""
+
+from __future__ import annotations
+
+from paragan.writers._grid import Grid, Population
+from paragan.writers._population import view
+from tests.unit.test_grid_report import cells, population
+
+
+def test_a_neighbourhood_that_is_told_again_is_the_one_from_then_on():
+    lines = [{"generation": n, "cells": cells(1.0, 2.0, 3.0, weights=[0.5, 0.5])} for n in (1, 2, 3, 4, 5)]
+    lines[1]["neighbours"] = [[0, 2], [1, 2], [2, 0]]
+    lines[3]["neighbours"] = [[0, 7], "x"]
+    found, named = population(shape=(1, 3), neighbours=[[0, 1], [1, 0], [2]]), []
+    for n, line in enumerate(lines):
+        found.take(n, float(n), line)
+        (bars,) = view(found, 1.0).bars
+        named.append([name for name, _, _ in bars.rows])
+    strange = ["itself", "neighbour 1"]
+    assert named == [["cell 0, itself", "cell 1"], *[["cell 0, itself", "cell 2"]] * 2, strange, strange]
+    assert Population().begun({"shape": [1, 3]}).grid.neighbours == ()
+
+
+def test_the_metric_of_the_scores_is_named():
+    line = {"generation": 1, "cells": cells(1.5, 2.0)}
+    assert " at 1.5 by fd[judge]; " in view(population(line, scored_by="fd[judge]"), 1.0).note
+    assert " at 1.5; " in view(population(line, scored_by=None), 1.0).note
+    assert len(Grid.read({"shape": [1, 1], "scored_by": "x" * 99}).scored_by) == 40

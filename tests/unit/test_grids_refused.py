@@ -1,0 +1,210 @@
+"""What a grid on several processes is refused for: one line, and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+
+import pytest
+
+from paragan import build_crew
+from paragan.cli import grids
+from paragan.cli.main import main
+from paragan.config import dump, load
+from paragan.core.errors import ConfigError, RankError
+from paragan.launch import company, mpiexec, offer
+from paragan.launch.place import Place
+from paragan.runs.grids import serve, staffed
+from paragan.transports._signed import new_token
+from paragan.transports.control import Listener
+
+WORDS = ("train.threads=1", "grid.shape=2x2", "score.extractor=none")
+
+
+def config(*words):
+    return load("digits", [*WORDS, *words])
+
+
+def start(tmp_path, *words, place=None):
+    return grids.start(config(*words), "digits", list(words), tmp_path / "run", False, place)
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    for names in mpiexec._RANK:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("devices=2",), "devices: found 2 for a grid, expected workers=2 instead"),
+        (
+            ("transport=mpi",),
+            "workers: found none for transport=mpi, expected workers=N, or mpiexec before the command",
+        ),
+    ],
+)
+def test_what_does_not_go_together(tmp_path, words, said):
+    with pytest.raises(ConfigError) as found:
+        start(tmp_path, *words)
+    assert str(found.value) == said and found.value.exit_code == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_more_workers_than_cells(tmp_path):
+    with pytest.raises(ConfigError, match="workers: found 5 for a grid of 4 cells, expected at most 4"):
+        build_crew.evolution(config("workers=5"), tmp_path, print, lambda: False)
+
+
+def test_mpi_under_torchrun(tmp_path):
+    with pytest.raises(ConfigError, match="transport: found mpi under torchrun, expected gloo, or mpiexec instead"):
+        start(tmp_path, "transport=mpi", place=Place(0, 3, 0, 3))
+
+
+def test_gloo_under_mpiexec_is_told_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "4")
+    monkeypatch.setenv("PMI_RANK", "0")
+    with pytest.raises(ConfigError, match="transport: found gloo in 4 processes of mpiexec, expected transport=mpi"):
+        start(tmp_path)
+    monkeypatch.setenv("PMI_RANK", "2")
+    assert start(tmp_path) == 2  # without a word
+
+
+def test_another_number_of_processes_than_workers():
+    with pytest.raises(ConfigError, match="workers: found 4 where 3 processes were started, expected 2 and the coord"):
+        staffed(config("workers=4"), company.Company(0, 3, lambda text: None, lambda: ""))
+    assert staffed(config(), company.Company(0, 3, lambda text: None, lambda: "")).workers == 2
+
+
+def test_workers_without_a_grid():
+    with pytest.raises(ConfigError, match=r"workers: found 2 without a grid, expected devices=2, or a grid"):
+        load("digits", ["workers=2"])
+
+
+@pytest.mark.parametrize("address", ["here", "127.0.0.1", ":80", "127.0.0.1:http", "a b:1"])
+def test_a_coordinator_that_cannot_be_one(address):
+    with pytest.raises(ConfigError, match=r"coordinator: found .*, expected HOST:PORT, as 127.0.0.1:0"):
+        config(f"coordinator={json.dumps(address)}")
+
+
+def test_a_busy_port(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        with pytest.raises(
+            ConfigError, match=f"127.0.0.1:{port}: found that nobody can listen there .*; end what uses"
+        ):
+            build_crew.evolution(config("workers=2", f"coordinator=127.0.0.1:{port}"), tmp_path, print, lambda: False)
+
+
+class TestOffer:
+    """A worker's code, libraries and config have to be the coordinator's."""
+
+    RUN = "the config"
+
+    def test_one_of_the_same_fits(self):
+        assert offer.unfit(offer.offer("cpu"), self.RUN) == ""
+        assert offer.unfit(offer.offer("cpu", self.RUN), self.RUN) == ""
+
+    @pytest.mark.parametrize(
+        ("key", "said"),
+        [
+            ("code", r"found other code of paragan \(0\), expected .*: install the same version there"),
+            ("torch", "found torch 0, expected .*: results would differ"),
+            ("config", "found another config than the coordinator's, expected the same command and files"),
+        ],
+    )
+    def test_another_does_not(self, key, said):
+        about = {**offer.offer("cpu", self.RUN), key: "0"}
+        assert re.match(said, offer.unfit(about, self.RUN))
+
+    def test_one_that_says_nothing_does_not(self):
+        assert offer.unfit({}, self.RUN).startswith("found other code of paragan (None)")
+
+    def test_the_code_is_all_of_it(self, tmp_path, monkeypatch):
+        before = offer.code.__wrapped__()
+        (tmp_path / "__init__.py").write_text("")
+        monkeypatch.setattr(offer.paragan, "__file__", str(tmp_path / "__init__.py"))
+        assert offer.code.__wrapped__() != before
+
+
+class TestWorker:
+    """What `paragan worker` says when it cannot take part."""
+
+    @pytest.fixture
+    def listener(self):
+        found = Listener(new_token())
+        yield found
+        found.close()
+
+    def test_no_address(self, capfd):
+        assert main(["worker", "nowhere"]) == 2
+        assert "worker: found 'nowhere', expected HOST:PORT, as the coordinator prints it" in capfd.readouterr().err
+
+    def test_no_token(self, capfd, monkeypatch):
+        monkeypatch.delenv("PARAGAN_TOKEN", raising=False)
+        monkeypatch.delenv("PARAGAN_TOKEN_FILE", raising=False)
+        assert main(["worker", "127.0.0.1:1"]) == 2
+        assert "found neither PARAGAN_TOKEN nor PARAGAN_TOKEN_FILE" in capfd.readouterr().err
+
+    def test_one_that_is_refused_is_told_why(self, listener, monkeypatch):
+        said, welcome = [], {"config": dump(config())}
+        office = build_crew._Office(config(), None, said.append, "", listener, None, welcome, None, None)
+        monkeypatch.setattr(build_crew, "unfit", lambda theirs, text: "found another moon, expected this one")
+        over = threading.Event()
+
+        def accept():
+            while not over.is_set():
+                assert office._accept() is None
+                over.wait(0.02)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            with pytest.raises(ConfigError, match="refused this one: found another moon, expected this one"):
+                build_crew.worker(listener._token, *listener.address, lambda text: None)
+        finally:
+            over.set()
+            thread.join(5)
+        assert len(said) == 1 and said[0].endswith("was refused: found another moon, expected this one")
+
+
+class TestCompany:
+    def test_what_is_told_is_heard(self):
+        told = []
+        first = company.Company(0, 2, told.append, lambda: "")
+        assert not first.has_called
+        first.call({"token": "t", "port": 3})
+        assert first.has_called
+        assert company.Company(1, 2, told.append, lambda: told[0]).called() == {"token": "t", "port": 3}
+
+    def test_what_is_none_is_refused(self):
+        with pytest.raises(RankError, match="rank 0 said something else than where its coordinator listens"):
+            company.Company(1, 2, lambda text: None, lambda: "[1]").called()
+
+    def test_where_the_first_could_not_begin_the_others_end(self):
+        assert serve(config(), company.Company(1, 2, lambda text: None, lambda: "{}")) == 0
+
+    def test_the_first_tells_the_others_that_it_could_not(self, tmp_path, monkeypatch):
+        told = []
+        mine = company.Company(0, 6, told.append, lambda: "")
+        with pytest.raises(ConfigError, match="found 5 for a grid of 4"):
+            grids._together(config(), "digits", tmp_path / "run", False, mine)
+        assert told == ["{}"]
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ({}, None),
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, None),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4"}, (3, 4)),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, (1, 2)),
+        ({"PMI_RANK": "x", "PMI_SIZE": "4"}, None),
+    ],
+)
+def test_which_process_of_mpiexec(env, found):
+    assert mpiexec.here(env) == found

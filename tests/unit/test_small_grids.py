@@ -1,0 +1,94 @@
+"""Whole small grids: quirks, neighbourhoods that change while the run goes on, classes."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import torch
+
+import paragan as pg
+from paragan import build_cells
+from paragan.cli.main import main
+from paragan.core.types import Side
+from tests.unit.test_cells_differ import DIGITS, WORDS, evolution, grid
+
+
+def rates(population, generations):
+    found = []
+    for _ in range(generations):
+        population.evolve()
+        found.append([cell.centre[side].traits.lr for cell in population.cells for side in Side])
+    return found
+
+
+def test_frozen_rates_stay_in_a_whole_grid(tmp_path):
+    words = ("grid.rates.probability=1", "grid.replacement=always")
+    assert {lr for of in rates(grid(tmp_path, *words, "grid.quirks=[frozen_rates]"), 3) for lr in of} == {1e-3}
+    first, *_, last = rates(grid(tmp_path, *words), 3)
+    assert len(set(first)) == 8 and 1e-3 not in last
+
+
+def test_transposed_cells_read_the_neighbours_of_their_mirror_image(tmp_path):
+    plain, quirk = (
+        grid(tmp_path / name, "grid.shape=3x3", "grid.batches=1", f"grid.quirks=[{name}]")
+        for name in ("", "transposed")
+    )
+    assert quirk.topology(0).neighbours[1] == (1, 0, 6, 5, 4)  # itself, then those around cell 3, its mirror image
+    assert plain.topology(0).neighbours[1] == (1, 7, 4, 0, 2)
+    for population in (plain, quirk):
+        population.evolve()
+    digests = [[cell.centre[Side.G].digest for cell in population.cells] for population in (plain, quirk)]
+    assert digests[0] != digests[1] and quirk.generation == 1
+
+
+CHANGES = "grid.changes=[{at: 1, topology: ring}, {at: 3, edges: [[0, 2]]}]"
+
+
+def test_the_neighbourhood_changes_at_its_generation_and_is_told_again(tmp_path):
+    run = evolution(
+        *(tmp_path, "grid.shape=2x3", "grid.batches=1", CHANGES, "train.kimg=0.04", "scheme=synchronous"),
+        "grid.mixture.num_images=40",
+    )
+    first, lines = run.described["grid"]["neighbours"], []
+    for event in run.run():
+        if type(event).__name__ == "Evolved":
+            lines.append(json.loads(json.dumps(event.values)))
+    assert [line["generation"] for line in lines] == [1, 2, 3, 4, 5]
+    torus, ring, pair = (build_cells.neighbourhood(run.population.options, at).neighbours for at in (0, 1, 3))
+    assert first == torus != ring != pair
+    assert [line.get("neighbours") for line in lines] == [
+        *(None, [list(near) for near in ring], None, [list(near) for near in pair], None)
+    ]
+    sizes = [[len(cell["weights"]) for cell in line["cells"].values()] for line in lines]
+    assert [sizes[0], sizes[1], sizes[4]] == [[len(n) for n in torus], [len(n) for n in ring], [2, 1, 2, 1, 1, 1]]
+    assert run.described["grid"]["neighbours"] == pair
+
+
+def test_weights_of_other_neighbours_are_forgotten(tmp_path):
+    """Also where there are as many of them as before."""
+    population = grid(
+        tmp_path, "grid.shape=1x4", "grid.edges=[[0, 1], [2, 3]]", "grid.changes=[{at: 2, edges: [[0, 2], [1, 3]]}]"
+    )
+    for generation in range(4):
+        population.evolve()
+        assert [cell.weights for cell in population.cells] == [(0.75, 0.25) if generation in (1, 3) else (0.5, 0.5)] * 4
+        for cell in population.cells:
+            cell.weights = (0.75, 0.25)
+
+
+def test_a_conditional_grid_samples_by_class(tmp_path):
+    out = tmp_path / "run"
+    words = (*WORDS, "grid.cells=[{at: [0, 1], classes: [0, 1, 2, 3, 4]}, {at: [2, 3], classes: [5, 6, 7, 8, 9]}]")
+    assert main(["train", "digits", *words, "train.kimg=0.032", "--out", str(out)]) == 0
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    generations = [line for line in lines if line["kind"] == "generation"]
+    assert [line["generation"] for line in generations] == [1, 2]
+    assert all(math.isfinite(cell["fitness"]["g"]) for line in generations for cell in line["cells"].values())
+    sampler = pg.load(out)
+    assert sampler.class_names == tuple("0123456789")
+    three, eight = (sampler.sample(6, labels=label, seed=0) for label in (3, "8"))
+    assert three.tensor.shape == (6, 1, 8, 8) and (three.labels, eight.labels) == ((3,) * 6, (8,) * 6)
+    assert not torch.equal(three.tensor, eight.tensor)
+    begun = next(line for line in lines if line["kind"] == "start")
+    assert begun["data"]["images"] == len(DIGITS) and begun["grid"]["scored_by"] is None  # all data, not one cell's

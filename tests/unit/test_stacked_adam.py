@@ -1,0 +1,92 @@
+"""One Adam for all players of a stack: what each of them would have done by itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan.coevolution import loop, stacked
+from paragan.coevolution.stacked_adam import fits
+from paragan.core.types import Side
+from paragan.game.options import ScheduleOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from tests.laws.test_loop_is_stacked import BATCH, Stream, apart, cells, loss_of, weights
+
+DECAY = ScheduleOptions("linear", warmup=3, end=12)
+
+
+def with_policy(**changes):
+    """Cells whose players have other policies. changes: of `Policy`."""
+    found = cells()
+    for cell in found:
+        for side, player in cell.players.items():
+            old = player.policy
+            fields = {"lr": old.lr, "arguments": old.arguments, "max_norm": old.max_norm, **changes}
+            made = Player(side, player.net, player.strategy, Policy(torch.optim.Adam, **fields), ema=player.ema)
+            setattr(cell.gan, side.value, made)
+    return found
+
+
+@pytest.mark.parametrize("changes", [{"schedule": DECAY}, {"max_norm": None}, {"arguments": {"eps": 1e-3}}], ids=str)
+def test_it_is_what_each_would_have_done(changes):
+    one, other = with_policy(**changes), with_policy(**changes)
+    loop.Executor().train(one, 15, loss_of)
+    executor = stacked.Executor(BATCH)
+    executor.train(other, 15, loss_of)
+    assert executor._bound.seats[Side.G].adam is not None
+    assert apart(weights(one), weights(other)) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"arguments": {"weight_decay": 0.1}}, {"arguments": {"amsgrad": True}}, {"kind": torch.optim.AdamW}],
+    ids=str,
+)
+def test_others_are_stepped_one_by_one(changes):
+    kind = changes.pop("kind", torch.optim.Adam)
+    found = cells()
+    for cell in found:
+        player = cell.gan.g
+        cell.gan.g = Player(Side.G, player.net, player.strategy, Policy(kind, player.policy.lr, **changes))
+    assert not fits([cell.gan.g for cell in found])
+    assert fits([cell.gan.d for cell in found])
+
+
+def test_one_that_differs_is_enough():
+    found = [cell.gan.d for cell in cells()]
+    found[2] = Player(Side.D, found[2].net, policy=Policy(torch.optim.Adam, 1e-3, {"betas": (0.5, 0.9)}, max_norm=0.7))
+    assert not fits(found)
+
+
+def test_a_bad_gradient_skips_one_cell_and_no_other():
+    one, other = cells(), cells()
+    for found in (one, other):
+        found[2].batches = Broken(2)
+    loop.Executor().train(one, 6, loss_of)
+    stacked.Executor(BATCH).train(other, 6, loss_of)
+    assert apart(weights(one), weights(other)) < 1e-9
+    updates = [[int(cell.players[side].updates) for side in Side] for cell in other]
+    assert updates == [[6, 6], [6, 6], [6, 4], [6, 6]]
+    assert all(value.isfinite().all() for value in weights(other).values())
+
+
+class Broken(Stream):
+    """The third and the fifth batch hold an infinity."""
+
+    def __next__(self):
+        batch = super().__next__()
+        if batch.rows.step in (2, 4):
+            batch.x_BCHW[0, 0, 0, 0] = float("inf")
+        return batch
+
+
+def test_the_two_executors_may_take_turns():
+    """As they do where it is measured which of them is faster."""
+    one, other = cells(), cells()
+    loop.Executor().train(one, 12, loss_of)
+    executor = stacked.Executor(BATCH)
+    for first in range(0, 12, 3):
+        either = executor if first % 2 else loop.Executor()
+        either.train(other, 3, lambda cell, batch, first=first: loss_of(cell, batch + first))
+    assert apart(weights(one), weights(other)) < 1e-9
