@@ -1,6 +1,6 @@
 """What coevolution buys on MNIST: a 3x3 grid against nine GANs that never meet, at equal updates.
 
-    python -m benchmarks.cellular_mnist DATA [--seeds 3] [--kimg 200] [--out DIR] [--only ARMS] [--no-result]
+    python -m benchmarks.cellular_mnist DATA [--seeds 3] [--kimg 100] [--out DIR] [--only ARMS] [--no-result]
 
 DATA is the folder of MNIST's idx files, with classifiers/mnist_cnn.npz beside it. Every run is one of `paragan train`
 with the recipe `cellular-mnist`, one core, in a folder under DIR: the same command goes on where it was stopped, and
@@ -38,7 +38,7 @@ ARMS: Mapping[str, Sequence[str]] = {
     "lipizzaner": ("preset=lipizzaner",),
     "independent": _ALONE,
     "mustangs": ("preset=mustangs",),
-    "steady": ("preset=lipizzaner", "grid.rates.probability=0"),  # exchange and selection, no mutation
+    "selection": ("preset=lipizzaner", "grid.replacement=always", "grid.rates.probability=0"),  # and exchange; no more
 }
 
 
@@ -125,7 +125,7 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = argparse.ArgumentParser(prog="benchmarks.cellular_mnist")
     asked.add_argument("data", type=Path)
     asked.add_argument("--seeds", type=int, default=3)
-    asked.add_argument("--kimg", type=float, default=200.0, help="of one cell's D")
+    asked.add_argument("--kimg", type=float, default=100.0, help="of one cell's D")
     asked.add_argument("--out", type=Path, default=Path("/tmp/paragan-cellular-mnist"))
     asked.add_argument("--only", default=",".join(ARMS), help="arms, parted by commas")
     asked.add_argument("--no-result", action="store_true", help="tell, and write nothing")

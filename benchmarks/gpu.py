@@ -1,7 +1,7 @@
 """Absolute step times on an accelerator: SNGAN 32 px in every precision and layout, images/s and peak memory.
 
 Then, as ratios of step times beside each other: one rank under each strategy, and an optimiser in the host's memory
-(for its ZeRO row at batch 1 Colossal-AI's poster tells 6.7).
+(for its ZeRO row at batch 1 Colossal-AI's poster tells 6.7). At last the executors of a grid (`benchmarks.gpu_cells`).
 
 python -m benchmarks.gpu [steps] [batch]
 """
@@ -17,6 +17,7 @@ from itertools import count
 
 import torch
 
+from benchmarks import gpu_cells
 from benchmarks.record import write
 from paragan.core import rng, shelf
 from paragan.core.dist import ALONE, World
@@ -133,6 +134,7 @@ def main(steps: int = 200, batch: int = 64) -> None:
     print("\n".join(f"{name}: {value}" for name, value in over_plain.items()))
     found = {"batch": batch, "results": results, "step time over the plain one": over_plain}
     write("gpu-sngan32", found, on=torch.cuda.get_device_name())
+    gpu_cells.main()
 
 
 if __name__ == "__main__":

@@ -13,19 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from paragan import build
-from paragan.coevolution import fastest, loop, stacked
-from paragan.coevolution import topology as topologies
+from paragan.coevolution import fastest, loop, stacked, topology
 from paragan.coevolution.among import Among
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.diets import Diets
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.options import Change, GridOptions, OwnPlayer
+from paragan.coevolution.options import GridOptions, OwnPlayer
 from paragan.coevolution.population import Executor, Population
 from paragan.coevolution.rivals import Rivalled
 from paragan.coevolution.stage import Stage
-from paragan.coevolution.topology import Topology
 from paragan.config import RunConfig, choose
 from paragan.core import rng
 from paragan.core.errors import ConfigError
@@ -88,11 +86,18 @@ class Ground:
     judge: Callable[[], Evaluator] | None
 
     @classmethod
-    def of(cls, config: RunConfig, folder: Path, say: Callable[[str], None], must_keep: bool = True) -> Ground:
-        """`ConfigError` for what cells cannot be trained with."""
+    def of(
+        cls,
+        config: RunConfig,
+        folder: Path,
+        say: Callable[[str], None],
+        must_keep: bool = True,
+        device: torch.device | None = None,
+    ) -> Ground:
+        """`ConfigError` for what cells cannot be trained with. device: None: as for any run."""
         assert config.grid is not None
         _refuse(config, config.grid)
-        device, found = devices.pick(config.train.threads), build.data(config)
+        device, found = device or devices.pick(config.train.threads), build.data(config)
         if found.has_pairs:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")
         makers = {side: build.maker(config, side, found, device) for side in Side}
@@ -136,7 +141,7 @@ class Ground:
             self.config.seed,
             self.options,
             cells,
-            topology=partial(neighbourhood, self.options),
+            topology=partial(topology.of, self.options),
             bout=partial(self._bout, stages),
             executor=_executor(self.options, cells, self.config.train.batch, say),
             judged=None if judge is None else partial(_judged, self.options, self.shown, judge, self.prior),
@@ -197,17 +202,6 @@ class Ground:
         return Bout(stages, loss, z, y, eaten)
 
 
-def neighbourhood(options: GridOptions, generation: int) -> Topology:
-    """Whom each cell reads in that generation."""
-    started = [change for change in options.changes if change.at <= generation]
-    now: GridOptions | Change = max(started, key=lambda change: change.at) if started else options
-    if now.edges is not None:
-        return topologies.graph(options.num_cells, now.edges)
-    if now.topology == "ring":
-        return topologies.ring(options.num_cells, now.radius)
-    return topologies.torus(*options.rows_columns, now.radius, "transposed" in options.quirks)
-
-
 def mixture(
     make: Callable[[], nn.Module], members: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
 ) -> Mixture:
@@ -241,7 +235,7 @@ def _refuse(config: RunConfig, options: GridOptions) -> None:
         if player.precision == "pure":
             raise ConfigError(f"{side}.precision: found pure on a grid, expected fp32 or bf16")
     for generation in (0, *(change.at for change in options.changes)):
-        neighbourhood(options, generation)
+        topology.of(options, generation)
 
 
 def _losses(config: RunConfig) -> list[Chosen]:

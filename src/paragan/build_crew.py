@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 import torch.distributed as dist
 
 from paragan.build_cells import Ground
@@ -26,6 +27,7 @@ from paragan.coevolution.worker import Meet, Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.command import me
 from paragan.core.errors import ConfigError, RankError
+from paragan.hardware import device as devices
 from paragan.launch.company import Company
 from paragan.launch.crew import Crew
 from paragan.launch.offer import offer, unfit
@@ -143,13 +145,21 @@ class _Office:
 
 
 def worker(
-    token: str, host: str, port: int, say: Callable[[str], None], company: Company | None = None, config: str = ""
+    token: str,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    device: str = "auto",
+    company: Company | None = None,
+    config: str = "",
 ) -> str:
     """Take part in the run whose coordinator listens there, to its end; why it ended before, if it did.
 
-    company: among which this process was started to do so, with this config. `ConfigError` where the two do not fit.
+    device: as `hardware.device.chosen` has it. company: among which this process was started to do so, with this
+    config. `ConfigError` where the two do not fit.
     """
-    about = offer("cpu", config or None, company.rank if company is not None and company.mpi else None)
+    on = devices.chosen(device)
+    about = offer(str(on), config or None, company.rank if company is not None and company.mpi else None)
     line = connect(token, host, port, _PATIENCE_S, about)
     try:
         welcome = line.receive(_PATIENCE_S)
@@ -161,7 +171,8 @@ def worker(
         assert run.grid is not None
         if run.transport == "mpi" and company is None:
             raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
-        ground = Ground.of(run, Path(welcome["folder"]), say)
+        torch.set_num_threads(run.train.threads or torch.get_num_threads())
+        ground = Ground.of(run, Path(welcome["folder"]), say, device=on)
         store = _reached(host, welcome["store"], run.train.timeout_s)
         beat_s, age, timeout_s = run.grid.beat_s, run.grid.age, run.train.timeout_s
         return Worker(line, ground, _meet(run, store), say, beat_s=beat_s, age=age, timeout_s=timeout_s).run()

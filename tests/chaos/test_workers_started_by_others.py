@@ -46,7 +46,7 @@ def ranks(process, count):
     """The processes of paragan below a launcher, the coordinator's first."""
 
     def found():
-        below = [pid for pid in children(process.pid) if b"paragan\0train" in command_of(pid)]
+        below = [pid for pid in children(process.pid) if b"paragan\0train" in command_of(pid) and rank_of(pid) >= 0]
         return sorted(below, key=rank_of) if len(below) >= count else []
 
     wait_for(found, process, WAIT_S)

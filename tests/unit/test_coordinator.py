@@ -52,14 +52,16 @@ class Line:
 class Grid:
     """workers: how many. age: of copies. hooks: by worker, called before each of its steps."""
 
-    def __init__(self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, hooks=None):
+    def __init__(
+        self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, beat_s=5.0, patience_s=WAIT_S, hooks=None
+    ):
         config = load("digits", [*WORDS, *words])
         self.ground = build_cells.Ground.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
-        self.workers, self.threads, self.timeout_s = [], [], timeout_s
+        self.workers, self.threads, self.timeout_s, self.patience_s = [], [], timeout_s, patience_s
         for number in range(workers):
             self.come(age, (hooks or {}).get(number))
-        roster = Roster(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, 5.0, timeout_s)
+        roster = Roster(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, beat_s, timeout_s)
         options, first = config.grid, self.ground.cell(0)
         topology = self.ground.population([first], lambda text: None).topology
         self.coordinator = Coordinator(
@@ -71,7 +73,7 @@ class Grid:
         there, here = queue.Queue(), queue.Queue()
         self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
         line = Line(here, there)
-        worker = Worker(line, self.ground, self.meet, lambda text: None, beat_s=0.1, age=age, timeout_s=self.timeout_s)
+        worker = Worker(line, self.ground, self.meet, lambda text: None, beat_s=0.1, age=age, timeout_s=self.patience_s)
         if hook is not None:
             usual = worker._stop
             worker._stop = lambda: (hook(), usual())
@@ -160,6 +162,21 @@ def test_one_who_lives_but_does_nothing_is_given_up(begun, tmp_path):
 def test_one_who_works_slowly_is_not_given_up(begun):
     grid = begun("grid.batches=8", workers=2, timeout_s=1.5, hooks={1: lambda: time.sleep(0.3)})
     grid.evolve(1)  # takes 5 s for its cells
+    assert not [text for text in grid.said if "gone" in text]
+
+
+def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun):
+    grid = begun(workers=1)
+    line = Line(queue.Queue(), queue.Queue())
+    worker = Worker(line, grid.ground, grid.meet, print, beat_s=0.1, timeout_s=1.0)
+    assert worker.run() == "the coordinator has said nothing for 1 s"
+
+
+def test_a_coordinator_that_has_nothing_to_say_is_heard(begun):
+    grid = begun(workers=1, beat_s=1.0, patience_s=3.0)
+    grid.evolve(1)
+    time.sleep(4.0)  # it scores, say
+    grid.evolve(2)
     assert not [text for text in grid.said if "gone" in text]
 
 

@@ -80,6 +80,13 @@ def test_another_number_of_processes_than_workers():
     assert staffed(config(), company.Company(0, 3, lambda text: None, lambda: "")).workers == 2
 
 
+def test_beats_rarer_than_anybody_waits():
+    with pytest.raises(
+        ConfigError, match=r"grid.beat_s: found 150 s with train.timeout_s=300, expected less than half"
+    ):
+        config("grid.beat_s=150")
+
+
 def test_workers_without_a_grid():
     with pytest.raises(ConfigError, match=r"workers: found 2 without a grid, expected devices=2, or a grid"):
         load("digits", ["workers=2"])

@@ -43,6 +43,19 @@ def test_a_batch_is_the_order_at_its_place():
     assert [b.rows for b in batches] == [Rows(step, 0, 8, 8) for step in range(20)]
 
 
+@pytest.mark.parametrize("share", [None, (3, 4)])
+@pytest.mark.parametrize("rows", [50, 5000])
+def test_a_position_may_be_anywhere(rows, share):
+    """What is looked up ahead is not taken for another place."""
+    loader, order = Loader(Numbered(rows), 8, seed=3, device=CPU, share=share), Order(rows, 3)
+    first, count = share or (0, 8)
+    for position in (0, 1, 700, 699, 2, 511, 512, 513, 0):
+        loader.position = position
+        found = next(loader)
+        expected = order.at(np.arange(position * 8 + first, position * 8 + first + count)) % 256
+        assert row_numbers(found).tolist() == expected.tolist()
+
+
 def test_epochs_follow_one_another_without_a_seam():
     loader = Loader(Numbered(10), 4, seed=0, device=CPU)
     rows = torch.cat([row_numbers(next(loader)) for _ in range(5)])

@@ -12,7 +12,10 @@ from paragan.core.printable import printable
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the coordinator listens, as it prints it.")]
 
 
-def worker(address: Address) -> None:
+Device = Annotated[str, typer.Option(help="auto, cpu, or the number of an accelerator of this host.")]
+
+
+def worker(address: Address, device: Device = "auto") -> None:
     """Train cells of the grid whose coordinator listens at HOST:PORT; the token is in PARAGAN_TOKEN, or a file."""
     from paragan.build_crew import worker as work
     from paragan.transports._signed import find_token
@@ -20,5 +23,5 @@ def worker(address: Address) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError(f"worker: found {address!r}, expected HOST:PORT, as the coordinator prints it")
-    if why := work(find_token(), host, int(port), lambda text: print(printable(text), flush=True)):
+    if why := work(find_token(), host, int(port), lambda text: print(printable(text), flush=True), device):
         raise RankError(f"worker: {why}")

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.coevolution import fastest
 from paragan.coevolution.cell import Cell, players_of
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
@@ -79,6 +80,12 @@ class Evolution(Trainer):
         grid = {"shape": shape, "losses": list(self.losses), "scored_by": self.scored_by}
         return {"grid": grid | {"neighbours": self._topology().neighbours}}
 
+    @property
+    def _auto(self) -> fastest.Executor | None:
+        """The executor that chooses, if it is that: rounding follows from its choice, so a run keeps to it."""
+        executor = self.population.executor
+        return executor if isinstance(executor, fastest.Executor) else None
+
     def _topology(self, ago: int = 0) -> Topology:
         """In which the newest generation was played, or one so long before it."""
         return self.population.topology(max(0, self.population.generation - 1 - ago))
@@ -112,6 +119,7 @@ class Evolution(Trainer):
             **({} if near == self._topology(1).neighbours else {"neighbours": near}),
             "cells": {str(cell.number): cell.told for cell in self.cells},
             "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
+            **({"workers": workers} if (workers := self.population.workers) else {}),
             **({} if self.ensemble is None else {"ensemble": _plain(self.ensemble)}),
         }
 
@@ -165,12 +173,15 @@ class Evolution(Trainer):
             "generation": self.population.generation,
             "cells": {str(cell.number): cell.standing().plain for cell in self.cells},
             "best_cell": self.best_cell.number,
+            "executor": self._auto.chosen if self._auto else None,
             "ensemble": None if self.ensemble is None else _plain(self.ensemble),
             "players": {},
         }
 
     def restore(self, found: Checkpoint) -> None:
         self.population.generation = counted(found.values, "generation")["generation"]
+        if self._auto and (chosen := found.values.get("executor")) in self._auto.others:
+            self._auto.chosen = chosen
         if (ensemble := found.values["ensemble"]) is not None:
             counts = counted(ensemble["counts"], *ensemble["counts"])
             self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, number_of(ensemble["distance"]))

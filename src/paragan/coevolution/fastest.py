@@ -17,7 +17,8 @@ _WARM_UP, _STEPS, _ROUNDS = 1, 3, 3
 
 class Executor:
     """Fulfils `coevolution.population.Executor`. Before the first generation it plays a few steps with each, in turns,
-    and takes them back; the choice is told to `say`, and rounding follows from it. others: by name.
+    and takes them back; the choice is told to `say`, and rounding follows from it. others: by name. chosen: of them; a
+    run that goes on keeps to it.
     """
 
     def __init__(self, others: Mapping[str, AnyExecutor], say: Callable[[str], None]) -> None:

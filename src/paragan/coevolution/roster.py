@@ -11,7 +11,7 @@ from typing import Any
 
 from paragan.core.errors import ParaganError, RankError
 from paragan.transports.control import Line
-from paragan.transports.heartbeat import Watch
+from paragan.transports.heartbeat import Beats, Watch
 
 LOOK_S = 0.02
 
@@ -22,13 +22,15 @@ class Lost(Exception):
 
 @dataclass
 class Member:
-    """One worker. rank: among those that take part, -1 for none; speed: cells per second of its last generation.
+    """One worker. beats: tell it that the coordinator lives. rank: among those that take part, -1 for none; speed:
+    cells per second of its last generation.
 
     state, progress: as its last beat told them. moved: when it did something last, be it only a step.
     """
 
     name: str
     line: Line
+    beats: Beats
     rank: int = -1
     speed: float | None = None
     state: str = "inactive"
@@ -79,7 +81,7 @@ class Roster:
         while (line := self.accept()) is not None:
             self._count += 1
             name, now = f"worker {self._count} ({line.about.get('host', line.who)})", time.monotonic()
-            self.members.append(Member(name, line, moved=now))
+            self.members.append(Member(name, line, Beats(line, self._watch.every_s, dict), moved=now))
             self._watch.heard(name, now)
             self.stale = True
         return len(self.members)
@@ -156,6 +158,7 @@ class Roster:
 
     def close(self) -> None:
         for member in self.members:
+            member.beats.close(1.0)
             member.line.close()
 
     def _heard(self, member: Member, message: Mapping[str, Any], now: float) -> None:
@@ -188,6 +191,7 @@ class Roster:
         self.members.remove(member)
         self._watch.forget(member.name)
         self.stale, self.broken = True, self.broken or member.rank >= 0
+        member.beats.close(0.0)
         member.line.part()
         self.gone(member.line.about)
         if not self.spared:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from paragan.coevolution.options import Change, GridOptions
 from paragan.core.errors import ConfigError
 
 
@@ -87,6 +88,17 @@ def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
         near[a].append(b)
         near[b].append(a)
     return Topology(tuple(_once(cell) for cell in near))
+
+
+def of(options: GridOptions, generation: int) -> Topology:
+    """Whom each cell reads in that generation of a run."""
+    started = [change for change in options.changes if change.at <= generation]
+    now: GridOptions | Change = max(started, key=lambda change: change.at) if started else options
+    if now.edges is not None:
+        return graph(options.num_cells, now.edges)
+    if now.topology == "ring":
+        return ring(options.num_cells, now.radius)
+    return torus(*options.rows_columns, now.radius, "transposed" in options.quirks)
 
 
 def _steps(radius: int) -> list[tuple[int, int]]:

@@ -46,7 +46,8 @@ class Dropped(Exception):
 class Worker:
     """line: to the coordinator. crew: builds cells. meet: makes the communicator that an order is about.
 
-    age: generations that a neighbour's copy may be behind; 0: lock-step. timeout_s: until the others have left, too.
+    age: generations that a neighbour's copy may be behind; 0: lock-step. timeout_s: that the coordinator may be silent
+    for, and until all have left at the end.
     """
 
     def __init__(
@@ -76,12 +77,18 @@ class Worker:
     def run(self) -> str:
         """Until the coordinator says so, or is gone; why."""
         self._thread.start()
+        heard = time.monotonic()
         try:
             while True:
                 order = self.line.receive(_LOOK_S)
                 if order is None and self.line.lost is not None:
                     return f"the coordinator is gone ({self.line.lost})"
+                if order is None and time.monotonic() - heard > self.timeout_s:
+                    return f"the coordinator has said nothing for {self.timeout_s:g} s"
                 if order is None:
+                    continue
+                heard = time.monotonic()
+                if order["kind"] == "beat":
                     continue
                 self._ended = order["kind"] == "end"
                 self._drops += order["kind"] == "drop"

@@ -29,6 +29,21 @@ def pick(threads: int | None = None, local_rank: int | None = None, local_size: 
     return torch.device(kind.type, local_rank)
 
 
+def chosen(name: str, threads: int | None = None) -> torch.device:
+    """auto: as `pick` does for a process alone. cpu: that. A number: the accelerator of this number, counted round and
+    round where there are fewer; without any, the CPU. `ConfigError` for anything else.
+    """
+    if not (name in ("auto", "cpu") or name.isdecimal()):
+        raise ConfigError(f"device: found {name!r}, expected auto, cpu or a number")
+    if name == "auto" or (name != "cpu" and count() == 0):
+        return pick(threads)
+    if name == "cpu":
+        if threads is not None:
+            torch.set_num_threads(threads)
+        return torch.device("cpu")
+    return pick(threads, int(name) % count(), count())
+
+
 def count() -> int:
     """Accelerators of this host; 0 where it trains on the CPU."""
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0

@@ -31,6 +31,10 @@ class Crew:
         for _ in range(count):
             with open(self.logs / f"worker-{len(self._processes) + 1}.log", "wb") as log:
                 command = [sys.executable, "-m", "paragan", "worker", f"{self.address[0]}:{self.address[1]}"]
+                command += [
+                    "--device",
+                    str(len(self._processes)),
+                ]  # each an accelerator of its own, as far as there are
                 process = subprocess.Popen(
                     command,
                     env=self._environment,

@@ -14,6 +14,8 @@ from paragan.core.seams import Source, paired
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
 
+_AHEAD = 4096  # places: so many cost little more than a hundred
+
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -42,6 +44,7 @@ class Loader(Iterator[Batch]):
         self._share = share or (0, batch)
         _check(source, batch, self._share)
         self._order, self._pairs = Order(len(source), seed), paired(source)
+        self._ahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))  # a place, and the rows from there on
         self._pinned = _copies_from_pinned_memory(device)
 
     def __next__(self) -> Batch:
@@ -60,11 +63,21 @@ class Loader(Iterator[Batch]):
 
     def _fetched(self, places: Places) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Images, labels, conditions."""
-        rows = self._order.at(places)
+        rows = self._visited(places)
         if self._pairs is None:
             return *self.source.fetch(rows), None
         x_BCHW, condition = self._pairs.fetch_pairs(rows, places, self._order.seed)
         return x_BCHW, None, condition
+
+    def _visited(self, places: Places) -> Places:
+        """The rows at these places, which are one after another. Looked up for many batches in one go."""
+        first, ahead = self._ahead
+        if not first <= places[0] <= places[-1] < first + len(ahead):
+            first, few = int(places[0]), 4 * len(self.source)  # every epoch costs as much, however short
+            count = max(len(places), min(_AHEAD, few))
+            self._ahead = first, self._order.at(np.arange(first, first + count, dtype=np.int64))
+        first, ahead = self._ahead
+        return ahead[places[0] - first : places[-1] - first + 1]
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         if self._pinned:

@@ -48,6 +48,6 @@ def serve(config: RunConfig, company: Company) -> int:
     if "token" not in called:  # the coordinator could not begin, and says why
         return 0
     address = called["token"], called["host"], int(called["port"])
-    if why := worker(*address, lambda text: None, company, dump(config)):
+    if why := worker(*address, lambda text: None, str(company.rank - 1), company, dump(config)):
         raise RankError(f"worker {company.rank}: {why}")
     return 0

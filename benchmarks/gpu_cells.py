@@ -1,0 +1,85 @@
+"""On an accelerator: all cells as one batched program against one cell after another, for networks as MNIST has.
+
+python -m benchmarks.gpu_cells [steps]
+
+Aims: 8 times as fast at 4x4, 25 times at 8x8, and a grid of 16x16 that trains. Batch 100, networks 64-256-256-1024 and
+1024-256-256-1; images are made up, for time does not depend on them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import mkdtemp
+
+import torch
+
+from benchmarks.record import write
+from paragan import build_cells
+from paragan.config import load
+from paragan.hardware import device as devices
+
+NETWORKS = "model={name: mlp, latent: 64, g_widths: [256, 256], d_widths: [256, 256]}"
+WORDS = (
+    *("data={name: synthetic, kind: ring, num_images: 10000, size: 32}", "train.batch=100", "scheme=synchronous"),
+    *("penalties=[]", "augment=null", "score.extractor=none", "grid.fitness.num_images=100"),
+)
+AIMS = {"2x2": None, "4x4": 8.0, "8x8": 25.0}
+ROUNDS = 5
+
+
+def stepper(shape: str, kind: str, networks: str = NETWORKS) -> Callable[[int], float]:
+    """Seconds of a step of all cells, over so many."""
+    words = (*WORDS, networks, f"grid.shape={shape}", f"grid.executor={kind}")
+    population = build_cells.evolution(load("digits", words), Path(mkdtemp()), print, lambda: False, True).population
+
+    def run(steps: int) -> float:
+        _settle()
+        began = time.perf_counter()
+        population.executor.train(population.cells, steps, lambda cell, batch: 0)
+        _settle()
+        return (time.perf_counter() - began) / steps
+
+    return run
+
+
+def ratio(shape: str, steps: int, networks: str = NETWORKS) -> dict[str, float]:
+    """Of the loop's time to the stacked one's, the median of rounds in turn, and ms of a step per cell."""
+    loop, stacked = (stepper(shape, kind, networks) for kind in ("loop", "stacked"))
+    loop(2), stacked(2)
+    both = [(loop(steps), stacked(steps)) for _ in range(ROUNDS)]
+    rows, columns = map(int, shape.split("x"))
+    each = 1000 / (rows * columns)
+    return {
+        "loop / stacked": statistics.median(a / b for a, b in both),
+        "loop_ms_per_cell": each * statistics.median(a for a, _ in both),
+        "stacked_ms_per_cell": each * statistics.median(b for _, b in both),
+    }
+
+
+def _settle() -> None:
+    if devices.count():
+        torch.accelerator.synchronize()
+
+
+def main(steps: int = 20) -> None:
+    if not devices.count():
+        print("not run: no accelerator")
+        return
+    found: dict[str, dict[str, float]] = {}
+    for shape, aim in AIMS.items():
+        found[shape] = ratio(shape, steps)
+        aimed = "" if aim is None else f", aim {aim:g}"
+        print(f"{shape}: {found[shape]['loop / stacked']:.1f} times as fast{aimed}; {found[shape]}", flush=True)
+    large = stepper("16x16", "stacked")
+    large(2)
+    found["16x16"] = {"stacked_ms_per_cell": 1000 * large(steps) / 256}
+    print(f"16x16: {found['16x16']}")
+    write("gpu-cells", {"batch": 100, "grids": found}, on=torch.cuda.get_device_name())
+
+
+if __name__ == "__main__":
+    main(*(int(a) for a in sys.argv[1:]))

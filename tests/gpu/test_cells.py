@@ -1,0 +1,80 @@
+"""A grid on an accelerator: what the CPU computes, whichever the executor, and workers of both kinds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from benchmarks import gpu_cells
+from paragan.coevolution import loop, stacked
+from paragan.core.types import Side
+from tests.laws.test_loop_is_stacked import BATCH, cells, loss_of
+from tests.processes import environment
+
+ACCELERATOR = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")]
+DEVICES = ["cpu", pytest.param("cuda", marks=ACCELERATOR)]
+SMALL = "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"
+
+
+def on(device):
+    """The cells of the law, on a device."""
+    from dataclasses import replace
+
+    from paragan.game.ema import Ema
+    from paragan.game.player import Player
+
+    found = cells()
+    for cell in found:
+        for side, old in cell.players.items():
+            ema = None if old.ema is None else Ema(old.ema.net.to(device), old.ema.options)
+            made = Player(side, old.net.to(device), old.strategy, old.policy, ema=ema)
+            setattr(cell.gan, side.value, made)
+        cell.gan.prior = replace(cell.gan.prior, device=torch.device(device))
+        cell.batches = (moved(batch, device) for batch in cell.batches)
+    return found
+
+
+def moved(batch, device):
+    return type(batch)(batch.rows, batch.x_BCHW.to(device), batch.y_B.to(device))
+
+
+@pytest.mark.parametrize("executor", [loop.Executor, lambda: stacked.Executor(BATCH)], ids=["loop", "stacked"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_device_computes_what_the_cpu_computes(device, executor):
+    there, here = on(device), cells()
+    executor().train(there, 6, loss_of)
+    loop.Executor().train(here, 6, loss_of)
+    for a, b in zip(there, here, strict=True):
+        for side in Side:
+            for mine, theirs in zip(a.players[side].net.parameters(), b.players[side].net.parameters(), strict=True):
+                assert float((mine.detach().cpu() - theirs.detach()).abs().max()) < 1e-9
+
+
+@pytest.mark.parametrize("shape", ["2x2"])
+def test_executors_are_timed_beside_each_other(shape):
+    """On the CPU, small: the benchmark runs."""
+    found = gpu_cells.ratio(shape, 1, SMALL)
+    assert found["loop / stacked"] > 0 and found["stacked_ms_per_cell"] > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+def test_a_worker_on_the_cpu_beside_one_on_the_accelerator(tmp_path, started):
+    folder = tmp_path / "run"
+    words = ["grid.shape=2x2", "grid.batches=10", "train.kimg=1.6", "train.batch=8", SMALL, "score.extractor=none"]
+    words += ["workers=1", "penalties=[]", "augment=null", "every.sample_kimg=0", "train.timeout_s=60"]
+    command = [sys.executable, "-m", "paragan", "train", "digits", *words, "--out", str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+    first = subprocess.Popen(command, env=environment(), cwd=tmp_path, **pipes)
+    started.append(first)
+    while "one more joins" not in (line := first.stdout.readline()):
+        assert line
+    told = {"PARAGAN_TOKEN_FILE": str(folder / "ranks" / "token"), "CUDA_VISIBLE_DEVICES": ""}
+    join = [sys.executable, "-m", "paragan", "worker", line.split()[-1], "--device", "cpu"]
+    started.append(subprocess.Popen(join, env={**os.environ, **environment(), **told}, cwd=tmp_path, **pipes))
+    out, _ = first.communicate(timeout=200)
+    assert first.returncode == 0 and "2 with 2, 2 cells" in out, out

@@ -1,0 +1,67 @@
+"""The executor that looks which of the others is faster: it changes nothing by looking, and keeps to its choice."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from paragan import build_cells
+from paragan.coevolution import fastest, loop, stacked
+from paragan.config import load
+from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
+
+WORDS = (
+    *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
+    *("scheme=synchronous", "penalties=[]", "augment=null", "score.extractor=none", "grid.batches=2"),
+    *("grid.shape=2x2", "grid.fitness.num_images=8", "every.sample_kimg=0", "train.kimg=0.024"),
+)
+
+
+class Slow:
+    """As the loop, later."""
+
+    def train(self, *given):
+        time.sleep(0.05)
+        return loop.Executor().train(*given)
+
+
+@pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": loop.Executor()}, "loop")])
+def test_the_faster_one_is_chosen_and_told(others, chosen):
+    said = []
+    executor = fastest.Executor(others, said.append)
+    executor.train(cells(), 2, loss_of)
+    assert executor.chosen == chosen
+    assert len(said) == 1 and said[0].startswith(f"executor  {chosen} (ms per cell and step: slow ")
+
+
+def test_looking_changes_nothing():
+    one, other = cells(), cells()
+    executor = fastest.Executor({"slow": Slow(), "stacked": stacked.Executor(BATCH)}, lambda text: None)
+    executor.train(one, 7, loss_of)
+    stacked.Executor(BATCH).train(other, 7, loss_of)
+    assert executor.chosen == "stacked"
+    assert apart(weights(one), weights(other)) == 0
+    assert [cell.batches.position for cell in one] == [7] * len(one)
+    assert [cell.loss for cell in one] == [cell.loss for cell in other]
+
+
+def test_one_alone_is_not_timed():
+    said = []
+    executor = fastest.Executor({"loop": loop.Executor()}, said.append)
+    executor.train(cells(), 1, loss_of)
+    assert executor.chosen == "loop" and not said
+
+
+@pytest.mark.parametrize("chosen", ["loop", "stacked"])
+def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
+    def begin(*more):
+        run = build_cells.evolution(load("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
+        assert isinstance(run.population.executor, fastest.Executor)
+        return run
+
+    run = begin("train.kimg=0.008")
+    run.population.executor.chosen = chosen
+    list(run.run())
+    after = begin()
+    assert after.resume() and after.population.executor.chosen == chosen
