@@ -10,12 +10,14 @@ import pytest
 
 from paragan import build_cells
 from paragan.coevolution.coordinator import Coordinator, Pace
+from paragan.coevolution.halo import Posted
 from paragan.coevolution.roster import Roster
 from paragan.coevolution.worker import Worker
 from paragan.config import load
 from paragan.core.errors import ParaganError, RankError
 from paragan.core.types import Side
 from paragan.transports import local
+from paragan.transports._communicator import WorkerError
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
@@ -88,7 +90,7 @@ class Grid:
             name, size = order["membership"], order["size"]
             world = self.worlds.setdefault(name, local.world(size, self.timeout_s, lambda: False, coordinated=True))
         mine = world[order["rank"]]
-        mine._arrivals.stopped = stopped
+        mine._arrivals.stopped, mine.peers = stopped, frozenset(order["peers"])  # nobody has a way to all others
         return mine
 
     def evolve(self, generations):
@@ -213,6 +215,10 @@ def test_the_record_tells_of_workers(begun):
     assert all(one["cells_per_s"] > 0 for one in found)
 
 
+def centres(population):
+    return {cell.number: cell.centre for cell in population.cells}
+
+
 class TestAge:
     """Workers that need not wait for one another."""
 
@@ -232,20 +238,40 @@ class TestAge:
         grid = begun(workers=4, age=3, last=5, hooks={1: lambda: time.sleep(0.05)})
         grid.evolve(5)
         standings = grid.coordinator.collect()
-        assert {standing.clock[0] for standing in standings.values()} == {10}  # steps: none did more
+        assert {standing.clock[0] for standing in standings.values()} == {10}
+        time.sleep(0.3)
+        assert {worker._population.generation for worker in grid.workers} == {5}  # none did more
 
-    def test_no_copy_is_older(self, begun):
-        grid = begun(workers=2, age=2, last=6, hooks={1: lambda: time.sleep(0.1)})
-        ages, fast = [], grid.workers[0]
+    def test_what_may_be_done_ends_before_the_last_and_before_a_change(self, begun):
+        grid = begun("grid.changes=[{at: 4, topology: ring}]", workers=2, age=2, last=7)
+        found = grid.coordinator
+        untils = []
+        for at in range(7):
+            found.at, found._near = at, found.topology(at)
+            untils.append(found._until())
+        assert untils == [3, 4, 4, 4, 7, 7, 7]
+        found.at = 0
 
-        def look():
-            if fast._halo is not None and fast._halo._last:
-                ages.append(fast._population.generation - min(fast._halo._last.values()))
-
-        usual = fast._stop
-        fast._stop = lambda: (look(), usual())
-        grid.evolve(6)
-        assert 1 <= max(ages) <= 2
+    @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
+    def test_no_copy_is_older(self, tmp_path, generation, waits):
+        """The other one has posted its first generation, and then no more."""
+        ground = build_cells.Ground.of(load("digits", WORDS), tmp_path, lambda text: None)
+        owners, populations = [0, 0, 1, 1], []
+        for communicator in local.world(2, timeout_s=0.5):
+            cells = [ground.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
+            population = ground.population(cells, lambda text: None)
+            standings = lambda cells=cells: [cell.standing() for cell in cells]  # noqa: E731
+            population.exchange = Posted(2, communicator, owners, population.topology, cells[0].centre, standings)
+            populations.append(population)
+        one, other = populations
+        with pytest.raises(WorkerError):  # nobody has posted anything yet
+            other.exchange.gather(centres(other), [0, 1, 2, 3], 0)
+        if waits:
+            with pytest.raises(WorkerError, match=r"worker 1 did not answer within 0\.5 s"):
+                one.exchange.gather(centres(one), [0, 1, 2, 3], generation)
+        else:
+            assert set(one.exchange.gather(centres(one), [0, 1, 2, 3], generation)) == {0, 1, 2, 3}
+            assert set(one.exchange.copies[0]) == {2, 3}
 
     def test_without_any_delay_lock_step_is_what_comes(self, begun, tmp_path):
         grid = begun(workers=2, age=0)

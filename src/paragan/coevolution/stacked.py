@@ -25,6 +25,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.player import Player, fakes_for
 from paragan.game.prior import Prior
 
+_LARGE = 65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
 _STACKABLE = ("r1",)  # penalties of each sample by itself, that draw nothing
 
 
@@ -139,7 +140,8 @@ class _Seat:
         self.side, self.players = side, players
         self.stack = Stack([player.net for player in players], rows)
         self.called = CalledNetwork(self.stack, players[0].calling)
-        self.adam = StackedAdam(players, self.stack.flat_CP) if fits(players) else None
+        together = fits(players) and not _is_faster_alone(self.stack.flat_CP)
+        self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
         self.told: dict[str, Tensor] = {}
 
     @property
@@ -223,6 +225,10 @@ class _Augments:
         each = replace(rows, count=rows.count // len(self.cells))
         parts = zip(self.cells, x_BCHW.chunk(len(self.cells)), strict=True)
         return torch.cat([self.augment(x, cell.gan.prior.seed, stream, each) for cell, x in parts])
+
+
+def _is_faster_alone(flat_CP: Tensor) -> bool:
+    return flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE
 
 
 def _together(losses: Sequence[Loss], rows: int) -> Loss:

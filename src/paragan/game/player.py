@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
@@ -56,6 +57,8 @@ class Player:
         self.playing = CalledNetwork(self.strategy.trained(self.net), self.calling)
         self._armed = armed_layers(self.net)
         self.optimizer = self.strategy.optimizer(self.policy, self.net)
+        self._weights = list(self.net.parameters())
+        self._steps_own = self._steps_its_own_weights()
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._unfollowed = 0  # images since the average last followed
@@ -130,7 +133,7 @@ class Player:
     @torch.no_grad()
     def apply_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
         """Step, or skip, by gradients that were computed elsewhere, over so many images; their norm before clipping."""
-        for weight, gradient in zip(self.net.parameters(), gradients, strict=True):
+        for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = gradient
         norm = self.strategy.finish(self.net, self.policy.max_norm)
         self._step(norm.isfinite(), images)
@@ -146,9 +149,20 @@ class Player:
     def _apply(self, ok: Tensor) -> None:
         set_lr(self.optimizer, self.policy, self.updates, self.damping)
         step_if(ok, self.optimizer)
-        self.optimizer.zero_grad()
-        self.net.zero_grad()
+        if self._steps_own:
+            for weight in self._weights:
+                weight.grad = None
+        else:
+            self.optimizer.zero_grad()
+            self.net.zero_grad()
         self.strategy.stepped(self.net)
+
+    def _steps_its_own_weights(self) -> bool:
+        """Whether those that the optimiser steps are the network's, and stay so: no shards, no copies."""
+        kind, own = type(self.optimizer), {id(weight) for weight in self._weights}
+        stepped = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        plain = getattr(kind, "zero_grad", None) is torch.optim.Optimizer.zero_grad
+        return plain and all(id(weight) in own and not isinstance(weight, DTensor) for weight in stepped)
 
     def _arm(self) -> None:
         for layer in self._armed:

@@ -1,0 +1,138 @@
+"""A stack calls linear networks on all rows at once where that is the same as calling each cell's, and only there."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.coevolution import loop, stacked
+from paragan.coevolution.products import with_products
+from paragan.coevolution.stack import Stack
+from paragan.layers.init import initialise
+from paragan.models import mlp
+from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
+
+CELLS, ROWS, SHAPE = 3, 4, (1, 5, 5)
+
+
+class Mixing(nn.Module):
+    """Its rows know of each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.linear(x - x.mean(0))
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.two.weight = self.one.weight
+
+    def forward(self, x):
+        return self.two(self.one(x).tanh())
+
+
+class Deep(nn.Module):
+    """A linear layer without bias, on more than rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.last = nn.Linear(2, 4, bias=False), nn.Linear(12, 3)
+
+    def forward(self, x):
+        h = torch.nn.functional.leaky_relu(self.linear(x.unflatten(1, (3, 2))), 0.2, inplace=True)
+        return self.last(h.flatten(1))
+
+
+def nets(make):
+    found = []
+    for number in range(CELLS):
+        net = make().double()
+        initialise(net, number, "x")
+        found.append(net)
+    return found
+
+
+def critic():
+    return mlp.Discriminator(mlp.Options(d_widths=(8, 7)), SHAPE)
+
+
+def flat(found):
+    return found.logits_B if hasattr(found, "logits_B") else found
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "at_once"),
+    [
+        (critic, SHAPE, True),
+        (lambda: nn.Sequential(nn.Linear(6, 6), nn.LeakyReLU(0.2, inplace=True), nn.Linear(6, 1)), (6,), True),
+        (Deep, (6,), True),
+        (Mixing, (6,), False),
+        (Tied, (6,), False),
+        (lambda: nn.Sequential(nn.Linear(6, 6), nn.PReLU()), (6,), False),
+        (lambda: nn.Linear(6, 2), (6,), True),
+    ],
+    ids=["critic", "sequential", "deep", "mixing", "tied", "other-weights", "one-layer"],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_it_is_each_cells_own_network(make, shape, at_once, times):
+    alone = nets(make)
+    stack = Stack([copy.deepcopy(net) for net in alone], ROWS)
+    x = torch.randn(times * CELLS * ROWS, *shape, dtype=torch.float64, requires_grad=True)
+    z = x.detach().clone().requires_grad_()
+    found = flat(stack(x))
+    each = z.unflatten(0, (times, CELLS, ROWS)).transpose(0, 1).flatten(1, 2)
+    expected = torch.stack([flat(net(rows)) for net, rows in zip(alone, each, strict=True)])
+    expected = expected.unflatten(1, (times, ROWS)).transpose(0, 1).flatten(0, 2)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    assert (stack._whole[0] is not None and all(stack._is_alike.values())) is at_once
+
+    force = torch.randn_like(expected)
+    for value, given in ((found, x), (expected, z)):
+        (slope,) = torch.autograd.grad((value * force).sum(), given, create_graph=True)
+        (slope.square().sum() + (value * force).sum()).backward()  # twice through, as R1 goes
+    assert torch.allclose(x.grad, z.grad, rtol=0, atol=1e-10)
+    for number, net in enumerate(alone):
+        for mine, theirs in zip(stack.gradients(number), net.parameters(), strict=True):
+            assert torch.allclose(mine, theirs.grad, rtol=0, atol=1e-10)
+
+
+def test_gradients_lie_as_the_weights_do():
+    """A fused kernel walks both in memory order, and nothing is copied on the way."""
+    stack = Stack(nets(critic), ROWS)
+    flat(stack(torch.randn(CELLS * ROWS, *SHAPE, dtype=torch.float64))).sum().backward()
+    for number in range(CELLS):
+        assert all(gradient.is_contiguous() for gradient in stack.gradients(number))
+
+
+def test_under_autocast_each_cell_is_called():
+    stack = Stack([net.float() for net in nets(critic)], ROWS)
+    with torch.autocast("cpu", torch.bfloat16):
+        stack(torch.randn(CELLS * ROWS, *SHAPE))
+    assert not stack._is_alike
+
+
+def test_what_the_copy_holds_is_nobodys_parameter():
+    net = critic()
+    held = {name: torch.stack([value.detach()] * CELLS) for name, value in net.named_parameters()}
+    whole = with_products(net, held, CELLS)
+    assert whole is not None and not list(whole.parameters())
+    assert list(net.parameters())
+
+
+@pytest.mark.parametrize("large", [0, 1 << 30])
+def test_large_cells_are_stepped_one_by_one(large, monkeypatch):
+    monkeypatch.setattr(stacked, "_LARGE", large)
+    one, other = cells(), cells()
+    loop.Executor().train(one, 20, loss_of)
+    executor = stacked.Executor(BATCH)
+    executor.train(other, 20, loss_of)
+    assert [seat.adam is None for seat in executor._bound.seats.values()] == [large == 0] * 2
+    assert apart(weights(one), weights(other)) < 1e-9
