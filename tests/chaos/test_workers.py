@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -81,9 +82,28 @@ def finished(process, code=0):
     return out
 
 
+def listens(pid):
+    """Addresses on which a process waits for others, of both versions of IP (Linux)."""
+    held = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in held:
+                raw = bytes.fromhex(words[1].partition(":")[0])
+                ip = socket.inet_ntop(socket.AF_INET, raw[::-1]) if len(raw) == 4 else f"::{raw.hex()}"
+                found.append("127.0.0.1" if ip.endswith("ffff00000100007f") else ip)
+    return found
+
+
 @pytest.mark.parametrize("workers", [2, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 4))])
 def test_workers_evolve_what_one_process_does(started, tmp_path, expected, workers):
-    finished(begin(started, tmp_path / "run", f"workers={workers}"))
+    process = begin(started, tmp_path / "run", f"workers={workers}")
+    crew(process, workers)
+    wait_for(lambda: len(generations(tmp_path / "run")) >= 1, process, WAIT_S)
+    found = {address for pid in (process.pid, *children(process.pid)) for address in listens(pid)}
+    assert found and all(address.startswith("127.") for address in found), found
+    finished(process)
     assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 11))
 
 

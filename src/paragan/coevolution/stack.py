@@ -34,8 +34,9 @@ class Stack(nn.Module):
         self.flat_CP = torch.stack([torch.cat([weight.detach().reshape(-1) for weight in of]) for of in held])
         parts = self.flat_CP.split([weight.numel() for weight in held[0]], dim=1)
         self.weights = nn.ParameterList(p.unflatten(1, w.shape) for p, w in zip(parts, held[0], strict=True))
+        self._in_order = tuple(self.weights)  # a list of parameters is slow to walk
         for cell, of in enumerate(held):
-            for weight, stacked in zip(of, self.weights, strict=True):
+            for weight, stacked in zip(of, self._in_order, strict=True):
                 weight.data = stacked.data[cell]
         self._whole = (with_products(self._template[0], self._held(), self.num),)
         self._is_alike: dict[int, bool] = {}  # by the number of rows, whether all at once has the same result
@@ -50,7 +51,8 @@ class Stack(nn.Module):
 
     def gradients(self, cell: int) -> list[Tensor | None]:
         """Of one cell's weights, in their order."""
-        return [None if weight.grad is None else weight.grad[cell] for weight in self.weights]
+        found = (weight.grad for weight in self._in_order)
+        return [None if gradient is None else gradient[cell] for gradient in found]
 
     def gradient(self) -> Tensor:
         """(C, P): of all weights; zero where nothing uses one."""
