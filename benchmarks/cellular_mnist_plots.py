@@ -55,7 +55,7 @@ def _across(scale: Scale, value: float) -> float:
 
 
 def _curves(found: Mapping[str, Any]) -> str:
-    """Band: from the lowest to the highest seed."""
+    """Band: from the lowest to the highest seed; its middle is the line."""
     panels = []
     for key, title in (("best", "best cell's mixture, 1,000 images"), ("median", "median cell's, 1,000 images")):
         curves = [
@@ -67,9 +67,8 @@ def _curves(found: Mapping[str, Any]) -> str:
 
 
 def _places(courses: Sequence[Sequence[Mapping[str, Any]]], key: str) -> list[tuple[float, float, float]]:
-    """Of the second half: before that they are far off."""
     found = []
-    for moments in list(zip(*courses, strict=False))[len(courses[0]) // 2 :]:
+    for moments in zip(*courses, strict=False):
         values = [moment[key] for moment in moments]
         low, high = min(values), max(values)
         found.append((moments[0]["kimg"], (low + high) / 2, (high - low) / 2))

@@ -12,6 +12,7 @@ from typing import Any
 
 from paragan import build_cells
 from paragan.coevolution.evolution import Evolution
+from paragan.coevolution.mixture import mixed
 from paragan.config import load
 from paragan.core.types import Side
 
@@ -56,7 +57,7 @@ def _distances(run: Evolution) -> list[float]:
     population = run.population
     assert population.judged is not None and population.distance is not None
     pools = [population.judged(cell.centre[Side.G], population.generation) for cell in run.cells]
-    return [population.distance(pool) for pool in pools]
+    return [population.distance(mixed([pool], [1.0])) for pool in pools]
 
 
 def _of_best_cell(run: Evolution) -> dict[str, float]:

@@ -17,7 +17,7 @@ OWN, CELLS, ENSEMBLE, SINGLE, MEDIAN = (
     "the run's own", "best cell's mixture", "greedy ensemble", "best single", "median single",
 )  # fmt: skip
 _PAIRS = (  # a population's minus the other arm's
-    (OWN, SINGLE), (OWN, OWN), (CELLS, SINGLE), (CELLS, ENSEMBLE), (ENSEMBLE, ENSEMBLE),
+    (OWN, MEDIAN), (OWN, SINGLE), (OWN, OWN), (CELLS, SINGLE), (CELLS, ENSEMBLE), (ENSEMBLE, ENSEMBLE),
     ("all equally", "all equally"), (SINGLE, SINGLE), (MEDIAN, MEDIAN),
 )  # fmt: skip
 
@@ -78,8 +78,21 @@ def _arm(runs: Sequence[Run]) -> dict[str, Any]:
         "spent": {key: round(statistics.fmean(run["spent"][key] for run in runs), 1) for key in ("cpu_s", "wall_s")},
         "end": {side: _end(runs, side) for side in ("g", "d")},
         "members of the ensemble": [len(run["chosen"]["ensemble"]["counts"]) for run in runs],
-        "runs": [{key: run[key] for key in ("singles", "chosen", "course", "spent")} for run in runs],
+        "runs": [
+            {**{key: run[key] for key in ("singles", "chosen", "spent")}, "course": [_short(m) for m in run["course"]]}
+            for run in runs
+        ],
     }
+
+
+def _short(moment: Mapping[str, Any]) -> dict[str, Any]:
+    """With the lowest, the median and the highest learning rate only."""
+    shown = {**moment}
+    for side in ("g", "d"):
+        rates = moment[side]["lr"]
+        low_middle_high = (rates[0], statistics.median(rates), rates[-1])
+        shown[side] = {**moment[side], "lr": [float(f"{rate:.3g}") for rate in low_middle_high]}
+    return shown
 
 
 def _end(runs: Sequence[Run], side: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def whole(data: Path, shape: str, batches: int, pairs: int, words: Sequence[str]
     )
     cells = len(ours.cells)
     by_routine = {
-        side: {name: statistics.median(one[name] for one in found[1:]) / cells for name in found[0]}
+        side: {name: round(statistics.median(one[name] for one in found[1:]) / cells, 5) for name in found[0]}
         for side, found in spent.items()
     }
     return Line(ratio), by_routine
