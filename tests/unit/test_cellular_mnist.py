@@ -18,6 +18,8 @@ from paragan.cli.main import main
 from paragan.config import load
 from paragan.core.types import Side
 
+pytestmark = pytest.mark.slow  # about 20 s
+
 WORDS = (
     *("train.threads=1", "train.batch=16", "data.size=8", "score.num_images=64", "scheme={name: skipping, every: 2}"),
     *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "penalties=[]", "score.extractor=judge"),

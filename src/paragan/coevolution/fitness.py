@@ -33,28 +33,36 @@ class Bout:
     _fakes: dict[Genome, Tensor] = field(default_factory=dict)
     _of_fakes: dict[tuple[Genome, Genome], Tensor] = field(default_factory=dict)
     _of_reals: dict[tuple[Genome, int], Tensor] = field(default_factory=dict)
+    _losses: dict[tuple[Genome, Genome, int], Mapping[Side, float]] = field(default_factory=dict)
 
     def of(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
         """Its loss against these, lower is fitter; not finite where it is lost."""
         return _OF[by]([self.between(*self._pair(side, genome, other), cell)[side] for other in opponents])
 
     @torch.no_grad()
-    def between(self, g: Genome, d: Genome, cell: int) -> dict[Side, float]:
+    def between(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:
         """The losses of both."""
-        fake = self._fake_logits(g, d)
-        real = self._real_logits(d, cell)
-        return {
-            Side.G: float(_mean(self.loss.g(fake, real if self.loss.g_needs_real else None))),
-            Side.D: float(_mean(self.loss.d(real, fake))),
-        }
+        place = g, d, id(self.reals(cell))
+        if place not in self._losses:
+            fake, real = self._fake_logits(g, d), self._real_logits(d, cell)
+            self._losses[place] = {
+                Side.G: float(_mean(self.loss.g(fake, real if self.loss.g_needs_real else None))),
+                Side.D: float(_mean(self.loss.d(real, fake))),
+            }
+        return self._losses[place]
 
     @torch.no_grad()
     def meet(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
         """Verdicts on the images of all these (g, d), with as few changes of networks as there are."""
-        wanted = list(dict.fromkeys(pair for pair in pairs if pair not in self._of_fakes))
-        for g in dict.fromkeys(g for g, _ in wanted):
+        wanted = [pair for pair in dict.fromkeys(pairs) if pair not in self._of_fakes]
+        if all(self._keeps(g) for g in dict.fromkeys(g for g, _ in wanted)):
+            for d, group in _grouped((d, g) for g, d in wanted).items():
+                for g in group:
+                    self._of_fakes[g, d] = self._verdict(d, self._fakes[g], self.y_B)
+            return
+        for g, group in _grouped(wanted).items():
             images = self._images(g)
-            for d in (d for one, d in wanted if one == g):
+            for d in group:
                 self._of_fakes[g, d] = self._verdict(d, images, self.y_B)
 
     def _fake_logits(self, g: Genome, d: Genome) -> Tensor:
@@ -76,6 +84,11 @@ class Bout:
             self._fakes[g] = images
         return images
 
+    def _keeps(self, g: Genome) -> bool:
+        """Whether its images are kept."""
+        self._images(g)
+        return g in self._fakes
+
     def _verdict(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
         return Verdict.of(self.stages[Side.D].show(d)(x_BCHW, y_B)).logits_B
 
@@ -94,3 +107,11 @@ By = Literal["mean", "worst", "best"]
 
 def _mean(values: Tensor) -> Tensor:
     return values.double().mean()
+
+
+def _grouped(pairs: Iterable[tuple[Genome, Genome]]) -> dict[Genome, list[Genome]]:
+    """By the first of each pair, the second ones."""
+    found: dict[Genome, list[Genome]] = {}
+    for one, other in pairs:
+        found.setdefault(one, []).append(other)
+    return found

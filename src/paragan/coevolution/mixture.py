@@ -7,6 +7,7 @@ compared on the same images and scoring one costs no network at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 
@@ -14,6 +15,40 @@ from paragan.core import rng
 from paragan.metrics._judged import Judged
 
 Distance = Callable[[Judged], float]  # of so many judged images from the real ones; lower is better
+_BLOCK = 100  # images that are made at once
+
+
+class Images(Protocol):
+    """A generator's images, judged."""
+
+    def __len__(self) -> int: ...
+
+    def rows(self, first: int, end: int) -> Judged: ...
+
+
+class Pool:
+    """`Images` that are made when some mixture has them: of any one generator's few mixtures have all.
+
+    judged: images first … end - 1 of `num`.
+    """
+
+    def __init__(self, judged: Callable[[int, int], Judged], num: int) -> None:
+        self._judged, self._num = judged, num
+        self._blocks: dict[int, Judged] = {}
+
+    def __len__(self) -> int:
+        return self._num
+
+    def rows(self, first: int, end: int) -> Judged:
+        start = min(first, self._num - 1) // _BLOCK
+        blocks = range(start, max(start + 1, -(-end // _BLOCK)))
+        there = Judged.joined([self._block(number) for number in blocks])
+        return there.rows(first - start * _BLOCK, end - start * _BLOCK)
+
+    def _block(self, number: int) -> Judged:
+        if number not in self._blocks:
+            self._blocks[number] = self._judged(number * _BLOCK, min((number + 1) * _BLOCK, self._num))
+        return self._blocks[number]
 
 
 def evened(weights: Sequence[float]) -> tuple[float, ...]:
@@ -33,7 +68,7 @@ def counts(weights: Sequence[float], num: int) -> list[int]:
     return whole
 
 
-def mixed(pools: Sequence[Judged], weights: Sequence[float]) -> Judged:
+def mixed(pools: Sequence[Images], weights: Sequence[float]) -> Judged:
     """What the mixture makes of equally many images of each: member i fills the rows that follow member i - 1's."""
     first, parts = 0, []
     for pool, count in zip(pools, counts(weights, len(pools[0])), strict=True):
@@ -43,7 +78,7 @@ def mixed(pools: Sequence[Judged], weights: Sequence[float]) -> Judged:
 
 
 def evolved(
-    pools: Sequence[Judged], weights: Sequence[float], sigma: float, distance: Distance, seed: int, cell: int, time: int
+    pools: Sequence[Images], weights: Sequence[float], sigma: float, distance: Distance, seed: int, cell: int, time: int
 ) -> tuple[tuple[float, ...], float]:
     """Weights after one step, and their distance: each moved by N(0, sigma), kept if nearer (Beyer & Schwefel 2002)."""
     now = distance(mixed(pools, weights))
@@ -55,7 +90,7 @@ def evolved(
     return (child, then) if then < now else (tuple(weights), now)
 
 
-def greedy(pools: Sequence[Judged], distance: Distance, most: int, patience: int = 3) -> tuple[dict[int, int], float]:
+def greedy(pools: Sequence[Images], distance: Distance, most: int, patience: int = 3) -> tuple[dict[int, int], float]:
     """An ensemble grown by whoever brings it nearest, the same one again perhaps: how often each is in it.
 
     Ends with `most` members, or after `patience` rounds that brought it no nearer (Caruana et al. 2004; for generators
@@ -74,6 +109,6 @@ def greedy(pools: Sequence[Judged], distance: Distance, most: int, patience: int
     return best
 
 
-def _equally(pools: Sequence[Judged], members: Sequence[int]) -> Judged:
+def _equally(pools: Sequence[Images], members: Sequence[int]) -> Judged:
     names = sorted(set(members))
     return mixed([pools[i] for i in names], [members.count(i) for i in names])

@@ -11,7 +11,7 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.mixture import Distance, evolved, greedy
+from paragan.coevolution.mixture import Distance, Images, evolved, greedy
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.standing import Centre
@@ -19,7 +19,6 @@ from paragan.coevolution.topology import Topology
 from paragan.coevolution.variation import drawn, mutated, tournament
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
-from paragan.metrics._judged import Judged
 
 
 class Executor(Protocol):
@@ -57,7 +56,7 @@ class Population:
     topology: Callable[[int], Topology]
     bout: Callable[[int], Bout]
     executor: Executor
-    judged: Callable[[Genome, int], Judged] | None = None
+    judged: Callable[[Genome, int], Images] | None = None
     distance: Distance | None = None
     rival: Callable[[Side, Genome], CalledNetwork] | None = None
     alike: Callable[[Side, int, int], bool] = lambda side, a, b: True
@@ -92,7 +91,7 @@ class Population:
             for cell in self.cells:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
         with profile.of("score"):
-            pools: dict[Genome, Judged] = {}
+            pools: dict[Genome, Images] = {}
             former = self.topology(max(0, time - 1)).neighbours
             for cell in self.cells:
                 if former[cell.number] != topology.neighbours[cell.number]:
@@ -195,7 +194,7 @@ class Population:
         counts, distance = greedy(pools, self.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance
 
-    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, Judged]) -> None:
+    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, Images]) -> None:
         """The cell's own new generator, and its neighbours' as they were gathered. pools: images judged already."""
         members = [cell.centre[Side.G], *group[1:]]
         if len(cell.weights) != len(members):  # the first generation, or another neighbourhood
