@@ -6,6 +6,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -135,11 +136,13 @@ class _Office:
     def _accept(self) -> Line | None:
         """The next worker that fits; one that does not is told why."""
         while (line := self.listener.accept(0.0)) is not None:
-            if not (why := unfit(line.about, self.welcome["config"])):
-                line.send("welcome", **self.welcome)
-                return line
-            self.say(f"workers   {line.about.get('host', line.who)} was refused: {why}")
-            line.send("refused", reason=why)
+            why = unfit(line.about, self.welcome["config"])
+            if why:
+                self.say(f"workers   {line.about.get('host', line.who)} was refused: {why}")
+            with suppress(RankError):  # it has left before it was told
+                line.send("refused", reason=why) if why else line.send("welcome", **self.welcome)
+                if not why:
+                    return line
             line.close()
         return None
 

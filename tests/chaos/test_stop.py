@@ -12,6 +12,7 @@ import pytest
 from tests.chaos.test_kill import newest, start
 
 pytestmark = pytest.mark.chaos
+KIMG = 9.6
 
 
 def wait_for(condition, process, seconds: float = 100) -> None:
@@ -22,7 +23,7 @@ def wait_for(condition, process, seconds: float = 100) -> None:
 
 @pytest.fixture
 def running(tmp_path):
-    process = start(tmp_path / "run")
+    process = start(tmp_path / "run", KIMG)
     yield process, tmp_path / "run"
     process.kill()
     process.communicate(timeout=60)
@@ -41,7 +42,7 @@ def test_the_first_signal_saves_this_very_step(running):
     assert ended["code"] == 85
     assert newest(out) == f"step-{ended['step']:09d}"
 
-    again = start(out)
+    again = start(out, KIMG)
     said, _ = again.communicate(timeout=120)
     assert again.returncode == 0, said
     assert f"resuming at step {ended['step']}" in said

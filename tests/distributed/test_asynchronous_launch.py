@@ -102,7 +102,8 @@ def test_nobody_waits_for_a_player_that_hangs(tmp_path, started, rank):
     assert "Traceback" not in complaints
 
 
-@pytest.mark.parametrize("devices", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 3])
 def test_a_run_is_repeated_bit_for_bit_from_its_record(tmp_path, devices):
     """And a record that tells something else is another run."""
     out = tmp_path / "run"

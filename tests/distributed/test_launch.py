@@ -142,6 +142,7 @@ def test_a_request_to_stop_saves_this_step_on_all_ranks(tmp_path, started, how):
         assert f"resuming at step {ended['step']}" in said
 
 
+@pytest.mark.slow
 def test_the_first_failure_is_told_once_and_not_tried_again(tmp_path, started):
     out = tmp_path / "run"
     (tmp_path / "odd").mkdir()

@@ -40,7 +40,7 @@ def test_workers_without_delay_are_the_whole_batch(three_ranks, four_ranks, k):
 
 @pytest.mark.parametrize(
     ("bound", "k", "steps"),
-    [(1, 1, 300), *(pytest.param(*given, marks=pytest.mark.slow) for given in ((3, 1, 150), (1, 2, 100)))],
+    [(1, 1, 100), *(pytest.param(*given, marks=pytest.mark.slow) for given in ((3, 1, 150), (1, 2, 100)))],
 )
 def test_the_bound_is_kept_under_random_delays(three_ranks, bound, k, steps):
     workers = 2

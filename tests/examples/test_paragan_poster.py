@@ -50,6 +50,7 @@ def test_every_printed_line_is_there_in_its_order():
     assert [line for line in PRINTED.splitlines() if line not in lines] == []
 
 
+@pytest.mark.slow
 def test_it_learns_the_digits_by_their_class(tmp_path):
     printed, score = program(tmp_path, "train.kimg=16", "every.sample_kimg=0")
     assert "workers   found 1 instead of 128: batches of 16 images, 16 each; lr g 0.0005, d 0.0005 (sqrt" in printed

@@ -74,6 +74,7 @@ def test_what_cannot_be_measured_says_why(measured, digits, monkeypatch):
         sides.started(asked(digits), grid, rows.UPSTREAM, digits)
 
 
+@pytest.mark.slow
 @pytest.mark.distributed
 def test_workers_are_measured_beside_one_core(digits):
     question = asked(digits, "1x2", workers=2, upstream=False, iterations=1)

@@ -244,8 +244,8 @@ class TestAge:
 
     def test_what_may_be_done_ends_before_the_last_and_before_a_change(self, begun):
         grid = begun("grid.changes=[{at: 4, topology: ring}]", workers=2, age=2, last=7)
-        found = grid.coordinator
-        untils = []
+        found, untils = grid.coordinator, []
+        found.roster.admit()
         for at in range(7):
             found.at, found._near = at, found.topology(at)
             untils.append(found._until())

@@ -178,6 +178,24 @@ class TestWorker:
             thread.join(5)
         assert len(said) == 1 and said[0].endswith("was refused: found another moon, expected this one")
 
+    def test_one_that_has_left_is_nobody(self, listener):
+        """It came, and was gone before it could be told anything."""
+
+        class Gone:
+            about, who = offer.offer("cpu"), "somebody"
+
+            def send(self, kind, **values):
+                raise RankError("the other end closed the connection")
+
+            def close(self):
+                self.closed = True
+
+        gone, welcome = Gone(), {"config": dump(config())}
+        waiting = [gone]
+        listener.accept = lambda wait_s: waiting.pop() if waiting else None
+        office = build_crew._Office(config(), None, print, "", listener, None, welcome, None, None)
+        assert office._accept() is None and gone.closed
+
 
 class TestCompany:
     def test_what_is_told_is_heard(self):
