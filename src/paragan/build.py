@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, lcm
 from pathlib import Path
 from typing import cast
@@ -12,6 +12,8 @@ from typing import cast
 import torch
 from torch import nn
 
+from paragan.build_data import Data as Data
+from paragan.build_data import data as data
 from paragan.config import RunConfig, choose
 from paragan.core import rng, shelf
 from paragan.core.dist import ALONE, World
@@ -20,7 +22,7 @@ from paragan.core.make import Make, Model
 from paragan.core.options import Chosen
 from paragan.core.outside import told
 from paragan.core.roles import Roles, together
-from paragan.core.seams import Source, Strategy, paired
+from paragan.core.seams import Strategy, paired
 from paragan.core.types import Side
 from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
@@ -46,26 +48,6 @@ from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
 from paragan.loading.places import Places
 from paragan.parallel._demands import Demands
-
-
-@dataclass(frozen=True)
-class Data:
-    train: Source
-    held_out: Source
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.train.class_names)
-
-    @property
-    def has_pairs(self) -> bool:
-        return paired(self.train) is not None
-
-
-def data(config: RunConfig) -> Data:
-    """Both splits of the data set; `DataError` if the files are not what they should be."""
-    module = shelf.load("datasets", config.data.name)
-    return Data(*(module.source(config.data.options, split) for split in ("train", "held_out")))
 
 
 def maker(config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None) -> Make:
@@ -230,7 +212,7 @@ def trainer(
 ) -> Trainer:
     """Everything for `config`, at step 0; writes nothing. reading: nor needs to, later. model: as `maker` takes it."""
     device = devices.pick(config.train.threads) if world.group is None else world.device
-    found = data(config)
+    found = data(config, shared=world.group is not None)
     if not reading and device.type == "cpu" and (config.g.offload or config.d.offload):
         side = "g" if config.g.offload else "d"
         raise ConfigError(f"{side}.offload: found true without an accelerator; all lies in the host's memory already")

@@ -97,7 +97,8 @@ class Ground:
         """`ConfigError` for what cells cannot be trained with. device: None: as for any run."""
         assert config.grid is not None
         _refuse(config, config.grid)
-        device, found = device or devices.pick(config.train.threads), build.data(config)
+        device = device or devices.pick(config.train.threads)
+        found = build.data(config, shared=config.workers is not None)
         if found.has_pairs:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")
         makers = {side: build.maker(config, side, found, device) for side in Side}
