@@ -1,10 +1,11 @@
-"""What the exchange of genomes costs two worker processes of a 2x2 grid, over gloo on this machine.
+"""What the exchange of genomes costs two worker processes of a 2x2 grid on this machine, over gloo and over MPI.
 
     python -m benchmarks.cellular_exchange DATA_FOLDER [--pairs 31] [--batches 600]
 
 Aims: at most 2 % of an iteration of 600 batches, at most 3 times a raw exchange of as many bytes, and 4 times faster
-than pickled objects. Seconds by the clock, since most of it is waiting. Whole individuals travel, optimisers' memory
-and all: 6.6 MB a cell. Weak scaling, one cell per process on cores of its own, needs 16 cores.
+than pickled objects: over gloo the same objects pickled by hand, over MPI as `mpi4py` sends objects. Seconds by the
+clock, since most of it is waiting. Whole individuals travel, optimisers' memory and all: 6.6 MB a cell. Weak scaling,
+one cell per process on cores of its own, needs 16 cores.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -26,20 +29,21 @@ from benchmarks.cellular_ground import Line, grid, keep, mnist_words
 from benchmarks.pairs import Ratio, compare
 from paragan.coevolution.halo import Halo
 from paragan.coevolution.population import Population
+from paragan.launch import mpiexec
 from paragan.transports.linked import Linked
 
 OWNERS, WORKERS, CORES = (0, 0, 1, 1), 2, 16
+MOST_BYTES = 1 << 34
 SHARE = 0.02  # of an iteration
 
 
-def work(data: Path, rank: int, port: int, pairs: int, batches: int) -> dict[str, object]:
+def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, batches: int) -> dict[str, object]:
     """One of both workers. Both make the same calls in the same order."""
     torch.set_num_threads(1)
     population = grid("2x2", 4, mnist_words(data))
     population.evolve()  # so that optimisers remember something
+    rank, communicator, objects_over = _gloo(rank, port) if transport == "gloo" else _mpi()
     population.cells = [cell for cell in population.cells if OWNERS[cell.number] == rank]
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    communicator = Linked(store, "exchange", rank, WORKERS, [1 - rank], most_bytes=1 << 34)
 
     def standings():
         return [cell.standing() for cell in population.cells]
@@ -53,18 +57,39 @@ def work(data: Path, rank: int, port: int, pairs: int, batches: int) -> dict[str
         halo.gather(mine, range(4), 0)
         halo.copies.clear()
 
-    def pickled() -> None:
-        data = torch.frombuffer(bytearray(pickle.dumps(objects)), dtype=torch.uint8)
-        (came,) = communicator.exchange({1 - rank: [data]})[1 - rank]
-        pickle.loads(came.numpy().tobytes())  # noqa: S301  # what is measured; it came from this program
-
     clock = time.perf_counter
     raw = compare(gather, lambda: communicator.exchange({1 - rank: messages}), pairs, clock=clock)
-    objects_ratio = compare(pickled, gather, pairs, clock=clock)
-    iteration = _iteration(population, halo, batches)
+    objects_ratio = compare(lambda: objects_over(objects), gather, pairs, clock=clock)
+    iteration = _iteration(population, halo, batches) if batches else {}
     communicator.close()
     total = sum(len(message) for message in messages)
     return {"raw": asdict(raw), "pickled": asdict(objects_ratio), "iteration": iteration, "bytes": total}
+
+
+def _gloo(rank: int, port: int | None) -> tuple[int, Any, Callable[[object], object]]:
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    communicator = Linked(store, "exchange", rank, WORKERS, [1 - rank], most_bytes=MOST_BYTES)
+
+    def pickled(objects: object) -> object:
+        data = torch.frombuffer(bytearray(pickle.dumps(objects)), dtype=torch.uint8)
+        (came,) = communicator.exchange({1 - rank: [data]})[1 - rank]
+        return pickle.loads(came.numpy().tobytes())  # noqa: S301  # what is measured; it came from this program
+
+    return rank, communicator, pickled
+
+
+def _mpi() -> tuple[int, Any, Callable[[object], object]]:
+    from mpi4py import MPI  # begins MPI
+
+    from paragan.transports.mpi import World
+
+    world = World()
+    communicator = world.join("exchange", range(WORKERS), [1 - world.rank], most_bytes=MOST_BYTES)
+
+    def pickled(objects: object) -> object:
+        return MPI.COMM_WORLD.sendrecv(objects, 1 - world.rank, source=1 - world.rank)
+
+    return world.rank, communicator, pickled
 
 
 def _iteration(population: Population, halo: Halo, batches: int) -> dict[str, float]:
@@ -76,17 +101,33 @@ def _iteration(population: Population, halo: Halo, batches: int) -> dict[str, fl
     return {"wall_s": time.perf_counter() - began, "gather_s": profile.wall_s["gather"]}
 
 
-def both(data: Path, pairs: int, batches: int) -> list[dict]:
+def both(data: Path, transport: str, pairs: int, batches: int) -> list[dict]:
     """What each of the two workers found."""
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     words = [sys.executable, "-m", "benchmarks.cellular_exchange", str(data)]
-    more = ["--pairs", str(pairs), "--batches", str(batches), "--port", str(store.port), "--rank"]
-    started = [subprocess.Popen([*words, *more, str(rank)], stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
+    words += ["--pairs", str(pairs), "--batches", str(batches), "--transport", transport]
+    if transport == "mpi":
+        commands = [[*mpiexec._mpiexec(), "-n", str(WORKERS), *words, "--rank", "0"]]
+    else:
+        store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        commands = [[*words, "--port", str(store.port), "--rank", str(rank)] for rank in range(WORKERS)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
     try:
-        return [json.loads(process.communicate(timeout=3600)[0].splitlines()[-1]) for process in started]
+        told = [process.communicate(timeout=3600)[0] for process in started]
     finally:
         for process in started:
             process.kill()
+    return [json.loads(line) for text in told for line in text.splitlines() if line.startswith("{")]
+
+
+def lines(transport: str, found: Sequence[dict]) -> dict[str, Line]:
+    """Of the slower worker."""
+    slower = max(found, key=lambda one: one["raw"]["a_seconds"])
+    raw, pickled = Ratio(**slower["raw"]), Ratio(**slower["pickled"])
+    turned = Ratio(1 / raw.median, 1 / raw.high, 1 / raw.low, raw.b_seconds, raw.a_seconds, raw.pairs)
+    return {
+        f"{transport}: raw bytes / exchange": Line(turned, 1 / 3),
+        f"{transport}: pickled objects / exchange": Line(pickled, 4.0),
+    }
 
 
 def main() -> None:
@@ -94,25 +135,25 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=31)
     parser.add_argument("--batches", type=int, default=600)
+    parser.add_argument("--transport", default="gloo")
     parser.add_argument("--rank", type=int)
     parser.add_argument("--port", type=int)
     told = parser.parse_args()
     if told.rank is not None:
-        print(json.dumps(work(told.data, told.rank, told.port, told.pairs, told.batches)))
+        print(json.dumps(work(told.data, told.transport, told.port, told.rank, told.pairs, told.batches)), flush=True)
         return
-    found = both(told.data, told.pairs, told.batches)
-    slower = max(found, key=lambda one: one["raw"]["a_seconds"])
-    raw, pickled = Ratio(**slower["raw"]), Ratio(**slower["pickled"])
-    share = raw.a_seconds / slower["iteration"]["wall_s"]
+    over_gloo = both(told.data, "gloo", told.pairs, told.batches)
+    over_mpi = both(told.data, "mpi", told.pairs, 0)
+    slower = max(over_gloo, key=lambda one: one["raw"]["a_seconds"])
+    share = slower["raw"]["a_seconds"] / slower["iteration"]["wall_s"]
     print(f"share of an iteration of {told.batches} batches: {share:.2%} (asked at most {SHARE:.0%})")
-    cores = len(os.sched_getaffinity(0))
-    weak = f"not run: found {cores} cores, expected {CORES}, one for each cell of 4x4"
+    weak = f"not run: found {len(os.sched_getaffinity(0))} cores, expected {CORES}, one for each cell of 4x4"
     print(f"weak scaling: {weak}")
-    turned = Ratio(1 / raw.median, 1 / raw.high, 1 / raw.low, raw.b_seconds, raw.a_seconds, raw.pairs)
-    lines = {"raw bytes / exchange": Line(turned, 1 / 3), "pickled objects / exchange": Line(pickled, 4.0)}
-    note = f"two processes, 2 cells each, {slower['bytes']} bytes each way, gloo on one machine; seconds by the clock"
+    note = f"two processes, 2 cells each, {slower['bytes']} bytes each way, on one machine; seconds by the clock"
     told_share = {"batches": told.batches, "share": share, "asked": SHARE, "met": share <= SHARE}
-    keep("exchange", lines, note, share=told_share, workers=found, weak_scaling=weak)
+    found = {"gloo": over_gloo, "mpi": over_mpi}
+    every = lines("gloo", over_gloo) | lines("mpi", over_mpi)
+    keep("exchange", every, note, share=told_share, workers=found, weak_scaling=weak)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import Mode, sample
 from paragan.hardware import device as devices
+from paragan.hardware import graphs
 from paragan.loading.loader import Loader, normalised
 from paragan.loading.order import Order
 from paragan.metrics import frechet
@@ -214,15 +215,20 @@ def mixture(
 
 
 def _executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
-    """How they train. `ConfigError` where they are to be stacked and cannot be."""
+    """How they train. `ConfigError` where they are to be stacked, or recorded, and cannot be."""
+    graph = graphs.of(cells[0].players[Side.G].updates.device)
     reason = stacked.unfit(cells)
-    if options.executor == "stacked":
-        if reason is not None:
-            raise ConfigError(f"grid.executor: found stacked, but {reason}; use loop, or auto")
-        return stacked.Executor(rows)
-    if options.executor == "loop" or reason is not None or len(cells) == 1:
-        return loop.Executor()
-    return fastest.Executor({"loop": loop.Executor(), "stacked": stacked.Executor(rows)}, say)
+    unrecorded = reason or ("this device records nothing" if graph is None else stacked.unrecorded(cells))
+    if (why := {"stacked": reason, "recorded": unrecorded}.get(options.executor)) is not None:
+        raise ConfigError(f"grid.executor: found {options.executor}, but {why}; use loop, or auto")
+    found: dict[str, Executor] = {"loop": loop.Executor()}
+    if reason is None:
+        found["stacked"] = together = stacked.Executor(rows)
+        if unrecorded is None and graph is not None:
+            found["recorded"] = stacked.Recording(together, graph)
+    if options.executor == "auto" and len(cells) > 1 and len(found) > 1:
+        return fastest.Executor(found, say)
+    return found["loop" if options.executor == "auto" else options.executor]
 
 
 def _refuse(config: RunConfig, options: GridOptions) -> None:

@@ -6,6 +6,7 @@ that a case may print. SIGUSR1 writes the stack of every thread to the standard 
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import importlib
 import json
@@ -22,6 +23,7 @@ import torch.distributed as dist
 from paragan.core.dist import World
 
 TIMEOUT = timedelta(seconds=30)
+_PR_SET_PDEATHSIG = 1
 ARRIVAL = timedelta(seconds=100)  # starting Python may take long on a busy machine
 
 
@@ -55,13 +57,20 @@ def stay_in_step(world: World, number: int) -> None:
             raise RuntimeError("the case left the ranks out of step: their collectives no longer meet")
 
 
+def end_with_the_pool() -> bool:
+    """Whether this process ends with the one that started it, even while it is stopped (Linux)."""
+    if not sys.platform.startswith("linux"):
+        return False
+    return ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) == 0
+
+
 def main(rank: int, size: int, folder: Path, answers: int) -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     torch.set_num_threads(1)
     with os.fdopen(answers, "w", buffering=1) as out:
         world = join(rank, size, folder)
-        print(json.dumps({"value": "joined"}), file=out)
+        print(json.dumps({"value": end_with_the_pool()}), file=out)
         for number, line in enumerate(sys.stdin, start=1):
             order = json.loads(line)
             faulthandler.dump_traceback_later(order["timeout"] + 10, exit=True)  # should the pool be gone

@@ -47,6 +47,11 @@ class Member:
         with suppress(BrokenPipeError):  # its end is seen when its answer is awaited
             self.process.stdin.write(line.encode() + b"\n")
 
+    def rest(self, stop: bool) -> None:
+        """Groups that cases have made leave threads of gloo's, which look around for ever."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGSTOP if stop else signal.SIGCONT)
+
     def hear(self) -> None:
         """Take in what has come: a part of the answer, its end, or the end of the process."""
         data = os.read(self.answers, 1 << 16)
@@ -78,6 +83,7 @@ class Pool:
 
     def __init__(self, world: int) -> None:
         self.world, self.starts = world, 0
+        self._may_rest = False  # whether those who rest would end with this process
         self._members: list[Member] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
@@ -88,9 +94,13 @@ class Pool:
             if not self._members:
                 self._start()
             for member in self._members:
+                member.rest(False)
                 member.expect()
                 member.order(order)
-            return self._await(case, timeout)
+            found = self._await(case, timeout)
+            for member in self._members:
+                member.rest(self._may_rest)
+            return found
         except BaseException:  # also the test's own time-out: no late answer may be taken for the next case's
             self.close()
             raise
@@ -109,7 +119,7 @@ class Pool:
         self._folder = tempfile.TemporaryDirectory(prefix="paragan-ranks-")
         for rank in range(self.world):
             self._members.append(Member(rank, self.world, Path(self._folder.name)))
-        self._await("joining the group", START_S)
+        self._may_rest = all(self._await("joining the group", START_S))
 
     def _await(self, case: str, timeout: float) -> list[Any]:
         failed = self._hear_all(timeout)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 CASES = "tests.distributed.cases_pool"
@@ -42,6 +47,36 @@ def test_a_failure_is_told_and_the_next_case_runs(two_ranks, case, arguments, to
     with pytest.raises(AssertionError, match=told):
         two_ranks.run(f"{CASES}:{case}", **arguments)
     assert works(two_ranks)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_between_cases_the_processes_are_stopped(two_ranks):
+    assert works(two_ranks)
+    pids = [member.process.pid for member in two_ranks._members]
+    assert [state(pid) for pid in pids] == ["T", "T"]
+    assert works(two_ranks)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_stopped_processes_end_with_whoever_started_them():
+    program = (
+        "import os; from tests.distributed.pool import Pool; pool = Pool(1); "
+        f"pool.run('{CASES}:describe', word='w'); print(pool._members[0].process.pid, flush=True); os._exit(1)"
+    )
+    words = [sys.executable, "-c", program]
+    pid = int(subprocess.run(words, capture_output=True, text=True, timeout=150, check=False).stdout)
+    deadline = time.monotonic() + 20
+    while state(pid) not in ("", "Z") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert state(pid) in ("", "Z")
+
+
+def state(pid: int) -> str:
+    """One letter; none where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def test_another_size_is_another_pool(three_ranks):

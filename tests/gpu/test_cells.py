@@ -12,6 +12,8 @@ import torch
 from benchmarks import gpu_cells
 from paragan.coevolution import loop, stacked
 from paragan.core.types import Side
+from paragan.hardware import graphs
+from tests.fx_graph import FxGraph
 from tests.laws.test_loop_is_stacked import BATCH, cells, loss_of
 from tests.processes import environment
 
@@ -42,12 +44,20 @@ def moved(batch, device):
     return type(batch)(batch.rows, batch.x_BCHW.to(device), batch.y_B.to(device))
 
 
-@pytest.mark.parametrize("executor", [loop.Executor, lambda: stacked.Executor(BATCH)], ids=["loop", "stacked"])
+EXECUTORS = {
+    "loop": lambda device: loop.Executor(),
+    "stacked": lambda device: stacked.Executor(BATCH),
+    "recorded": lambda device: stacked.Recording(stacked.Executor(BATCH), graphs.of(torch.device(device)) or FxGraph),
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_device_computes_what_the_cpu_computes(device, executor):
-    there, here = on(device), cells()
-    executor().train(there, 6, loss_of)
-    loop.Executor().train(here, 6, loss_of)
+    there, here, kind = on(device), cells(), EXECUTORS[executor](device)
+    for first in (0, 8):
+        kind.train(there, 8, lambda cell, batch, first=first: loss_of(cell, batch + first))
+    loop.Executor().train(here, 16, loss_of)
     for a, b in zip(there, here, strict=True):
         for side in Side:
             for mine, theirs in zip(a.players[side].net.parameters(), b.players[side].net.parameters(), strict=True):

@@ -67,3 +67,11 @@ def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
     list(run.run())
     after = begin()
     assert after.resume() and after.population.executor.chosen == chosen
+
+
+def test_a_scheme_that_needs_the_players_themselves_is_never_stacked(tmp_path):
+    config = load("digits", (*WORDS, "scheme=extragradient"))
+    found = build_cells.evolution(config, tmp_path, print, lambda: False, reading=True).population
+    assert isinstance(found.executor, loop.Executor)
+    found.evolve()
+    assert all(int(player.updates) == 2 for cell in found.cells for player in cell.players.values())

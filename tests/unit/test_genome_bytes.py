@@ -9,7 +9,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load, save
 
-from paragan.coevolution.genome import _DTYPES, Genome, Traits
+from paragan.coevolution import packed
+from paragan.coevolution.genome import Genome, Traits
+from paragan.core.errors import CheckpointError
 
 TENSORS = {
     "net/odd": torch.arange(3, dtype=torch.uint8),
@@ -50,7 +52,83 @@ def test_every_tensor_is_aligned():
     assert all(header[name]["data_offsets"][0] % value.element_size() == 0 for name, value in TENSORS.items())
 
 
-@pytest.mark.parametrize("dtype", _DTYPES)
+@pytest.mark.parametrize("dtype", packed.DTYPES)
 def test_formats_are_named_as_the_library_does(dtype):
     raw = save({"x": torch.zeros(2, dtype=dtype)})
-    assert json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["x"]["dtype"] == _DTYPES[dtype]
+    assert json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["x"]["dtype"] == packed.DTYPES[dtype]
+
+
+def test_what_is_read_are_views_equal_to_the_last_bit():
+    data = Genome(TENSORS, TRAITS).packed()
+    found, metadata = packed.read(data)
+    assert found.keys() == TENSORS.keys() and Traits.read(json.loads(metadata["traits"])) == TRAITS
+    for name, value in TENSORS.items():
+        assert found[name].dtype == value.dtype and torch.equal(found[name], value), name
+        assert found[name].untyped_storage().data_ptr() == data.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("before", [1, 4, 8])
+def test_it_may_come_behind_something_else(before):
+    data = Genome(TENSORS, TRAITS).packed()
+    found, _ = packed.read(torch.cat([torch.zeros(before, dtype=torch.uint8), data])[before:])
+    assert all(torch.equal(found[name], value) for name, value in TENSORS.items())
+
+
+def made(header: object, body: int = 8, pad: bool = True) -> torch.Tensor:
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8 if pad else 0)
+    return torch.frombuffer(bytearray(len(text).to_bytes(8, "little") + text + b"\0" * body), dtype=torch.uint8)
+
+
+def one(**changes: object) -> dict[str, object]:
+    about = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8], **changes}
+    return {"__metadata__": {}, "x": about}
+
+
+def test_the_plain_case_is_read():
+    found, metadata = packed.read(made(one()))
+    assert torch.equal(found["x"], torch.zeros(2)) and metadata == {}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        made(one(data_offsets=[0, 4])),
+        made(one(data_offsets=[4, 12]), 12),
+        made(one(data_offsets=[-8, 0])),
+        made(one(data_offsets=[0, 8, 8])),
+        made(one(), body=4),
+        made(one(), body=12),
+        made(one(shape=[-2])),
+        made(one(shape=[2.0])),
+        made(one(shape=[True, 2])),
+        made(one(shape=[1] * 20 + [2])),
+        made(one(shape=[1 << 62, 1 << 62])),
+        made(one(shape=[1 << 62, 0], data_offsets=[0, 0]), 0),
+        made(one(shape=2)),
+        made(one(dtype="F33")),
+        made(one(dtype=["F32"])),
+        made({"x": one()["x"]}),
+        made({**one(), "y": one()["x"]}),
+        made({**one(), "y": {**one()["x"], "data_offsets": [4, 12]}}, 12),
+        made([1, 2]),
+        made("x"),
+        made({**one(), "x": [1]}),
+        made({**one(shape=[8], dtype="U8"), "__metadata__": {}, "padding": "x"}, pad=False),
+        made(one())[:-9],
+        made(one())[:5],
+        torch.tensor([255] * 24, dtype=torch.uint8),
+        torch.empty(0, dtype=torch.uint8),
+        torch.tensor([16] + [0] * 7 + [ord("[")] * 16, dtype=torch.uint8),
+    ],
+)
+def test_anything_else_is_refused(data):
+    with pytest.raises((ValueError, KeyError, TypeError, RecursionError)):
+        packed.read(data)
+
+
+def test_so_is_a_header_that_would_nest_without_end():
+    deep = b"[" * (1 << 17)
+    data = torch.frombuffer(bytearray(len(deep).to_bytes(8, "little") + deep), dtype=torch.uint8)
+    with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
+        Genome.unpacked(data, Genome(TENSORS, TRAITS))

@@ -28,7 +28,7 @@ class Among(Prior):
             return prior
         return cls(prior.seed, prior.latent, prior.num_classes, prior.device, prior.dtype, classes)
 
-    def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        z, _ = Prior(self.seed, self.latent, 0, self.device, self.dtype).draw(stream, rows)
+    def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        z, _ = super().drawn(stream, rows)
         which = rng.integers(self.seed, f"{stream}/y", rows, len(self.classes))
-        return z, torch.tensor(self.classes)[which].to(self.device, non_blocking=True)
+        return z, torch.tensor(self.classes)[which]

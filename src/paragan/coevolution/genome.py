@@ -1,6 +1,6 @@
 """One player as it was at the end of a generation: what neighbours read, what travels, and what is cloned.
 
-A genome is never written to. As bytes it is safetensors, which names its tensors and holds nothing that could run.
+A genome is never written to.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import Tensor
 
+from paragan.coevolution import packed
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Stored
 from paragan.game.player import Player
@@ -24,11 +22,6 @@ from paragan.game.state import check_same, restore, state_of
 
 _OWN = ("player/updates",)  # the schedule follows the cell's own time, whoever it trains
 _NETWORKS = ("net/", "ema/")
-_DTYPES = {
-    **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
-    **{torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"},
-    torch.bool: "BOOL",
-}
 
 
 @dataclass(frozen=True)
@@ -109,17 +102,18 @@ class Genome:
 
     def packed(self) -> Tensor:
         """As bytes (uint8)."""
-        return _written(self.tensors, {"traits": json.dumps(self.traits.plain)})
+        return packed.written(self.tensors, {"traits": json.dumps(self.traits.plain)})
 
     @classmethod
     def unpacked(cls, data: Tensor, like: Genome) -> Genome:
-        """What `packed` wrote, of networks like that one's. `CheckpointError` for anything else."""
+        """What `packed` wrote, of networks like that one's; its tensors are views of `data`. `CheckpointError` for
+        anything else.
+        """
         try:
-            raw = data.numpy().tobytes()
-            tensors, traits = load(raw), _traits(raw)
-        except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            tensors, told = packed.read(data)
+            found = cls(tensors, Traits.read(json.loads(told["traits"])))
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CheckpointError(f"genome: found bytes that are none ({str(error)[:100]})") from None
-        found = cls(tensors, traits)
         check_same(found.weights, like.weights, "genome")
         return found
 
@@ -136,30 +130,3 @@ def _kind(player: Player) -> str:
 def _scaling(player: Player) -> dict[str, Tensor]:
     assert player.scaler is not None
     return {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
-
-
-def _written(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Tensor:
-    """A safetensors file in memory. Its own library copies every tensor four times on the way, this once."""
-    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # each is aligned to its own size
-    header: dict[str, Any] = {"__metadata__": metadata}
-    places, end = dict[str, slice](), 0
-    for name in names:
-        value = tensors[name]
-        places[name] = slice(end, end := end + value.numel() * value.element_size())
-        about = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape)}
-        header[name] = {**about, "data_offsets": [places[name].start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    head = len(text).to_bytes(8, "little") + text
-    found = torch.empty(len(head) + end, dtype=torch.uint8)
-    found[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
-    data = found[len(head) :]
-    for name, place in places.items():
-        data[place] = tensors[name].contiguous().reshape(-1).view(torch.uint8)
-    return found
-
-
-def _traits(raw: bytes) -> Traits:
-    """Of the header, which safetensors has checked by the time it is read again for its metadata."""
-    length = int.from_bytes(raw[:8], "little")
-    return Traits.read(json.loads(json.loads(raw[8 : 8 + length])["__metadata__"]["traits"]))

@@ -134,7 +134,7 @@ class GridOptions:
     cells: tuple[CellOptions, ...] = ()
     share_memory: bool = True
     mixture: MixtureOptions = field(default_factory=MixtureOptions)
-    executor: Literal["auto", "loop", "stacked"] = "auto"
+    executor: Literal["auto", "loop", "stacked", "recorded"] = "auto"
     age: Natural = 0
     beat_s: Positive = 2.0
     quirks: tuple[Literal["transposed", "frozen_rates"], ...] = ()

@@ -2,28 +2,32 @@
 
 The scheme plays one game whose seats, stream, prior and loss are those of all cells together, row by row. Adam's steps
 are one program too; those of other optimisers are each player's own. Pays where a step is bound by launches: toy
-networks, accelerators.
+networks, accelerators. There a turn may also be recorded and started as one (`hardware/graphs`): all that it depends
+on is tensors, which the host has drawn before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
+from paragan.coevolution.fed import Augments, Priors, Streams, tensors_of, with_tensors
+from paragan.coevolution.mixed import Mixed
 from paragan.coevolution.stack import Stack
 from paragan.coevolution.stacked_adam import StackedAdam, fits
 from paragan.core.clock import Clock
-from paragan.core.seams import Augment, Network, Opponent, Turn
-from paragan.core.types import Batch, Rows, Side, Terms, Update
+from paragan.core.seams import Network, Opponent, Turn
+from paragan.core.types import Side, Terms, Update
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player, fakes_for
-from paragan.game.prior import Prior
+from paragan.hardware.graphs import Graph, Recorded, Work
 
 _LARGE = 65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
 _STACKABLE = ("r1",)  # penalties of each sample by itself, that draw nothing
@@ -32,6 +36,8 @@ _STACKABLE = ("r1",)  # penalties of each sample by itself, that draw nothing
 def unfit(cells: Sequence[Cell]) -> str | None:
     """Why these cells cannot be stacked; None: they can."""
     first = cells[0]
+    if getattr(first.scheme, "NEEDS_PLAYERS", False):
+        return "the scheme needs the players themselves"
     for cell in cells:
         for side, player in cell.players.items():
             like, name = first.players[side], side.value.upper()
@@ -53,6 +59,19 @@ def unfit(cells: Sequence[Cell]) -> str | None:
     return None
 
 
+def unrecorded(cells: Sequence[Cell]) -> str | None:
+    """Why the turns of these cells cannot be recorded, on a device that records; None: they can."""
+    for side in Side:
+        players = [cell.players[side] for cell in cells]
+        if not fits(players):
+            return f"{side.value.upper()}'s players are not all stepped by the same plain Adam"
+    if cells[0].gan.augment is not None:
+        return "what D is shown is varied by draws of every step"
+    if getattr(cells[0].scheme, "SHARES_FAKES", False):
+        return "the scheme shows G's images to D before G's own turn"
+    return None
+
+
 class Executor:
     """Fulfils `coevolution.population.Executor`. It holds the cells' weights from the first generation on.
 
@@ -64,11 +83,17 @@ class Executor:
         self._bound: _Bound | None = None
 
     def train(
-        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
+        self,
+        cells: Sequence[Cell],
+        num_batches: int,
+        loss_of: Callable[[Cell, int], int],
+        graph: Callable[[], Graph] | None = None,
     ) -> dict[int, dict[str, Tensor]]:
+        """graph: records the turns."""
         bound = self._bound = (
             self._bound if self._bound is not None and self._bound.is_of(cells) else _Bound(cells, self.rows)
         )
+        bound.record_with(graph)
         with bound.taken_over():
             for batch in range(num_batches):
                 bound.choose([loss_of(cell, batch) for cell in cells])
@@ -76,33 +101,53 @@ class Executor:
         return bound.told()
 
 
+@dataclass(frozen=True)
+class Recording:
+    """Fulfils `coevolution.population.Executor`: that executor, on whose stack turns are recorded by `graph`."""
+
+    executor: Executor
+    graph: Callable[[], Graph]
+
+    def train(
+        self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
+    ) -> dict[int, dict[str, Tensor]]:
+        return self.executor.train(cells, num_batches, loss_of, self.graph)
+
+
 class _Bound:
     """Cells whose weights are stacked."""
 
     def __init__(self, cells: Sequence[Cell], rows: int) -> None:
         first = cells[0]
-        self.cells, self.rows, self.batches = list(cells), rows, _Streams([cell.batches for cell in cells])
+        self.cells, self.batches = list(cells), Streams([cell.batches for cell in cells])
+        self.mixed = Mixed(len(cells), rows, first.players[Side.G].updates.device)
         self.seats = {side: _Seat(side, [cell.players[side] for cell in cells], rows) for side in Side}
         self.gan = GAN(
             self.seats[Side.G],
             self.seats[Side.D],
             first.gan.loss,
-            _Priors(first.gan.prior, [cell.gan.prior for cell in cells]),
+            Priors(first.gan.prior, [cell.gan.prior for cell in cells]),
             first.gan.g_penalties,
             first.gan.d_penalties,
-            None if first.gan.augment is None else _Augments(first.gan.augment, cells),
+            None if first.gan.augment is None else Augments(first.gan.augment, cells),
             Clock(first.gan.clock.step, first.gan.clock.images),
         )
 
     def is_of(self, cells: Sequence[Cell]) -> bool:
         return len(cells) == len(self.cells) and all(a is b for a, b in zip(cells, self.cells, strict=True))
 
+    def record_with(self, graph: Callable[[], Graph] | None) -> None:
+        for seat in self.seats.values():
+            seat.graph = graph
+
     def choose(self, numbers: Sequence[int]) -> None:
         """Which of its losses each cell trains for."""
         for cell, number in zip(self.cells, numbers, strict=True):
             if cell.losses:
                 cell.loss, cell.gan.loss = number, cell.losses[number]
-        self.gan.loss = _together([cell.gan.loss for cell in self.cells], self.rows)
+        self.gan.loss = self.mixed.of([cell.gan.loss for cell in self.cells])
+        for seat in self.seats.values():
+            seat.loss = self.gan.loss
 
     @contextmanager
     def taken_over(self) -> Iterator[None]:
@@ -128,13 +173,19 @@ class _Bound:
         found: dict[int, dict[str, Tensor]] = {cell.number: {} for cell in self.cells}
         for side, seat in self.seats.items():
             for name, values in seat.told.items():
-                for cell, value in zip(self.cells, values, strict=True):
+                for cell, value in zip(self.cells, values.clone(), strict=True):  # a recorded turn writes there again
                     found[cell.number][f"{side.value}/{name}"] = value
         return found
 
 
 class _Seat:
-    """Fulfils `core.seams.Seat` for the players of one side. told: by name, the last number of each cell."""
+    """Fulfils `core.seams.Seat` for the players of one side. told: by name, the last number of each cell.
+
+    graph: records turns; None: nothing is recorded. loss: what they are for.
+    """
+
+    graph: Callable[[], Graph] | None = None
+    loss: Loss | None = None
 
     def __init__(self, side: Side, players: Sequence[Player], rows: int) -> None:
         self.side, self.players = side, players
@@ -143,6 +194,7 @@ class _Seat:
         together = fits(players) and not _is_faster_alone(self.stack.flat_CP)
         self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
         self.told: dict[str, Tensor] = {}
+        self._recorded: dict[object, Recorded] = {}
 
     @property
     def version(self) -> int:
@@ -159,102 +211,45 @@ class _Seat:
         return (self.called(*turn.feed.fake_inputs),)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
-        rival = against.network()
+        given = tensors_of(turn.feed)
+        if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
+            given["average"] = weight
+        self.told |= self._work(turn, against)(given)
+        return Update({}, turn.feed.rows, self.version)
+
+    def _work(self, turn: Turn, against: Opponent) -> Work:
+        """The turn as a function of what it is fed; recorded where it can be."""
+        if self.graph is None or self.adam is None or turn.feed.fakes is not None:
+            return partial(self._play, turn, against)
+        kind = (self.loss, *map(id, turn.penalties))
+        if kind not in self._recorded:
+            self._recorded[kind] = Recorded(partial(self._play, turn, against), self.graph())
+        return self._recorded[kind]
+
+    def _play(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """All that the device does in a turn."""
+        turn, rival = replace(turn, feed=with_tensors(turn.feed, given)), against.network()
         if turn.side is Side.D and turn.feed.fakes is None:
             turn = turn.given(fakes_for(turn, rival, 1), against.version)
         nets = {self.side: self.called, Side.D if self.side is Side.G else Side.G: rival}
         with rival.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
-        norm_C = self._step(turn.feed.rows.total)
+        norm_C = self._step(turn.feed.rows.total, given.get("average"))
         self.stack.zero_grad()
-        self._tell(terms, norm_C)
-        return Update({}, turn.feed.rows, self.version)
+        return self._seen(terms, norm_C)
 
-    def _step(self, images: int) -> Tensor:
+    def _step(self, images: int, average: Tensor | None) -> Tensor:
         """All together, or one player after another."""
         if self.adam is not None:
-            return self.adam.step(self.stack.gradient(), images)
+            return self.adam.step(self.stack.gradient(), average)
         each = enumerate(self.players)
         return torch.stack([p.apply_gradients(self.stack.gradients(cell), images) for cell, p in each])
 
-    def _tell(self, terms: Terms, norm_C: Tensor) -> None:
+    def _seen(self, terms: Terms, norm_C: Tensor) -> dict[str, Tensor]:
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.seen_B)
-        self.told |= {n: v.detach().float().unflatten(0, (len(self.players), -1)).mean(1) for n, v in rows.items()}
-        self.told["gradient_norm"] = norm_C
-
-
-@dataclass
-class _Streams:
-    """The next batch of every cell, one after the other."""
-
-    streams: Sequence[Iterator[Batch]]
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        batches = [next(stream) for stream in self.streams]
-        rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
-        images, labels = [batch.x_BCHW for batch in batches], [batch.y_B for batch in batches]
-        return Batch(rows, _cat(images), _cat(labels))
-
-
-class _Priors(Prior):
-    """What each cell would draw."""
-
-    priors: Sequence[Prior]
-
-    def __init__(self, first: Prior, priors: Sequence[Prior]) -> None:
-        super().__init__(first.seed, first.latent, first.num_classes, first.device, first.dtype)
-        object.__setattr__(self, "priors", priors)
-
-    def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        each = replace(rows, count=rows.count // len(self.priors))
-        drawn = [prior.draw(stream, each) for prior in self.priors]
-        return torch.cat([z for z, _ in drawn]), _cat([y for _, y in drawn])
-
-
-@dataclass(frozen=True)
-class _Augments:
-    """What each cell's images would be shown as."""
-
-    augment: Augment
-    cells: Sequence[Cell]
-
-    def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
-        each = replace(rows, count=rows.count // len(self.cells))
-        parts = zip(self.cells, x_BCHW.chunk(len(self.cells)), strict=True)
-        return torch.cat([self.augment(x, cell.gan.prior.seed, stream, each) for cell, x in parts])
+        found = {n: v.detach().float().unflatten(0, (len(self.players), -1)).mean(1) for n, v in rows.items()}
+        return found | {"gradient_norm": norm_C}
 
 
 def _is_faster_alone(flat_CP: Tensor) -> bool:
     return flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE
-
-
-def _together(losses: Sequence[Loss], rows: int) -> Loss:
-    """Every cell's own loss on its own rows, in one go."""
-    kinds = list({id(loss): loss for loss in losses}.values())
-    if len(kinds) == 1:
-        return kinds[0]
-    which = torch.tensor([next(i for i, kind in enumerate(kinds) if kind is loss) for loss in losses])
-    which_B = which.repeat_interleave(rows)
-
-    def chosen(found: Sequence[Tensor]) -> Tensor:
-        mask_B = which_B.to(found[0].device).view(-1, *(1 for _ in found[0].shape[1:]))
-        result = found[0]
-        for number, values in enumerate(found[1:], start=1):
-            result = torch.where(mask_B == number, values, result)
-        return result
-
-    def d(real: Tensor, fake: Tensor) -> Tensor:
-        return chosen([kind.d(real, fake) for kind in kinds])
-
-    def g(fake: Tensor, real: Tensor | None) -> Tensor:
-        return chosen([kind.g(fake, real) for kind in kinds])
-
-    return Loss(d, g, any(kind.g_needs_real for kind in kinds))
-
-
-def _cat(values: Sequence[Tensor | None]) -> Tensor | None:
-    there = [value for value in values if value is not None]
-    return torch.cat(there) if there else None

@@ -62,9 +62,22 @@ class StackedAdam:
             for weight in self._stepped(player):
                 player.optimizer.state[weight]["step"] = self.steps_C[cell].clone()
 
+    def count(self, images: int) -> Tensor | None:
+        """The players' own count of an update over so many images of each cell, before its `step`. How far the
+        averages then move towards the weights, 0-dim; None: there are none.
+        """
+        for player in self.players:
+            player.version += 1
+            player.images += images
+        first = self.players[0]
+        if first.ema is None:
+            return None
+        weight = torch.tensor(first.ema.weight(first.images, images), dtype=self.flat_CP.dtype)
+        return weight.to(self.flat_CP.device, non_blocking=True)
+
     @torch.no_grad()
-    def step(self, gradient_CP: Tensor, images: int) -> Tensor:
-        """Step, or skip, by gradients over so many images of each cell; their norms before clipping, by cell."""
+    def step(self, gradient_CP: Tensor, average: Tensor | None) -> Tensor:
+        """Step, or skip, by the gradients of all cells; their norms before clipping, by cell. average: of `count`."""
         norm_C = torch.linalg.vector_norm(gradient_CP, dim=1)
         ok_C = norm_C.isfinite()
         if self.max_norm is not None:
@@ -74,7 +87,9 @@ class StackedAdam:
             lr_C = lr_C * schedule.factor(self.schedule, self.updates_C).to(lr_C.dtype)
         self._adam(torch.where(ok_C[:, None], gradient_CP, 0.0), ok_C, lr_C)
         self.updates_C += ok_C
-        self._follow(ok_C, images)
+        if self.average_CP is not None:
+            assert average is not None
+            self.average_CP.lerp_(self.flat_CP, average * ok_C[:, None].to(self.flat_CP.dtype))
         return norm_C
 
     def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
@@ -87,16 +102,6 @@ class StackedAdam:
         scale_C = (1 - self.beta2**steps_C).sqrt().to(self.flat_CP.dtype)
         away_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
         self.flat_CP.sub_(away_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
-
-    def _follow(self, ok_C: Tensor, images: int) -> None:
-        """The players' own count of what was done, and their averages."""
-        for player in self.players:
-            player.version += 1
-            player.images += images
-        first = self.players[0]
-        if self.average_CP is not None and first.ema is not None:
-            weight = first.ema.weight(first.images, images)
-            self.average_CP.lerp_(self.flat_CP, weight * ok_C[:, None].to(self.flat_CP.dtype))
 
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
         """A cell's row of each, cut as its network's parameters are."""

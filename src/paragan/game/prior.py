@@ -24,10 +24,14 @@ class Prior:
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """z_BZ and y_B for these rows; equal rows of equal streams are equal draws."""
-        z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,)).to(self.device, self.dtype, non_blocking=True)
-        if not self.num_classes:
-            return z, None
-        return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes).to(self.device, non_blocking=True)
+        z, y = self.drawn(stream, rows)
+        there = z.to(self.device, self.dtype, non_blocking=True)
+        return there, None if y is None else y.to(self.device, non_blocking=True)
+
+    def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """The same where they are drawn: on the CPU."""
+        z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
+        return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes) if self.num_classes else None
 
     def feed(self, stream: str, real: Batch) -> Feed:
         """What a turn of this stream is fed beside `real`."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -48,26 +49,20 @@ class Loader(Iterator[Batch]):
         self._pinned = _copies_from_pinned_memory(device)
 
     def __next__(self) -> Batch:
-        began = time.perf_counter()
-        rows = Rows(self.position, *self._share, self._batch)
-        x_BCHW, y_B, condition = self._fetched(_places(rows))
-        batch = Batch(
-            rows,
-            normalised(self._to_device(x_BCHW), self._dtype),
-            None if y_B is None else self._to_device(y_B),
-            None if condition is None else normalised(self._to_device(condition), self._dtype),
-        )
-        self.position += 1
-        self.wait_s += time.perf_counter() - began
-        return batch
+        return next_of([self])
 
-    def _fetched(self, places: Places) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Images, labels, conditions."""
+    def _fetched(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Images, labels, conditions of the next batch."""
+        places = _places(self._rows)
         rows = self._visited(places)
         if self._pairs is None:
             return *self.source.fetch(rows), None
         x_BCHW, condition = self._pairs.fetch_pairs(rows, places, self._order.seed)
         return x_BCHW, None, condition
+
+    @property
+    def _rows(self) -> Rows:
+        return Rows(self.position, *self._share, self._batch)
 
     def _visited(self, places: Places) -> Places:
         """The rows at these places, which are one after another. Looked up for many batches in one go."""
@@ -83,6 +78,28 @@ class Loader(Iterator[Batch]):
         if self._pinned:
             tensor = tensor.pin_memory()
         return tensor.to(self._device, non_blocking=True)
+
+
+def next_of(loaders: Sequence[Loader]) -> Batch:
+    """The next batch of each, of as many rows and for one device, behind one another: they travel as one."""
+    began, first = time.perf_counter(), loaders[0]
+    x_BCHW, y_B, condition = (_joined(values) for values in zip(*(one._fetched() for one in loaders), strict=True))
+    assert x_BCHW is not None
+    batch = Batch(
+        replace(first._rows, count=first._rows.count * len(loaders)),
+        normalised(first._to_device(x_BCHW), first._dtype),
+        None if y_B is None else first._to_device(y_B),
+        None if condition is None else normalised(first._to_device(condition), first._dtype),
+    )
+    for loader in loaders:
+        loader.position += 1
+    first.wait_s += time.perf_counter() - began
+    return batch
+
+
+def _joined(values: Sequence[Tensor | None]) -> Tensor | None:
+    there = [value for value in values if value is not None]
+    return torch.cat(there) if len(there) > 1 else (there[0] if there else None)
 
 
 def normalised(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

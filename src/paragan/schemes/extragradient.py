@@ -14,6 +14,8 @@ from paragan.core.types import Batch, Report, take
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 
+NEEDS_PLAYERS = True  # themselves, not seats that play for them
+
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
     generator, critic = _here(gan.g), _here(gan.d)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from paragan.core.types import Batch, Report, take
 from paragan.game.gan import GAN
 
+SHARES_FAKES = True  # with their graph: a turn of G begins in D's
+
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
     for real in take(batches, gan.d.updates_per_step - 1):

@@ -1,0 +1,154 @@
+"""Law: turns that are recorded and started again are the turns played one by one, whatever changes meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from paragan import build_cells
+from paragan.coevolution import fastest, loop, stacked
+from paragan.config import load
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.game.options import EmaOptions, ScheduleOptions
+from paragan.hardware import graphs
+from tests.fx_graph import FxGraph
+from tests.laws.test_loop_is_stacked import BATCH, GAMES, apart, cells, loss_of, weights
+
+WORDS = (
+    "grid.shape=2x2",
+    "scheme=synchronous",
+    "score.extractor=none",
+    "train.batch=8",
+    "augment=null",
+    "penalties=[]",
+)
+
+
+@pytest.fixture(autouse=True)
+def counted():
+    FxGraph.replays = 0
+
+
+def recording() -> stacked.Recording:
+    return stacked.Recording(stacked.Executor(BATCH), FxGraph)
+
+
+DRAWS = {"all kinds": loss_of, "few kinds": lambda cell, batch: (batch // 6 + cell.number // 2) % 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [*((name, "all kinds") for name in GAMES if name != "shared-fakes"), ("synchronous", "few kinds")],
+)
+def test_recorded_turns_are_turns(name, draw):
+    played, recorded = cells(**GAMES[name]), cells(**GAMES[name])
+    plain, other = stacked.Executor(BATCH), recording()
+    told = []
+    for first in (0, 12, 24):  # generations: weights, rates and averages are taken over anew
+        also = {"loss_of": lambda cell, batch, first=first: DRAWS[draw](cell, batch + first)}
+        told.append((plain.train(played, 12, **also), other.train(recorded, 12, **also)))
+    for mine, theirs in told:
+        for number, numbers in mine.items():
+            assert numbers.keys() == theirs[number].keys()
+            assert all(torch.allclose(theirs[number][k], value, rtol=1e-9) for k, value in numbers.items())
+    assert FxGraph.replays > 30
+    assert apart(weights(recorded), weights(played)) <= 1e-12
+    for a, b in zip(recorded, played, strict=True):
+        assert [p.version for p in a.players.values()] == [p.version for p in b.players.values()]
+        assert [p.images for p in a.players.values()] == [p.images for p in b.players.values()]
+        assert a.standing().counters == b.standing().counters and a.gan.clock == b.gan.clock
+
+
+def test_what_the_host_counts_is_no_part_of_the_recording():
+    """An average that begins to move, and rates that fall."""
+    both = cells(losses=()), cells(losses=())
+    for found in both:
+        for cell in found:
+            for p in cell.players.values():
+                p.policy = replace(p.policy, schedule=ScheduleOptions("linear", warmup=3, start=5, end=20))
+            cell.gan.g.ema.options = EmaOptions(half_life_kimg=0.02, start_kimg=0.05)
+    stacked.Executor(BATCH).train(both[0], 20, lambda cell, batch: 0)
+    recording().train(both[1], 20, lambda cell, batch: 0)
+    assert FxGraph.replays >= 30 and apart(weights(both[0]), weights(both[1])) <= 1e-12
+
+
+def spoiled(stream, position):
+    """With one batch that is not finite."""
+    for batch in stream:
+        bad = batch.rows.step == position
+        yield replace(batch, x_BCHW=batch.x_BCHW * float("nan")) if bad else batch
+
+
+def test_a_step_that_is_skipped_in_one_cell_is_skipped_there_alone():
+    both = cells(losses=()), cells(losses=())
+    for found, executor in zip(both, (stacked.Executor(BATCH), recording()), strict=True):
+        found[1].batches = spoiled(found[1].batches, 7)
+        executor.train(found, 12, lambda cell, batch: 0)
+    assert FxGraph.replays >= 18 and apart(weights(both[0]), weights(both[1])) <= 1e-12
+    assert all(value.isfinite().all() for value in weights(both[1]).values())
+    updates = [int(cell.players[Side.D].updates) for cell in both[1]]
+    assert updates == [12, 11, 12, 12]
+
+
+def test_recorded_and_not_may_take_turns():
+    """As while they are timed: both train the same stack."""
+    other, plain = cells(losses=()), cells(losses=())
+    together = stacked.Executor(BATCH)
+    kinds = [together, stacked.Recording(together, FxGraph), loop.Executor()]
+    for number in range(9):
+        kinds[number % 3].train(other, 4, lambda cell, batch: 0)
+        loop.Executor().train(plain, 4, lambda cell, batch: 0)
+    assert apart(weights(other), weights(plain)) <= 1e-9 and FxGraph.replays > 10
+
+
+def test_fakes_that_are_shared_are_played():
+    played, recorded = cells(**GAMES["shared-fakes"]), cells(**GAMES["shared-fakes"])
+    stacked.Executor(BATCH).train(played, 8, loss_of)
+    recording().train(recorded, 8, loss_of)
+    assert FxGraph.replays == 0 and apart(weights(recorded), weights(played)) == 0
+
+
+def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(graphs, "of", lambda device: FxGraph)
+    words = ("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}",)
+    config = load("digits", (*WORDS, *words))
+    found = build_cells.evolution(config, tmp_path, print, lambda: False, reading=True).population
+    assert isinstance(found.executor, fastest.Executor) and list(found.executor.others) == [
+        "loop",
+        "stacked",
+        "recorded",
+    ]
+    found.evolve()
+    assert found.executor.chosen in found.executor.others and FxGraph.replays > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "grid.executor: found recorded, but this device records nothing; use loop, or auto"),
+        (("model={name: dcgan, width: 8}",), "grid.executor: found recorded, but G has buffers"),
+    ],
+)
+def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
+    config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
+    with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
+        build_cells.evolution(config, tmp_path, print, lambda: False, reading=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("g.optimizer={name: adabelief, lr: 1e-3}",), "G's players are not all stepped by the same plain Adam"),
+        (("scheme=shared_fakes",), "the scheme shows G's images to D before G's own turn"),
+        (("scheme=extragradient",), "the scheme needs the players themselves"),
+        (("augment={name: diffaugment}",), "what D is shown is varied by draws of every step"),
+    ],
+)
+def test_nor_can_all_games(words, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(graphs, "of", lambda device: FxGraph)
+    config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
+    with pytest.raises(ConfigError, match=f"grid.executor: found recorded, but {told}"):
+        build_cells.evolution(config, tmp_path, print, lambda: False, reading=True)
