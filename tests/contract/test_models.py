@@ -19,7 +19,7 @@ from paragan.layers.blocks import through
 from paragan.layers.init import SCHEMES, initialise
 
 MODELS = shelf.names("models")
-SMALL = {"width": 4, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
+SMALL = {"width": 8, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
 CLASSES, BATCH = 3, 4
 SIDES = ("Generator", "Discriminator")
 SIZES = [(1, 8, 8), (3, 16, 16)]

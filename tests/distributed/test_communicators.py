@@ -230,12 +230,14 @@ def test_a_drop_leaves_no_thread_that_waits_for_the_silent():
 
 
 def test_a_close_leaves_no_thread_that_waits_for_the_slow():
+    before = set(threading.enumerate())
     here, there = linked_threads(ALL_PEERS)
     slow = there._ways[0]._sender
     closes, slow.close = slow.close, lambda: (time.sleep(0.5), closes())
 
     def do(rank):
         (here, there)[rank].close()
-        return [thread.name for thread in threading.enumerate() if thread.name == f"from {1 - rank}"]
+        left = set(threading.enumerate()) - before
+        return [thread.name for thread in left if thread.name == f"from {1 - rank}"]
 
     assert fine(together(2, do)) == [[], []]

@@ -53,6 +53,9 @@ def test_a_failure_is_told_and_the_next_case_runs(two_ranks, case, arguments, to
 def test_between_cases_the_processes_are_stopped(two_ranks):
     assert works(two_ranks)
     pids = [member.process.pid for member in two_ranks._members]
+    deadline = time.monotonic() + 20  # a signal takes its time
+    while [state(pid) for pid in pids] != ["T", "T"] and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert [state(pid) for pid in pids] == ["T", "T"]
     assert works(two_ranks)
 

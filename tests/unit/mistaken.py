@@ -158,12 +158,15 @@ GIVEN: dict[str, Callable[[Path], None]] = {
 @contextmanager
 def given(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(folder))
-    loaded = set(sys.modules)
+    _forget()  # other tests call theirs so, too
     GIVEN[name](folder)
     yield
-    for module in set(sys.modules) - loaded:
-        if module.partition(".")[0] in ("mine", "mynets", "theirs"):
-            del sys.modules[module]
+    _forget()
+
+
+def _forget() -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] in ("mine", "mynets", "theirs")]:
+        del sys.modules[module]
 
 
 def written(rows: list[dict[str, str]]) -> str:

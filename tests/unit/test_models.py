@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
+import yaml
 from torch import nn
 
 from paragan.core import shelf
 from paragan.core.errors import ConfigError
 from paragan.layers.armed import mixes_samples
-from paragan.models import dcgan, sngan
+from paragan.layers.blocks import plain
+from paragan.layers.init import initialise
+from paragan.models import biggan, biggan_deep, dcgan, sngan
+from paragan.models._vector import norms
 
 SIDES = ("Generator", "Discriminator")
 X, Y = torch.linspace(-1, 1, 4 * 64).reshape(4, 1, 8, 8), torch.tensor([0, 1, 2, 0])
@@ -21,28 +26,53 @@ COUNTS = {  # published, or built from the published code of others
     ("sngan", (3, 32, 32), 10): (4_304_387, 1_055_105),
     ("sngan", (3, 64, 64), 200): (13_366_915, 19_747_521),
     ("sngan", (3, 128, 128), 1000): (41_996_931, 39_443_137),
+    ("sagan", (3, 32, 32), 10): (4_386_308, 1_075_586),
+    ("sagan", (3, 64, 64), 200): (13_387_396, 19_752_642),
+    ("sagan", (3, 128, 128), 1000): (42_017_412, 39_448_258),
+    ("biggan", (3, 32, 32), 10): (9_416_196, 2_415_170),
+    ("biggan", (3, 32, 32), 0): (8_825_092, 2_413_250),
+    ("biggan", (3, 64, 64), 200, "width: 80"): (17_335_204, 30_796_722),
+    ("biggan", (3, 128, 128), 1000): (70_433_988, 87_982_370),
+    ("biggan", (3, 128, 128), 1000, "width: 64"): (31_978_628, 39_448_258),
+    ("biggan", (3, 32, 32), 10, "flavour: brock"): (9_231_875, 9_456_769),
+    ("biggan", (3, 32, 32), 10, "flavour: brock, shared: 0, latent: 128"): (9_258_243, 9_456_769),
+    ("biggan", (3, 32, 32), 10, "flavour: brock, shared: 0, latent: 128, width: 64"): (4_304_387, 4_207_361),
+    ("biggan_deep", (3, 32, 32), 10): (7_762_948, 2_908_930),
+    ("biggan_deep", (3, 32, 32), 10, "flavour: studio"): (9_338_884, 3_177_730),
+    ("biggan_deep", (3, 64, 64), 1000): (32_874_372, 20_951_554),
+    ("biggan_deep", (3, 128, 128), 1000): (50_244_484, 34_590_210),
+    ("biggan_deep", (3, 256, 256), 1000): (55_736_708, 38_001_666),
 }
+TABLE_1 = {"sngan": 81_440_068, "sagan": 81_465_670, "biggan": 158_416_358}  # of the ParaGAN poster: G + D, 128 px
 
 
-def on_meta(name: str, side: str, shape: tuple[int, int, int], classes: int) -> nn.Module:
+def on_meta(name: str, side: str, shape: tuple[int, int, int], classes: int, more: str = "") -> nn.Module:
     file = shelf.load("models", name)
     with torch.device("meta"):
-        return getattr(file, side)(file.Options(conditional=classes > 0), shape, classes)
+        wanted = yaml.safe_load(f"{{{more}}}")
+        return getattr(file, side)(file.Options(conditional=classes > 0, **wanted), shape, classes)
 
 
 @pytest.mark.parametrize(("case", "counts"), COUNTS.items(), ids=str)
 def test_parameter_counts(case, counts):
-    name, shape, classes = case
-    nets = [on_meta(name, side, shape, classes) for side in SIDES]
+    name, shape, classes, *more = case
+    nets = [on_meta(name, side, shape, classes, *more) for side in SIDES]
     assert tuple(sum(p.numel() for p in net.parameters()) for net in nets) == counts
 
 
+@pytest.mark.parametrize(("name", "total"), TABLE_1.items())
+def test_the_poster_counts_both(name, total):
+    nets = [on_meta(name, side, (3, 128, 128), 1000) for side in SIDES]
+    assert sum(p.numel() for net in nets for p in net.parameters()) == total
+
+
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("name", ["dcgan", "sngan"])
+@pytest.mark.parametrize("name", ["dcgan", "sngan", "sagan", "biggan", "biggan_deep"])
 @pytest.mark.parametrize(
-    ("shape", "size"), [((1, 28, 28), 32), ((3, 32, 64), 64), ((3, 256, 256), 128), ((3, 4, 4), 8)]
+    ("shape", "size"), [((1, 28, 28), 32), ((3, 32, 64), 64), ((3, 2000, 2000), 0), ((3, 4, 4), 8)]
 )
 def test_odd_sizes_are_refused_with_a_remedy(name, side, shape, size):
+    size = size or {"dcgan": 128, "sngan": 512, "sagan": 512}.get(name, 1024)
     found = f"{shape[1]}x{shape[2]}"
     with pytest.raises(ConfigError, match=f"^model.{name}: found images of {found}; .* set data.size={size}$"):
         on_meta(name, side, shape, 0)
@@ -66,3 +96,59 @@ def test_dcgan_norms(norm):
     names = [where for where, _ in net.named_parameters()]
     assert any("parametrizations" in where for where in names) == (norm == "spectral")
     assert net(X, Y).logits_B.isfinite().all()
+
+
+def test_a_latent_that_cannot_be_shared_out_is_refused():
+    told = r"^model.biggan.latent: found 81, expected a multiple of 4, .*; set model.latent=84$"
+    with pytest.raises(ConfigError, match=told):
+        on_meta("biggan", "Generator", (3, 32, 32), 10, "latent: 81")
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(("name", "width"), [("sagan", 3), ("biggan", 3), ("biggan_deep", 3)])
+def test_a_width_that_does_not_divide_is_refused(name, side, width):
+    with pytest.raises(ConfigError, match=r"^model.width: found attention on \d+ channels, expected a multiple of 8"):
+        on_meta(name, side, (3, 32, 32), 10, f"width: {width}")
+    assert on_meta(name, side, (3, 32, 32), 10, f"width: {width}, attention: false")
+
+
+def test_every_block_of_biggan_sees_its_own_part_of_z():
+    """From the image back: a part of z that only block k reads moves nothing before block k."""
+    net = biggan.Generator(biggan.Options(width=8, latent=12, attention=False), (3, 32, 32), 3).double()
+    initialise(net, 0, "g")
+    z, y, seen = torch.randn(4, 12, dtype=torch.float64), torch.tensor([0, 1, 2, 0]), []
+    for block in net.blocks:
+        block.register_forward_hook(lambda m, given, out: seen.append(out[0] if isinstance(out, tuple) else out))
+    net(z, y)
+    before = list(seen)
+    for part in range(4):
+        seen.clear()
+        moved = z.clone()
+        moved[:, 3 * part : 3 * part + 3] += 1
+        net(moved, y)
+        assert [torch.equal(a, b) for a, b in zip(before, seen, strict=True)][: part + 1] == [True] * part + [False]
+
+
+@pytest.mark.parametrize("flavour", ["paper", "studio"])
+def test_the_short_cuts_of_biggan_deep(flavour):
+    """Where the bottleneck gives nothing, what comes out is x itself: without its last channels, or with more of it."""
+    down = biggan_deep.DownNeck(8, 12, True, flavour == "studio", plain).double()
+    up = biggan_deep.UpNeck(8, 4, True, flavour == "studio", norms(5, plain), plain).double()
+    for block in (down, up):
+        nn.init.zeros_(block.conv4.weight), nn.init.zeros_(block.conv4.bias)
+    x, c = torch.randn(2, 8, 6, 6, dtype=torch.float64), torch.randn(2, 5, dtype=torch.float64)
+    small, large = down(x), up(x, c)
+    assert small.shape == (2, 12, 3, 3) and large.shape == (2, 4, 12, 12)
+    if flavour == "paper":
+        assert torch.equal(small[:, :8], F.avg_pool2d(x, 2))
+        assert torch.equal(large, F.interpolate(x[:, :4], scale_factor=2))
+    else:
+        assert torch.allclose(large, F.interpolate(up.shortcut(x), scale_factor=2))
+        assert torch.allclose(small, down.shortcut(F.avg_pool2d(x, 2)))
+
+
+def test_g_is_normalised_too():
+    for name in ("sagan", "biggan", "biggan_deep"):
+        net = on_meta(name, "Generator", (3, 32, 32), 10)
+        plain_ones = [n for n, p in net.named_parameters() if p.dim() > 1 and "parametrizations" not in n]
+        assert all("embed" in n or "norm" in n for n in plain_ones), plain_ones  # tables of classes are not

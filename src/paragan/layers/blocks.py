@@ -9,10 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import batch_norm, required
 from paragan.layers.precision import autocast_off, widened
 from paragan.layers.resample import DownConv2d, UpConv2d
 
+Norm = Callable[[int], nn.Module]  # for so many channels
 Wrap = Callable[[nn.Module], nn.Module]  # what a discriminator does to its layers: `spectral_norm` or `plain`
 
 
@@ -31,9 +33,9 @@ def through(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> A
 class Stem(nn.Module):
     """Latents to the smallest map: (B, Z) to (B, channels, 4, 4)."""
 
-    def __init__(self, latent: int, channels: int) -> None:
+    def __init__(self, latent: int, channels: int, wrap: Wrap = plain) -> None:
         super().__init__()
-        self.linear = nn.Linear(latent, channels * 4 * 4)
+        self.linear = wrap(nn.Linear(latent, channels * 4 * 4))
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         return self.linear(z_BZ).unflatten(1, (-1, 4, 4))
@@ -43,16 +45,16 @@ class UpBlock(nn.Module):
     """Pre-activation residual block that doubles the resolution (Miyato et al. 2018, appendix B.4, figure 9; table 4).
 
     BN, ReLU, double, 3x3, BN, ReLU, 3x3, beside double, 1x1. The 1x1 runs before its doubling: the same function, a
-    quarter of the work.
+    quarter of the work. norm: makes one for so many channels, called with whatever the block is called with.
     """
 
-    def __init__(self, inputs: int, outputs: int, classes: int = 0) -> None:
+    def __init__(self, inputs: int, outputs: int, norm: Norm = batch_norm, wrap: Wrap = plain) -> None:
         super().__init__()
-        self.norm1 = batch_norm(inputs, classes)
-        self.conv1 = UpConv2d(inputs, outputs)
-        self.norm2 = batch_norm(outputs, classes)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
-        self.shortcut = nn.Conv2d(inputs, outputs, 1)
+        self.norm1 = norm(inputs)
+        self.conv1 = wrap(UpConv2d(inputs, outputs))
+        self.norm2 = norm(outputs)
+        self.conv2 = wrap(nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1))
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
         h = self.conv1(self.norm1(x, y_B).relu_())  # in place is safe: no norm reads its own output in backward
@@ -84,9 +86,9 @@ class DownBlock(nn.Module):
 class Paint(nn.Module):
     """The last block of a generator: a 3x3 convolution and tanh, images in [-1, 1] and at least float32."""
 
-    def __init__(self, inputs: int, channels: int) -> None:
+    def __init__(self, inputs: int, channels: int, wrap: Wrap = plain) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(inputs, channels, 3, padding=1)
+        self.conv = wrap(nn.Conv2d(inputs, channels, 3, padding=1))
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
         return widened(self.conv(h)).tanh()
@@ -113,3 +115,21 @@ class Head(nn.Module):
             if self.embed is not None:
                 logits_B = logits_B + (self.embed(required(y_B, len(h))) * features_BF).sum(1)
         return logits_B, features_BF
+
+
+class NormPaint(Paint):
+    """Batch norm (one gain per channel, labels or not), ReLU, then paint."""
+
+    def __init__(self, inputs: int, channels: int, wrap: Wrap = plain) -> None:
+        super().__init__(inputs, channels, wrap)
+        self.norm = AffineBatchNorm(inputs)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return super().forward(self.norm(h).relu_())
+
+
+class ReluHead(Head):
+    """The residual blocks end before their activation."""
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return super().forward(h.relu(), y_B)

@@ -1,26 +1,28 @@
-"""Residual GAN with spectral norm in D (Miyato et al. 2018, appendix B.4), for squares of 8 to 128 px.
+"""Residual GAN with spectral norm in D (Miyato et al. 2018, appendix B.4), for squares of 8 to 512 px.
 
 With labels: class-conditional norms in G and a projection in D (Miyato & Koyama 2018).
 
 Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes 13,366,915 /
 19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. The papers have no 8 and 16 px; those are the 32 px net with
-fewer halvings.
+fewer halvings; 256 and 512 px grow as BigGAN does there (Brock et al. 2019, tables 8 and 9).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from torch import Tensor, nn
 
 from paragan.core.options import Count
 from paragan.core.types import Verdict
-from paragan.layers.batch_norm import AffineBatchNorm
-from paragan.layers.blocks import DownBlock, Head, Paint, Stem, UpBlock, through
+from paragan.layers.blocks import DownBlock, NormPaint, ReluHead, Stem, UpBlock, through
+from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._checks import classes_of, side_of
+from paragan.models._residual import SHAPES
 
 
 @dataclass(frozen=True)
@@ -36,24 +38,6 @@ class Options:
     weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
 
 
-class Shape(NamedTuple):
-    """Multiples of the width: G from 4x4 up; D from the image down, of whose blocks the first few halve."""
-
-    width: int
-    g: tuple[int, ...]
-    d: tuple[int, ...]
-    halvings: int
-
-
-SHAPES = {
-    8: Shape(128, (2, 2), (1, 1, 1, 1), 1),
-    16: Shape(128, (2, 2, 2), (1, 1, 1, 1), 2),
-    32: Shape(128, (2, 2, 2, 2), (1, 1, 1, 1), 2),
-    64: Shape(64, (16, 8, 4, 2, 1), (1, 2, 4, 8, 16), 4),
-    128: Shape(64, (16, 16, 8, 4, 2, 1), (1, 2, 4, 8, 16, 16), 5),
-}
-
-
 class Generator(nn.Module):
     """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
@@ -61,9 +45,9 @@ class Generator(nn.Module):
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "sngan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        plan = SHAPES[side_of(shape, "sngan")]
-        widths = [(options.width or plan.width) * times for times in plan.g]
-        ups = [UpBlock(a, b, classes) for a, b in pairwise(widths)]
+        widths = SHAPES[side_of(shape, "sngan", tuple(SHAPES))].g_widths(options.width)
+        norm = partial(batch_norm, classes=classes)
+        ups = [UpBlock(a, b, norm) for a, b in pairwise(widths)]
         self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, NormPaint(widths[-1], shape[0])])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
@@ -77,8 +61,8 @@ class Discriminator(nn.Module):
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "sngan")
         self.weight_init = options.weight_init
-        plan = SHAPES[side_of(shape, "sngan")]
-        widths = [(options.width or plan.width) * times for times in plan.d]
+        plan = SHAPES[side_of(shape, "sngan", tuple(SHAPES))]
+        widths = plan.d_widths(options.width)
         downs = [
             DownBlock(a, b, number < plan.halvings, number == 0, spectral_norm)
             for number, (a, b) in enumerate(pairwise((shape[0], *widths)))
@@ -87,21 +71,3 @@ class Discriminator(nn.Module):
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
         return Verdict.of(through(self.blocks, x_BCHW, y_B))
-
-
-class NormPaint(Paint):
-    """Batch norm (one gain per channel, labels or not), ReLU, then paint."""
-
-    def __init__(self, inputs: int, channels: int) -> None:
-        super().__init__(inputs, channels)
-        self.norm = AffineBatchNorm(inputs)
-
-    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return super().forward(self.norm(h).relu_())
-
-
-class ReluHead(Head):
-    """The residual blocks end before their activation."""
-
-    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return super().forward(h.relu(), y_B)

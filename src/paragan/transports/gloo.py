@@ -128,6 +128,8 @@ class Receiver:
             if time.monotonic() > deadline:
                 raise late(f"rank {self.peer} of the link", self.timeout_s)
             self.receive(0.05)
+        while self.receive(0.0) is not None:  # the thread has ended before all was taken
+            pass
 
     def _run(self) -> None:
         try:

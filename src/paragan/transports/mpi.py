@@ -117,14 +117,13 @@ class Mpi(Delivered):
             self._ways[peer].announce(self._num_exchanges, tensors)
         told = self._take(sends, self._num_exchanges)
         lengths = {peer: sizes.tolist() for peer, (sizes,) in told.items()}
-        taken = {peer: torch.empty(sum(sizes), dtype=torch.uint8) for peer, sizes in lengths.items()}
-        given = _joined(sends)
-        request = self._halo.start(given, taken)
-        self._pending = request, given, taken
+        taken = {peer: [torch.empty(size, dtype=torch.uint8) for size in sizes] for peer, sizes in lengths.items()}
+        request = self._halo.start(sends, taken)
+        self._pending = request, sends, taken
         with self._noting():
             self._arrivals.until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
         self._pending = None
-        return {peer: list(taken[peer].split(sizes)) if sizes else [] for peer, sizes in lengths.items()}
+        return taken
 
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
         self._ways[peer].send(Kind.CALL, number, tensors)
@@ -170,24 +169,27 @@ class _Halo:
         local.Neighbor_alltoall(torch.tensor(self._gives, dtype=torch.uint8).numpy(), found.numpy())
         self._takes = found.bool().tolist()
 
-    def start(self, given: Mapping[int, Tensor], taken: Mapping[int, Tensor]) -> Any:
+    def start(self, given: Mapping[int, Sequence[Tensor]], taken: Mapping[int, Sequence[Tensor]]) -> Any:
         """The request. Both by worker; nothing is given to, nor taken from, neighbours that are absent."""
-        return self._local.Ineighbor_alltoallw(self._places(given, self._gives), self._places(taken, self._takes))
+        out, back = self._places(given, self._gives), self._places(taken, self._takes)
+        request = self._local.Ineighbor_alltoallw([MPI.BOTTOM, *out], [MPI.BOTTOM, *back])
+        for kind in (*out[-1], *back[-1]):
+            if kind != MPI.BYTE:
+                kind.Free()  # at the end of what has begun with it
+        return request
 
-    def _places(self, data: Mapping[int, Tensor], used: Sequence[bool]) -> list[Any]:
-        """By address, so that what is one tensor for all neighbours stays one, and nothing is copied."""
-        places = [data.get(peer, _EMPTY) if use else _EMPTY for peer, use in zip(self._near, used, strict=True)]
-        return [MPI.BOTTOM, [len(t) for t in places], [t.data_ptr() for t in places], [MPI.BYTE] * len(places)]
+    def _places(self, data: Mapping[int, Sequence[Tensor]], used: Sequence[bool]) -> tuple[list[int], list[int], Any]:
+        """Counts, displacements and types: one type for each neighbour, of the addresses of all its messages, so that
+        nothing is copied.
+        """
+        lists = [data.get(peer, ()) if use else () for peer, use in zip(self._near, used, strict=True)]
+        kinds = [_lying(tensors) if tensors else MPI.BYTE for tensors in lists]
+        return [int(bool(tensors)) for tensors in lists], [0] * len(lists), kinds
 
 
-def _joined(sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
-    """Each worker's messages in one piece: a copy where there are several, one for all who are sent the same."""
-    made: dict[tuple[int, ...], Tensor] = {}
-    for tensors in sends.values():
-        key = tuple(map(id, tensors))
-        if key not in made:
-            made[key] = tensors[0] if len(tensors) == 1 else torch.cat([_EMPTY, *tensors])
-    return {peer: made[tuple(map(id, tensors))] for peer, tensors in sends.items()}
+def _lying(tensors: Sequence[Tensor]) -> Any:
+    """Messages where they are, as one type."""
+    return MPI.BYTE.Create_hindexed([len(t) for t in tensors], [t.data_ptr() for t in tensors]).Commit()
 
 
 def _check_torus(grid: tuple[int, int], rank: int, size: int, peers: Sequence[int]) -> None:

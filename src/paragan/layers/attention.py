@@ -1,0 +1,47 @@
+"""Self-attention over a map (Zhang et al. 2019, "Self-Attention Generative Adversarial Networks", equations 1 to 3)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.layers.blocks import Wrap, plain
+from paragan.layers.precision import widened
+
+_KEYS, _VALUES = 8, 2  # by which the channels are divided
+
+
+class SelfAttention(nn.Module):
+    """(B, C, H, W) to the same: x + gain * what every place collects from all others; the gain starts at 0.
+
+    Keys and values are taken from 2x2 maxima, as in the authors' code: a quarter of the places. C is a multiple of 8,
+    H and W are even. The weights of the sum are computed in at least float32. wrap: what the network does to its
+    convolutions (`spectral_norm`).
+    """
+
+    def __init__(self, channels: int, wrap: Wrap = plain) -> None:
+        super().__init__()
+        if channels % _KEYS:
+            raise ConfigError(
+                f"model.width: found attention on {channels} channels, expected a multiple of {_KEYS}; "
+                f"give a width that is one, or model.attention=0"
+            )
+        self.query = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))
+        self.key = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))
+        self.value = wrap(nn.Conv2d(channels, channels // _VALUES, 1, bias=False))
+        self.out = wrap(nn.Conv2d(channels // _VALUES, channels, 1, bias=False))
+        self.gain = nn.Parameter(torch.zeros(()))
+
+    def fill(self, role: str, tensor: Tensor, generator: torch.Generator) -> None:
+        """The network begins as it would without attention."""
+        tensor.zero_()
+
+    def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
+        query_BCN = self.query(x).flatten(2)
+        key_BCM = F.max_pool2d(self.key(x), 2).flatten(2)
+        value_BCM = F.max_pool2d(self.value(x), 2).flatten(2)
+        weight_BNM = widened(query_BCN.transpose(1, 2) @ key_BCM).softmax(2).to(value_BCM.dtype)
+        found = (value_BCM @ weight_BNM.transpose(1, 2)).unflatten(2, x.shape[2:])
+        return torch.addcmul(x, self.gain.to(x.dtype), self.out(found))

@@ -1,0 +1,93 @@
+"""Generators whose norms read a vector: the class as a point in a space that all layers share, and a part of z.
+
+Source: Brock et al. 2019, "Large scale GAN training for high fidelity natural image synthesis", section 3, appendix B.
+Between two blocks goes the map and that vector, so that a pipeline may cut anywhere.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.layers.batch_norm import BatchNorm
+from paragan.layers.blocks import Norm, Stem, Wrap
+from paragan.layers.conditional_norm import required
+
+State = tuple[Tensor, Tensor]  # map and vector
+
+
+class VectorBatchNorm(nn.Module):
+    """Batch norm with gain 1 + A c and bias B c, for c (B, inputs)."""
+
+    def __init__(self, channels: int, inputs: int, wrap: Wrap) -> None:
+        super().__init__()
+        self.norm = BatchNorm(channels)
+        self.gain = wrap(nn.Linear(inputs, channels, bias=False))
+        self.bias = wrap(nn.Linear(inputs, channels, bias=False))
+
+    def forward(self, x: Tensor, c_BC: Tensor) -> Tensor:
+        h = self.norm(x)
+        gain, bias = (value.to(h.dtype)[:, :, None, None] for value in (1 + self.gain(c_BC), self.bias(c_BC)))
+        return torch.addcmul(bias, h, gain)
+
+
+class Entry(nn.Module):
+    """z and y to the vector, which is the point of the class, then z, and to the smallest map, which is made from the
+    first `first` numbers of z. whole: from so many of the vector instead, which are all.
+    """
+
+    def __init__(
+        self, first: int, channels: int, classes: int, shared: int, wrap: Wrap, *, whole: bool = False
+    ) -> None:
+        super().__init__()
+        self.first, self.whole = first, whole
+        self.embed = nn.Embedding(classes, shared) if classes else None
+        self.stem = Stem(first, channels, wrap)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> State:
+        c_BC = z_BZ
+        if self.embed is not None:
+            c_BC = torch.cat([self.embed(required(y_B, len(z_BZ))).to(z_BZ.dtype), z_BZ], 1)
+        return self.stem(c_BC if self.whole else z_BZ[:, : self.first]), c_BC
+
+
+class Reads(nn.Module):
+    """A block that is called with these columns of the vector."""
+
+    def __init__(self, block: nn.Module, *columns: slice) -> None:
+        super().__init__()
+        self.block, self.columns = block, columns
+
+    def forward(self, state: State, y_B: Tensor | None = None) -> State:
+        h, c_BC = state
+        return self.block(h, torch.cat([c_BC[:, columns] for columns in self.columns], 1)), c_BC
+
+
+class Ignores(nn.Module):
+    """A block that sees the map alone. last: nobody needs the vector any more."""
+
+    def __init__(self, block: nn.Module, last: bool = False) -> None:
+        super().__init__()
+        self.block, self.last = block, last
+
+    def forward(self, state: State, y_B: Tensor | None = None) -> State | Tensor:
+        h, c_BC = state
+        return self.block(h) if self.last else (self.block(h), c_BC)
+
+
+def norms(inputs: int, wrap: Wrap) -> Norm:
+    """Makes norms that read a vector of so many numbers."""
+    return lambda channels: VectorBatchNorm(channels, inputs, wrap)
+
+
+def cut(latent: int | None, num_blocks: int, each: int, model: str) -> int:
+    """How many numbers of z go to each block of a generator, and to its first map. `ConfigError` if some are left."""
+    whole = latent or each * (num_blocks + 1)
+    if whole % (num_blocks + 1):
+        near = -(-whole // (num_blocks + 1)) * (num_blocks + 1)
+        raise ConfigError(
+            f"model.{model}.latent: found {whole}, expected a multiple of {num_blocks + 1}, a part for each of "
+            f"{num_blocks} blocks and one for the first map; set model.latent={near}"
+        )
+    return whole // (num_blocks + 1)
