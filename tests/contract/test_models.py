@@ -76,6 +76,13 @@ def tensor_of(output: Tensor | Verdict) -> Tensor:
     return output.logits_B if isinstance(output, Verdict) else output
 
 
+def all_of(output: Tensor | Verdict) -> Tensor:
+    """Features, too: what a label says may be there alone."""
+    if not isinstance(output, Verdict):
+        return output
+    return torch.cat([value.reshape(BATCH, -1) for value in (output.logits_B, output.features)], 1)
+
+
 CASES = [
     pytest.param(name, side, classes, id=f"{name}-{side}-{'labels' if classes else 'plain'}")
     for name, side, classes in product(MODELS, SIDES, (0, CLASSES))
@@ -134,7 +141,7 @@ def test_blocks_are_the_network(name, side, classes):
 @every_network
 def test_gradients_reach_every_parameter(name, side, classes):
     net = stirred(build(name, side, classes))
-    tensor_of(call(net, *inputs(net, classes))).sin().sum().backward()
+    all_of(call(net, *inputs(net, classes))).sin().sum().backward()
     for where, parameter in net.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), where
         assert parameter.dim() < 2 or parameter.grad.any(), where  # a bias before a batch norm gets nought
@@ -246,7 +253,7 @@ CONDITIONAL = [name for name in MODELS if is_conditional(name)]
 def test_labels_matter(name, side):
     net = stirred(build(name, side, CLASSES))
     x, _ = inputs(net, CLASSES)
-    outs = [tensor_of(call(net, x, torch.full((BATCH,), label))) for label in range(CLASSES)]
+    outs = [all_of(call(net, x, torch.full((BATCH,), label))) for label in range(CLASSES)]
     assert all((a - b).abs().max() > 1e-4 for a, b in pairwise(outs))
 
 

@@ -1,0 +1,32 @@
+"""The head of a D that puts images and classes into one space, to be compared there."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.layers.blocks import Wrap
+from paragan.layers.conditional_norm import required
+from paragan.layers.precision import autocast_off
+
+
+class ContrastHead(nn.Module):
+    """ReLU, features f (B, F) summed over the map, to logits w.f + b, and to what is compared: (B, 2 E), the image's
+    point A f + a, then its class' point, each of length 1 (Kang & Park 2020, section 3.2). In at least float32.
+    """
+
+    keeps_float32 = True
+
+    def __init__(self, features: int, classes: int, embed: int, wrap: Wrap) -> None:
+        super().__init__()
+        self.linear = wrap(nn.Linear(features, 1))
+        self.project = wrap(nn.Linear(features, embed))
+        self.embed = wrap(nn.Embedding(classes, embed))
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        with autocast_off(h):
+            features_BF = h.relu().sum((2, 3), dtype=torch.promote_types(h.dtype, torch.float32))
+            points = self.project(features_BF), self.embed(required(y_B, len(h)))
+            compared_BE = torch.cat([F.normalize(point, dim=1) for point in points], 1)
+            return self.linear(features_BF).squeeze(1), compared_BE

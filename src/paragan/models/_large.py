@@ -1,0 +1,110 @@
+"""The residual networks of BigGAN (Brock et al. 2019, tables 4 to 6), which later papers give other heads."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from torch import nn
+
+from paragan.layers.attention import SelfAttention
+from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock
+from paragan.layers.conditional_norm import batch_norm
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._checks import side_of
+from paragan.models._vector import Entry, Ignores, Reads, cut, norms
+
+_EACH = 20  # numbers of z for a block
+
+
+class Wanted(Protocol):
+    """What the options of these models have in common; `models/biggan` says what each means."""
+
+    @property
+    def latent(self) -> int | None: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def shared(self) -> int: ...
+    @property
+    def flavour(self) -> str: ...
+    @property
+    def attention(self) -> bool | None: ...
+
+
+class Shape(NamedTuple):
+    """Multiples of the width: G from 4x4 up; D from the image down, of whose blocks the first few halve."""
+
+    g: tuple[int, ...]
+    d: tuple[int, ...]
+    halvings: int
+
+
+SHAPES = {
+    8: Shape((4, 4), (2, 2, 2, 2), 1),
+    16: Shape((4, 4, 4), (2, 2, 2, 2), 2),
+    32: Shape((4, 4, 4, 4), (2, 2, 2, 2), 2),
+    64: Shape((16, 8, 4, 2, 1), (1, 2, 4, 8, 16), 4),
+    128: Shape((16, 16, 8, 4, 2, 1), (1, 2, 4, 8, 16, 16), 5),
+    256: Shape((16, 16, 8, 8, 4, 2, 1), (1, 2, 4, 8, 8, 16, 16), 6),
+    512: Shape((16, 16, 8, 8, 4, 2, 1, 1), (1, 1, 2, 4, 8, 8, 16, 16), 7),
+    1024: Shape((16, 16, 8, 8, 4, 2, 1, 1, 1), (1, 1, 1, 2, 4, 8, 8, 16, 16), 8),
+}
+_BROCK = {32: Shape((4, 4, 4, 4), (4, 4, 4, 4), 2), 64: Shape((16, 16, 8, 4, 2), (1, 2, 4, 8, 16), 4)}
+
+
+def generator(wanted: Wanted, shape: tuple[int, int, int], classes: int, model: str) -> tuple[list[nn.Module], int]:
+    """All blocks, and the length of z."""
+    side = side_of(shape, model, tuple(SHAPES))
+    widths = [wanted.width * times for times in _shape_of(wanted.flavour, side).g]
+    each = cut(wanted.latent, len(widths) - 1, _EACH, model)
+    latent = each * len(widths)
+    by_label = classes > 0 and not wanted.shared
+    blocks = _by_label(latent, widths, classes) if by_label else _by_vector(each, widths, classes, wanted.shared)
+    if (place := _attended(wanted, side)) is not None:
+        number = (place // 4).bit_length() - 1  # of the block that ends there, after the first map
+        attention = SelfAttention(widths[number], spectral_norm)
+        blocks.insert(number + 1, attention if by_label else Ignores(attention))
+    last = NormPaint(widths[-1], shape[0], spectral_norm)
+    return [*blocks, last if by_label else Ignores(last, last=True)], latent
+
+
+def discriminator(wanted: Wanted, shape: tuple[int, int, int], model: str) -> tuple[list[nn.Module], int]:
+    """The blocks up to the head, and the channels that they end with."""
+    side = side_of(shape, model, tuple(SHAPES))
+    _, multiples, halvings = _shape_of(wanted.flavour, side)
+    widths = [wanted.width * times for times in multiples]
+    blocks: list[nn.Module] = []
+    for number, (a, b) in enumerate(pairwise((shape[0], *widths))):
+        blocks.append(DownBlock(a, b, number < halvings, number == 0, spectral_norm))
+        if number < halvings and side >> (number + 1) == _attended(wanted, side):
+            blocks.append(SelfAttention(b, spectral_norm))
+    return blocks, widths[-1]
+
+
+def _attended(wanted: Wanted, side: int) -> int | None:
+    """The side of the map that attention sees; None: there is none."""
+    there = wanted.flavour == "studio" or side > 32 if wanted.attention is None else wanted.attention
+    return min(64, side // 2) if there else None
+
+
+def _shape_of(flavour: str, side: int) -> Shape:
+    return _BROCK.get(side, SHAPES[side]) if flavour == "brock" else SHAPES[side]
+
+
+def _by_label(latent: int, widths: list[int], classes: int) -> list[nn.Module]:
+    norm = partial(batch_norm, classes=classes)
+    ups = [UpBlock(a, b, norm, spectral_norm) for a, b in pairwise(widths)]
+    return [Stem(latent, widths[0], spectral_norm), *ups]
+
+
+def _by_vector(each: int, widths: list[int], classes: int, shared: int) -> list[nn.Module]:
+    """Each block reads the point of the class and its own part of z, the first part being that of the first map."""
+    point = shared if classes else 0
+    norm = norms(point + each, spectral_norm)
+    blocks: list[nn.Module] = [Entry(each, widths[0], classes, shared, spectral_norm)]
+    for number, (a, b) in enumerate(pairwise(widths), start=1):
+        own = slice(point + number * each, point + (number + 1) * each)
+        blocks.append(Reads(UpBlock(a, b, norm, spectral_norm), slice(point), own))
+    return blocks

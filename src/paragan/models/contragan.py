@@ -1,0 +1,70 @@
+"""ContraGAN (Kang & Park 2020), for squares of 8 to 1024 px: BigGAN whose D compares images with one another.
+
+D puts images and classes into one space. Its verdict's features are those points, (B, 2 E): of the images, then of
+their classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 / 2,517,186; 128 px,
+1000 classes 70,433,988 / 90,343,202. ReACGAN (Kang et al. 2021) has the same networks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from paragan.core.options import Count
+from paragan.core.types import Verdict
+from paragan.layers.blocks import ReluHead, through
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models import _large
+from paragan.models._checks import classes_of
+from paragan.models._contrast import ContrastHead
+
+
+@dataclass(frozen=True)
+class Options:
+    """embed: E (None: 512 up to 32 px, 768 at 64, else 1536). The others are those of `biggan`.
+
+    conditional: false leaves BigGAN without classes, where nothing is compared.
+    """
+
+    latent: Count | None = None
+    width: Count = 96
+    shared: Count = 128
+    embed: Count | None = None
+    flavour: Literal["studio", "brock"] = "studio"
+    attention: bool | None = None
+    conditional: bool | None = True
+    weight_init: Literal["orthogonal", "glorot", "normal_0.02", "torch"] = "orthogonal"
+
+
+class Generator(nn.Module):
+    """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "contragan")
+        self.num_classes, self.weight_init = classes, options.weight_init
+        blocks, self.latent = _large.generator(options, shape, classes, "contragan")
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return through(self.blocks, z_BZ, y_B)
+
+
+class Discriminator(nn.Module):
+    """x_BCHW and y_B to a `Verdict`."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "contragan")
+        self.weight_init = options.weight_init
+        blocks, features = _large.discriminator(options, shape, "contragan")
+        embed = options.embed or (512 if shape[1] <= 32 else 768 if shape[1] <= 64 else 1536)
+        head: nn.Module = ReluHead(features, 0, spectral_norm)
+        if classes:
+            head = ContrastHead(features, classes, embed, spectral_norm)
+        self.blocks = nn.ModuleList([*blocks, head])
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
+        return Verdict.of(through(self.blocks, x_BCHW, y_B))
