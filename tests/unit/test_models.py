@@ -13,7 +13,7 @@ from paragan.core.errors import ConfigError
 from paragan.layers.armed import mixes_samples
 from paragan.layers.blocks import plain
 from paragan.layers.init import initialise
-from paragan.models import biggan, biggan_deep, dcgan, sngan
+from paragan.models import biggan, biggan_deep, dcgan, r3gan, sngan
 from paragan.models._vector import norms
 
 SIDES = ("Generator", "Discriminator")
@@ -44,6 +44,8 @@ COUNTS = {  # published, or built from the published code of others
     ("biggan_deep", (3, 64, 64), 1000): (32_874_372, 20_951_554),
     ("biggan_deep", (3, 128, 128), 1000): (50_244_484, 34_590_210),
     ("biggan_deep", (3, 256, 256), 1000): (55_736_708, 38_001_666),
+    ("r3gan", (3, 32, 32), 10): (20_781_952, 21_280_512),
+    ("r3gan", (3, 64, 64), 1000, "width: 1536"): (103_570_432, 107_205_120),
 }
 # of the ParaGAN poster: G + D at 128 px
 TABLE_1 = {"sngan": 81_440_068, "sagan": 81_465_670, "biggan": 158_416_358, "contragan": 160_777_190}
@@ -155,3 +157,21 @@ def test_g_is_normalised_too():
         net = on_meta(name, "Generator", (3, 32, 32), 10)
         plain_ones = [n for n, p in net.named_parameters() if p.dim() > 1 and "parametrizations" not in n]
         assert all("embed" in n or "norm" in n for n in plain_ones), plain_ones  # tables of classes are not
+
+
+def test_groups_that_do_not_divide_are_refused():
+    told = r"^model.r3gan.groups: found 96 for 200 channels \(twice model.width\), expected a divisor of them$"
+    with pytest.raises(ConfigError, match=told):
+        on_meta("r3gan", "Discriminator", (3, 32, 32), 10, "width: 100")
+
+
+def test_r3gan_starts_as_fix_up_says():
+    """Blocks do nothing yet; the others are drawn smaller the more blocks there are."""
+    net = r3gan.Discriminator(r3gan.Options(width=64, groups=8, blocks=3), (3, 32, 32), 10)
+    initialise(net, 0, "d")
+    blocks = [module for module in net.modules() if isinstance(module, r3gan.Residual)]
+    assert len(blocks) == 12 and not any(block.narrow.weight.any() for block in blocks)
+    for layer, fan_in in ((blocks[0].widen, 64), (blocks[0].see, 16 * 9)):
+        expected = 12**-0.25 * (2 / 1.04 / fan_in) ** 0.5
+        assert abs(float(layer.weight.detach().std()) / expected - 1) < 0.05
+    assert not any(p.any() for name, p in net.named_parameters() if "bias" in name)

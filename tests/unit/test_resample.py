@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from paragan.layers.blocks import DownBlock, UpBlock, plain
-from paragan.layers.resample import DownConv2d, UpConv2d
+from paragan.layers.resample import DownConv2d, UpConv2d, doubled, halved
 from paragan.layers.spectral_norm import spectral_norm
 
 
@@ -73,3 +73,19 @@ def test_down_block_is_the_papers(first, down):
     before = x.clone()
     torch.testing.assert_close(block(x), by_hand, rtol=1e-11, atol=1e-12)
     assert torch.equal(x, before)
+
+
+def test_halving_is_the_filter_and_a_quarter_of_the_transpose_of_doubling():
+    x = images(2, 3, 6, 8)
+    taps = torch.tensor([1.0, 3.0, 3.0, 1.0], dtype=torch.float64) / 8
+    kernel = torch.outer(taps, taps).expand(3, 1, 4, 4)
+    plainly = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernel, stride=2, groups=3)
+    torch.testing.assert_close(halved(x), plainly, rtol=1e-12, atol=1e-13)
+    small = images(2, 3, 3, 4).requires_grad_()
+    (back,) = torch.autograd.grad((doubled(small) * x).sum(), small)
+    torch.testing.assert_close(back, 4 * halved(x), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", [doubled, halved])
+def test_resampling_is_differentiable_twice(kind):
+    assert torch.autograd.gradgradcheck(kind, (images(1, 2, 4, 4).requires_grad_(),))

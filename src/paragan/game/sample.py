@@ -71,7 +71,7 @@ def _pieces(
         if position is not None:
             torch.manual_seed(rng.key(position[0], "sample/noise", position[1] + row))
         piece = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
-        made.append(Made.of(generator(*piece)).images)
+        made.append(Made.of(generator(*piece)).images.clamp(-1, 1))  # not all generators end in a tanh
     return made
 
 

@@ -36,6 +36,19 @@ class DownConv2d(nn.Conv2d):
         return F.conv2d(x, _spread(self.weight, _taps(self.weight) / 2), self.bias, stride=2, padding=1)
 
 
+def doubled(x: Tensor) -> Tensor:
+    """(B, C, H, W) to (B, C, 2H, 2W), bilinear."""
+    return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+
+
+def halved(x: Tensor) -> Tensor:
+    """(B, C, 2H, 2W) to (B, C, H, W): four times its transpose is `doubled`. Along either axis the filter is
+    (1, 3, 3, 1) / 8, which is three means of two in a row, and the border goes on beyond itself.
+    """
+    x = F.pad(x, (1, 1, 1, 1), mode="replicate")
+    return F.avg_pool2d(F.avg_pool2d(F.avg_pool2d(x, 2, 1), 2, 1), 2)
+
+
 def _taps(like: Tensor) -> Tensor:
     """Which of four taps each of three goes to: itself and the next. Made there: a constant would have to be copied."""
     return torch.ones(3, 4, dtype=like.dtype, device=like.device).triu().tril(1)

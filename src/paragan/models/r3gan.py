@@ -1,0 +1,204 @@
+"""R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN! A modern baseline GAN"), for squares of 8 to 512 px.
+
+Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3, 1x1 back, biases
+before the two activations and nowhere else, Fix-up initialisation (Zhang et al. 2019), bilinear resampling. Trained
+with the relativistic loss, R1 and R2. Parameters of the paper's networks (G / D): CIFAR-10 at width 768 20,781,952 /
+21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120. Images are not confined to [-1, 1] while it trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Generator as Draws
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count
+from paragan.core.types import Verdict
+from paragan.layers.blocks import through
+from paragan.layers.conditional_norm import required
+from paragan.layers.precision import autocast_off, widened
+from paragan.layers.resample import doubled, halved
+from paragan.models._checks import classes_of, side_of
+
+_SIDES = (8, 16, 32, 64, 128, 256, 512)
+_SLOPE = 0.2
+_LOWEST = 4
+
+
+@dataclass(frozen=True)
+class Options:
+    """latent: length of z. width: channels of every map. groups: of the 3x3 convolutions; they divide twice the width.
+    blocks: residual ones for every resolution. embed: length of the vector of a class in G.
+    """
+
+    latent: Count = 64
+    width: Count = 768
+    groups: Count = 96
+    blocks: Count = 2
+    embed: Count = 64
+    conditional: bool | None = True
+    weight_init: Literal["torch", "orthogonal", "glorot", "normal_0.02"] = "torch"
+
+
+class Generator(nn.Module):
+    """z_BZ (and y_B) to x_BCHW."""
+
+    bounded = False
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "r3gan")
+        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        num, scale = _plan(options, shape)
+        stages = [Stage(options, scale, doubled if number else None) for number in range(num)]
+        start = Start(options.latent, options.width, classes, options.embed)
+        self.blocks = nn.ModuleList([start, *stages, Colour(options.width, shape[0])])
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return through(self.blocks, z_BZ, y_B)
+
+
+class Discriminator(nn.Module):
+    """x_BCHW (and y_B) to a `Verdict`; its features are the last map, weighted place by place."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "r3gan")
+        self.weight_init = options.weight_init
+        num, scale = _plan(options, shape)
+        stages = [Stage(options, scale, halved if number else None) for number in range(num)]
+        self.blocks = nn.ModuleList([Colour(shape[0], options.width), *stages, End(options.width, classes)])
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
+        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+
+
+class Fixed(nn.Conv2d):
+    """A convolution without biases, drawn as Fix-up says: N(0, gain^2 / fan-in), with a gain for what follows."""
+
+    def __init__(self, inputs: int, outputs: int, size: int = 1, groups: int = 1, gain: float = 1.0) -> None:
+        super().__init__(inputs, outputs, size, padding=size // 2, groups=groups, bias=False)
+        self.gain = gain
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.normal_(0.0, self.gain / sqrt(tensor[0].numel()), generator=generator)
+
+
+class Stage(nn.Module):
+    """Residual blocks of one resolution, after a change of resolution."""
+
+    def __init__(self, options: Options, scale: float, resample: Callable[[Tensor], Tensor] | None) -> None:
+        super().__init__()
+        self.resample = resample
+        blocks = (Residual(options.width, options.groups, scale) for _ in range(options.blocks))
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        h = h if self.resample is None else self.resample(h)
+        for block in self.blocks:
+            h = block(h)
+        return h
+
+
+class Residual(nn.Module):
+    """x + 1x1 (act (grouped 3x3 (act (1x1 x + b)) + c)), leaky ReLU 0.2. It starts as x: the last 1x1 is 0."""
+
+    def __init__(self, width: int, groups: int, scale: float) -> None:
+        super().__init__()
+        wide, gain = 2 * width, scale * sqrt(2 / (1 + _SLOPE**2))
+        self.widen, self.bias1 = Fixed(width, wide, gain=gain), Bias(wide)
+        self.see, self.bias2 = Fixed(wide, wide, 3, groups, gain), Bias(wide)
+        self.narrow = Fixed(wide, width, gain=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = F.leaky_relu(self.bias1(self.widen(x)), _SLOPE, inplace=True)
+        h = F.leaky_relu(self.bias2(self.see(h)), _SLOPE, inplace=True)
+        return x + self.narrow(h)
+
+
+class Bias(nn.Module):
+    """One for each channel, 0 at the start."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias.to(x.dtype)[:, None, None]
+
+
+class Start(nn.Module):
+    """z (and a vector of the class) to the smallest map: a learnt one, every channel as strong as they say."""
+
+    def __init__(self, latent: int, width: int, classes: int, embed: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(classes, embed) if classes else None
+        self.basis = nn.Parameter(torch.randn(width, _LOWEST, _LOWEST))
+        self.linear = nn.Linear(latent + (embed if classes else 0), width, bias=False)
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.normal_(generator=generator)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        if self.embed is not None:
+            z_BZ = torch.cat([z_BZ, self.embed(required(y_B, len(z_BZ))).to(z_BZ.dtype)], 1)
+        return self.basis * self.linear(z_BZ)[:, :, None, None]
+
+
+class Colour(nn.Module):
+    """1x1 between channels and colours."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.conv = Fixed(inputs, outputs)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return widened(self.conv(h))
+
+
+class End(nn.Module):
+    """The last map, weighted place by place, to a logit; with classes, to the direction of the label's vector.
+
+    Computed in at least float32.
+    """
+
+    keeps_float32 = True
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.basis = nn.Parameter(torch.randn(width, _LOWEST, _LOWEST))
+        self.linear = nn.Linear(width, width if classes else 1, bias=False)
+        self.embed = nn.Embedding(classes, width) if classes else None
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.normal_(0.0, 1 / _LOWEST, generator=generator)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        with autocast_off(h):
+            features_BF = (widened(h) * self.basis).sum((2, 3))
+            found = self.linear(features_BF)
+            if self.embed is None:
+                return found.squeeze(1), features_BF
+            towards = self.embed(required(y_B, len(h)))
+            return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
+
+
+def _plan(options: Options, shape: tuple[int, int, int]) -> tuple[int, float]:
+    """Resolutions, and how much smaller Fix-up draws weights where there are so many residual blocks."""
+    num = (side_of(shape, "r3gan", _SIDES) // _LOWEST).bit_length()
+    if 2 * options.width % options.groups:
+        raise ConfigError(
+            f"model.r3gan.groups: found {options.groups} for {2 * options.width} channels (twice model.width), "
+            "expected a divisor of them"
+        )
+    return num, (num * options.blocks) ** -0.25
