@@ -22,7 +22,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import least_squares, minimax, nonsaturating
 from paragan.models import mlp
 from paragan.parallel import none
-from paragan.penalties import gradient_penalty, r1
+from paragan.penalties import gradient_penalty, r1, r2
 from paragan.schemes import shared_fakes, skipping, synchronous
 
 CELLS, BATCH, SHAPE = 4, 6, (1, 4, 4)
@@ -127,6 +127,7 @@ GAMES = {
     "skipping": {"scheme": skipping.Scheme(skipping.Options(2))},
     "two-d-updates": {"per_step": 2},
     "r1": {"penalties": (r1.Penalty(r1.Options(weight=0.5, interval=2)),)},
+    "r2": {"penalties": (r1.Penalty(r1.Options(weight=0.5)), r2.Penalty(r2.Options(weight=0.3, interval=2)))},
     "one-loss": {"losses": ()},
 }
 

@@ -13,7 +13,7 @@ from paragan.core.types import Outputs, Side, Verdict
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan
 from paragan.parallel import none
-from paragan.penalties import gradient_penalty, orthogonal, r1
+from paragan.penalties import gradient_penalty, orthogonal, r1, r2
 from tests.one_turn import BATCH, SEED, nets, play, turn
 
 
@@ -29,6 +29,12 @@ def r1_by_hand(played, d):
     return 1.5 / 2 * (grad**2).sum((1, 2, 3))
 
 
+def r2_by_hand(played, d):
+    x = played.feed.fakes[0].detach().clone().requires_grad_()
+    (grad,) = torch.autograd.grad(d(x, played.feed.y_B).logits_B.sum(), x, create_graph=True)
+    return 1.5 / 2 * (grad**2).sum((1, 2, 3))
+
+
 def gradient_penalty_by_hand(played, d):
     feed = played.feed
     e = rng.uniform(SEED, "gradient_penalty", feed.rows, (1, 1, 1)).double()
@@ -37,11 +43,11 @@ def gradient_penalty_by_hand(played, d):
     return 1.5 * ((grad**2).sum((1, 2, 3)).sqrt() - 1) ** 2
 
 
-CASES = [(r1, r1_by_hand), (gradient_penalty, gradient_penalty_by_hand)]
+CASES = [(r1, r1_by_hand), (r2, r2_by_hand), (gradient_penalty, gradient_penalty_by_hand)]
 
 
 @pytest.mark.parametrize("parts", [1, 4])
-@pytest.mark.parametrize(("module", "by_hand"), CASES, ids=["r1", "gradient_penalty"])
+@pytest.mark.parametrize(("module", "by_hand"), CASES, ids=["r1", "r2", "gradient_penalty"])
 def test_input_gradient_penalties(module, by_hand, parts):
     pair, penalty = nets(), module.Penalty(module.Options(weight=0.5, interval=3))
     played = turn(Side.D, penalty)
@@ -81,7 +87,7 @@ def test_orthogonal_reads_transposed_convolutions_by_output():
     torch.testing.assert_close(value, (2 * (rows[0] @ rows[1]) ** 2).expand(BATCH), rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("module", [r1, gradient_penalty])
+@pytest.mark.parametrize("module", [r1, r2, gradient_penalty])
 def test_patch_logits_count_as_their_mean(module):
     class Patches(nn.Module):
         def __init__(self):
@@ -101,7 +107,8 @@ def test_patch_logits_count_as_their_mean(module):
     found = []
     for net in (patches, means):
         x = played.feed.real.x_BCHW.requires_grad_()
-        outputs = Outputs(net(played.feed.fakes[0]), net(x), images=played.feed.fakes[0])
+        fakes = played.feed.fakes[0].requires_grad_()
+        outputs = Outputs(net(fakes), net(x), images=fakes)
         part = Part(
             CalledNetwork(net),
             played.feed,

@@ -30,7 +30,7 @@ from paragan.game.player import Player, fakes_for
 from paragan.hardware.graphs import Graph, Recorded, Work
 
 _LARGE = 65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
-_STACKABLE = ("r1",)  # penalties of each sample by itself, that draw nothing
+_STACKABLE = ("r1", "r2")  # penalties of each sample by itself, that draw nothing
 
 
 def unfit(cells: Sequence[Cell]) -> str | None:

@@ -55,9 +55,10 @@ def _run_part(
 
 
 def _differentiable(feed: Feed) -> Feed:
-    """The same feed with real images that gradients can be taken to; the batch itself is left as it is."""
+    """The same feed with images that gradients can be taken to; the batch itself is left as it is."""
     assert feed.real is not None and feed.real.x_BCHW is not None
-    return replace(feed, real=replace(feed.real, x_BCHW=feed.real.x_BCHW.detach().requires_grad_()))
+    fakes = None if feed.fakes is None else tuple(images.detach().requires_grad_() for images in feed.fakes)
+    return replace(feed, real=replace(feed.real, x_BCHW=feed.real.x_BCHW.detach().requires_grad_()), fakes=fakes)
 
 
 def forward_backward(

@@ -1,0 +1,41 @@
+"""R2 (Mescheder et al. 2018, "Which Training Methods for GANs do actually Converge?", equation 10).
+
+gamma/2 * |grad_x D(x)|^2 on samples of G; beside R1 it is what R3GAN trains with (Huang et al. 2024, section 2.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core.options import Count, NotNegative
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger."""
+
+    weight: NotNegative = 10.0
+    interval: Count = 1
+
+
+class Penalty:
+    """As `r1`, where the images are G's; no gradient reaches G."""
+
+    name = "r2"
+    side = Side.D
+    needs = frozenset({Can.DOUBLE_BACKWARD})
+    per_sample = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weight = options.weight * options.interval
+
+    def __call__(self, part: Part) -> Tensor:
+        assert part.feed.fakes is not None, "D's turn is fed fakes"
+        logits, (fakes,) = part.outputs.fake.logits_B, part.feed.fakes
+        gradient = part.input_gradient(logits.flatten(1).mean(1) if logits.dim() > 1 else logits, fakes)
+        return self.weight / 2 * gradient.flatten(1).square().sum(1)
