@@ -29,12 +29,14 @@ from paragan.config import RunConfig, dump, loads
 from paragan.core.command import me
 from paragan.core.errors import ConfigError, RankError
 from paragan.hardware import device as devices
+from paragan.hardware import peers
 from paragan.launch.company import Company
 from paragan.launch.crew import Crew
-from paragan.launch.offer import offer, unfit
+from paragan.launch.offer import offer, unfit, unreached
 from paragan.transports._communicator import Communicator
 from paragan.transports._signed import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.transports.control import Line, Listener, connect
+from paragan.transports.direct import Direct
 from paragan.transports.linked import Linked
 
 _MOST_BYTES = 1 << 34  # of a genome
@@ -54,6 +56,9 @@ def evolution(
     if config.workers > config.grid.num_cells:
         most = config.grid.num_cells
         raise ConfigError(f"workers: found {config.workers} for a grid of {most} cells, expected at most {most}")
+    if config.transport == "nccl" and company is None and peers.count() < config.workers:
+        found = f"nccl for {config.workers} workers on a host with {peers.count()} accelerators for it"
+        raise ConfigError(f"transport: found {found}, expected one for each; use gloo")
     ground = Ground.of(config, folder, say)
     first = ground.cell(0)
     plain, absent = ground.population([first], lambda text: None), unbuilt(first.standing(), config.grid.num_cells)
@@ -137,6 +142,9 @@ class _Office:
         """The next worker that fits; one that does not is told why."""
         while (line := self.listener.accept(0.0)) is not None:
             why = unfit(line.about, self.welcome["config"])
+            if not why and self.config.transport == "nccl":
+                others = [] if self.found is None else self.found.roster.members
+                why = unreached(line.about, [member.line.about for member in others])
             if why:
                 self.say(f"workers   {line.about.get('host', line.who)} was refused: {why}")
             with suppress(RankError):  # it has left before it was told
@@ -162,7 +170,8 @@ def worker(
     config. `ConfigError` where the two do not fit.
     """
     on = devices.chosen(device)
-    about = offer(str(on), config or None, company.rank if company is not None and company.mpi else None)
+    place = company.rank if company is not None and company.mpi else None
+    about = offer(str(on), config or None, place, peers.identity(on))
     line = connect(token, host, port, _PATIENCE_S, about)
     try:
         welcome = line.receive(_PATIENCE_S)
@@ -177,8 +186,9 @@ def worker(
         torch.set_num_threads(run.train.threads or torch.get_num_threads())
         ground = Ground.of(run, Path(welcome["folder"]), say, device=on)
         store = _reached(host, welcome["store"], run.train.timeout_s)
-        beat_s, age, timeout_s = run.grid.beat_s, run.grid.age, run.train.timeout_s
-        return Worker(line, ground, _meet(run, store), say, beat_s=beat_s, age=age, timeout_s=timeout_s).run()
+        direct = on if run.transport == "nccl" else None
+        times = {"beat_s": run.grid.beat_s, "timeout_s": run.train.timeout_s}
+        return Worker(line, ground, _meet(run, store, direct), say, age=run.grid.age, device=direct, **times).run()
     finally:
         line.close()
 
@@ -200,18 +210,27 @@ def _reached(host: str, port: int, timeout_s: float) -> dist.Store:
         raise RankError(f"worker: no store at {host}:{port} ({str(error)[:200]}); the same command goes on") from None
 
 
-def _meet(config: RunConfig, store: dist.Store) -> Meet:
-    """How the communicator of a membership is made: the coordinator has the rank after the last worker's."""
+def _meet(config: RunConfig, store: dist.Store, direct: torch.device | None = None) -> Meet:
+    """How the communicator of a membership is made: the coordinator has the rank after the last worker's.
+
+    direct: from which device a worker's genomes go; None: from the host.
+    """
     if config.transport == "mpi":
         return partial(_met_over_mpi, config.train.timeout_s)
-    return partial(_met, store, config.listens[0], config.train.timeout_s)
+    kind: Callable[..., Linked] = Linked if direct is None else partial(Direct, device=direct, pair=peers.pair)
+    return partial(_met, kind, store, config.listens[0], config.train.timeout_s)
 
 
 def _met(
-    store: dist.Store, host: str, timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]
+    kind: Callable[..., Linked],
+    store: dist.Store,
+    host: str,
+    timeout_s: float,
+    order: Mapping[str, Any],
+    stopped: Callable[[], bool],
 ) -> Communicator:
     """gloo listens on the loopback, or where this host is reached by those who reach the coordinator."""
-    return Linked(
+    return kind(
         store,
         f"membership/{order['membership']}",
         order["rank"],

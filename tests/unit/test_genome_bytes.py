@@ -11,7 +11,9 @@ from safetensors.torch import load, save
 
 from paragan.coevolution import packed
 from paragan.coevolution.genome import Genome, Traits
+from paragan.coevolution.standing import Standing
 from paragan.core.errors import CheckpointError
+from paragan.core.types import Side
 
 TENSORS = {
     "net/odd": torch.arange(3, dtype=torch.uint8),
@@ -72,6 +74,58 @@ def test_it_may_come_behind_something_else(before):
     data = Genome(TENSORS, TRAITS).packed()
     found, _ = packed.read(torch.cat([torch.zeros(before, dtype=torch.uint8), data])[before:])
     assert all(torch.equal(found[name], value) for name, value in TENSORS.items())
+
+
+def test_in_two_parts_it_is_the_same():
+    genome, host = Genome(TENSORS, TRAITS), torch.device("cpu")
+    front, body = genome.parted(host)
+    assert len(body) == sum(value.numel() * value.element_size() for value in TENSORS.values())
+    found = Genome.unpacked(front, genome, body)
+    assert found.digest == genome.digest and found.traits == TRAITS
+    assert all(t.untyped_storage().data_ptr() == body.untyped_storage().data_ptr() for t in found.tensors.values())
+
+
+def test_what_lies_elsewhere_than_the_device_stays_on_the_host():
+    """Nothing of the one is copied to the other: `meta` stands in for a device, and holds no values."""
+    device = torch.device("meta")
+    there = {name: value.to(device) for name, value in TENSORS.items() if name.startswith("net/")}
+    front, body = packed.parted({**TENSORS, **there}, {"a": "b"}, device)
+    assert front.device.type == "cpu" and body.device == device
+    found, metadata = packed.read(front, body)
+    assert found.keys() == TENSORS.keys() and metadata == {"a": "b"}
+    for name, value in TENSORS.items():
+        assert (found[name].device == device) == (name in there), name
+        assert found[name].dtype == value.dtype and found[name].shape == value.shape, name
+        assert name in there or torch.equal(found[name], value), name
+    assert set(load(front.numpy().tobytes())) == TENSORS.keys() - there.keys()
+
+
+def test_a_body_may_be_of_nothing():
+    found, _ = packed.read(*packed.parted({"net/none": torch.empty(0, 3)}, {}, torch.device("cpu")))
+    assert found["net/none"].shape == (0, 3)
+
+
+def test_a_standing_in_parts_is_the_same():
+    centre = {side: Genome(TENSORS, TRAITS) for side in Side}
+    standing, host = Standing(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3))), torch.device("cpu")
+    assert [len(standing.packed()), len(standing.packed(host))] == [3, 5]
+    for messages in (standing.packed(), standing.packed(host)):
+        found = Standing.unpacked(messages, centre)
+        assert found.plain == standing.plain and found.number == 3
+        assert [found.centre[side].digest for side in Side] == [centre[side].digest for side in Side]
+    for messages in ([], standing.packed()[:1], standing.packed()[1:], standing.packed(host)[1:]):
+        with pytest.raises(CheckpointError, match=r"(cell|genome): found bytes that are none"):
+            Standing.unpacked(messages, centre)
+
+
+@pytest.mark.parametrize("about", [[], "x", {"x": 1}, {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}])
+def test_a_body_that_is_not_what_its_header_says_is_refused(about):
+    front = packed.written({}, {"traits": json.dumps(TRAITS.plain), "body": json.dumps(about)})
+    for body in (torch.zeros(12, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)):
+        with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
+            Genome.unpacked(front, Genome(TENSORS, TRAITS), body)
+    with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
+        Genome.unpacked(Genome(TENSORS, TRAITS).packed(), Genome(TENSORS, TRAITS), body)
 
 
 def made(header: object, body: int = 8, pad: bool = True) -> torch.Tensor:

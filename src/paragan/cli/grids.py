@@ -31,7 +31,9 @@ def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, f
     if among is not None:
         if among[0]:
             return ConfigError.exit_code  # the first speaks
-        raise ConfigError(f"transport: found gloo in {among[1]} processes of mpiexec, expected transport=mpi")
+        raise ConfigError(
+            f"transport: found {config.transport} in {among[1]} processes of mpiexec, expected transport=mpi"
+        )
     from paragan.cli.train import run
 
     with install() as interrupt:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from paragan.coevolution import packed
@@ -63,6 +64,7 @@ class Genome:
     tensors: Mapping[str, Tensor] = field(repr=False)
     traits: Traits
     _individual: object = field(default_factory=object, repr=False)
+    _bytes: Tensor | None = field(default=None, init=False, repr=False)  # of which the tensors are views
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Genome) and self._individual is other._individual
@@ -72,10 +74,16 @@ class Genome:
 
     @classmethod
     def of(cls, player: Player, traits: Traits) -> Genome:
-        """A copy."""
+        """A copy; on the host as the bytes that may have to travel."""
         wanted = {name: value for name, value in state_of(player)[0].tensors.items() if name not in _OWN}
         kind = _kind(player) if any(name.startswith("optimizer/") for name in wanted) else ""
-        return cls({name: value.clone() for name, value in wanted.items()}, replace(traits, memory=kind))
+        found = cls(wanted, replace(traits, memory=kind))
+        if not all(value.device.type == "cpu" and value.dtype in packed.DTYPES for value in wanted.values()):
+            return replace(found, tensors={name: value.clone() for name, value in wanted.items()})
+        data = found.packed()
+        found = replace(found, tensors=packed.read(data)[0])
+        object.__setattr__(found, "_bytes", data)
+        return found
 
     def into(self, player: Player) -> None:
         """The player becomes a clone, learning rate and all. Another kind of optimiser than its own starts anew."""
@@ -101,16 +109,22 @@ class Genome:
         return {n.removeprefix(prefix): value for n, value in self.tensors.items() if n.startswith(prefix)}
 
     def packed(self) -> Tensor:
-        """As bytes (uint8)."""
+        """As bytes (uint8), which nobody writes to."""
+        if self._bytes is not None:
+            return self._bytes
         return packed.written(self.tensors, {"traits": json.dumps(self.traits.plain)})
 
+    def parted(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """As bytes (uint8) on the host, and those of what lies on the device, there."""
+        return packed.parted(self.tensors, {"traits": json.dumps(self.traits.plain)}, device)
+
     @classmethod
-    def unpacked(cls, data: Tensor, like: Genome) -> Genome:
-        """What `packed` wrote, of networks like that one's; its tensors are views of `data`. `CheckpointError` for
-        anything else.
+    def unpacked(cls, data: Tensor, like: Genome, body: Tensor | None = None) -> Genome:
+        """What `packed` wrote, or `parted`, of networks like that one's; its tensors are views of the bytes.
+        `CheckpointError` for anything else.
         """
         try:
-            tensors, told = packed.read(data)
+            tensors, told = packed.read(data, body)
             found = cls(tensors, Traits.read(json.loads(told["traits"])))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CheckpointError(f"genome: found bytes that are none ({str(error)[:100]})") from None

@@ -11,8 +11,6 @@ from torch import Tensor
 from paragan.coevolution.standing import Centre, Standing
 from paragan.coevolution.topology import Topology
 
-_PER_CELL = 3  # messages
-
 Places = Mapping[int, tuple[int, int]]
 Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
 
@@ -70,9 +68,10 @@ def moved(
     ways: Mapping[tuple[int, int], Sequence[int]],
     held: Mapping[int, Standing],
     like: Callable[[], Centre],
+    device: torch.device | None = None,
 ) -> dict[int, Standing]:
-    """Send the cells that go elsewhere, and take those that come. held: here, by number."""
-    came = swap({b: packed(cells, held) for (a, b), cells in ways.items() if a == rank})
+    """Send the cells that go elsewhere, and take those that come. held: here, by number. device: as `packed` has it."""
+    came = swap({b: packed(cells, held, device) for (a, b), cells in ways.items() if a == rank})
     found: dict[int, Standing] = {}
     for (a, b), cells in ways.items():
         if b == rank:
@@ -80,16 +79,16 @@ def moved(
     return found
 
 
-def packed(cells: Sequence[int], held: Mapping[int, Standing]) -> list[Tensor]:
-    """As messages, one cell after another."""
-    return [part for cell in cells for part in held[cell].packed()]
+def packed(cells: Sequence[int], held: Mapping[int, Standing], device: torch.device | None = None) -> list[Tensor]:
+    """As messages, one cell after another. device: what lies on it goes from there; None: all goes from the host."""
+    return [part for cell in cells for part in held[cell].packed(device)]
 
 
 def unpacked(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, Standing]:
     """What `packed` made of these cells. `CheckpointError` for anything else."""
+    each = len(messages) // max(1, len(cells))
     return {
-        cell: Standing.unpacked(messages[_PER_CELL * place : _PER_CELL * (place + 1)], like)
-        for place, cell in enumerate(cells)
+        cell: Standing.unpacked(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
     }
 
 
@@ -110,7 +109,7 @@ def torus_of(ways: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | No
 
 class Halo:
     """Fulfils `coevolution.population.Exchange`, in lock-step. owners: by cell, the rank of its worker. like: genomes
-    of the grid's kind. mine: what is to be sent.
+    of the grid's kind. mine: what is to be sent. device: from which it goes, if the communicator can; None: the host.
 
     copies: of the cells that have come here since somebody took them from it, by generation and number.
     """
@@ -122,14 +121,15 @@ class Halo:
         topology: Callable[[int], Topology],
         like: Centre,
         mine: Callable[[], Sequence[Standing]],
+        device: torch.device | None = None,
     ) -> None:
         self.communicator, self.owners, self.topology = communicator, owners, topology
-        self.like, self.mine = like, mine
+        self.like, self.mine, self.device = like, mine, device
         self.copies: dict[int, dict[int, Standing]] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         ways, here = sent(self.owners, self.topology(generation)), {cell.number: cell for cell in self.mine()}
-        came = moved(self.communicator.exchange, self.communicator.rank, ways, here, lambda: self.like)
+        came = moved(self.communicator.exchange, self.communicator.rank, ways, here, lambda: self.like, self.device)
         self.copies[generation] = came
         return {cell: mine[cell] if cell in mine else came[cell].centre for cell in reach}
 
@@ -140,7 +140,8 @@ class Halo:
 class Posted(Halo):
     """As `Halo`, but nobody waits for a neighbour that is at most `age` generations behind: its newest copy will do.
 
-    The messages of a post are the number of its generation, and the cells.
+    The messages of a post are the number of its generation, and the cells; they go from the host, for nobody knows when
+    they are taken.
     """
 
     def __init__(self, age: int, *everything: Any) -> None:

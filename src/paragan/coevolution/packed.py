@@ -23,44 +23,72 @@ _KINDS = {name: dtype for dtype, name in DTYPES.items()}
 _ALIGNED = 8  # bytes
 _MOST_HEADER = 1 << 26
 _MOST_AXES = 16
+_BODY = "body"  # of metadata: a header of its own
 
 
 def written(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Tensor:
-    """As bytes (uint8): a whole safetensors file."""
-    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # each is aligned to its own size
-    header: dict[str, Any] = {"__metadata__": metadata}
-    places, end = dict[str, slice](), 0
-    for name in names:
-        value = tensors[name]
-        places[name] = slice(end, end := end + value.numel() * value.element_size())
-        about = {"dtype": DTYPES[value.dtype], "shape": list(value.shape)}
-        header[name] = {**about, "data_offsets": [places[name].start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
+    """As bytes (uint8) on the host: a whole safetensors file."""
+    about, size = _laid_out(tensors)
+    text = json.dumps({"__metadata__": metadata, **about}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNED)
     head = len(text).to_bytes(8, "little") + text
-    found = torch.empty(len(head) + end, dtype=torch.uint8)
+    found = torch.empty(len(head) + size, dtype=torch.uint8)
     found[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
-    data = found[len(head) :]
-    for name, place in places.items():
-        data[place] = tensors[name].contiguous().reshape(-1).view(torch.uint8)
+    _fill(found[len(head) :], tensors, about)
     return found
 
 
-def read(data: Tensor) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What `written` made of tensors, as views of `data`, and the metadata. `ValueError`, `KeyError`, `TypeError` or
-    `RecursionError` for anything else: nothing overlaps, nothing is left over.
+def parted(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], device: torch.device) -> tuple[Tensor, Tensor]:
+    """A file on the host, and beside it a body of what lies on the device, there: nothing passes from one to the other.
+
+    Few numbers of an optimiser lie on the host, and have to where they are read: its steps.
+    """
+    there = {name: value for name, value in tensors.items() if value.device == device}
+    about, size = _laid_out(there)
+    body = torch.empty(size, dtype=torch.uint8, device=device)
+    _fill(body, there, about)
+    rest = {name: value for name, value in tensors.items() if name not in there}
+    return written(rest, {**metadata, _BODY: json.dumps(about)}), body
+
+
+def _laid_out(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], int]:
+    """The header's entries, and how many bytes there are."""
+    about, end = dict[str, Any](), 0
+    for name in sorted(tensors, key=lambda name: (-tensors[name].element_size(), name)):  # aligned to its own size
+        value, begin = tensors[name], end
+        end += value.numel() * value.element_size()
+        about[name] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [begin, end]}
+    return about, end
+
+
+def _fill(data: Tensor, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+    for name, entry in about.items():
+        data[slice(*entry["data_offsets"])] = tensors[name].contiguous().reshape(-1).view(torch.uint8)
+
+
+def read(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What `written`, or with a body `parted`, made of tensors, as views of both, and the metadata.
+
+    `ValueError`, `KeyError`, `TypeError` or `RecursionError` for anything else: nothing overlaps, nothing is left over.
     """
     length = int.from_bytes(data[:8].numpy().tobytes(), "little")
     if not 0 < length <= min(len(data) - 8, _MOST_HEADER) or length % _ALIGNED:
         raise ValueError(f"a header of {length} bytes in {len(data)}")
     header = dict(json.loads(data[8 : 8 + length].numpy().tobytes()))
-    metadata, body = header.pop("__metadata__"), data[8 + length :]
+    metadata = dict(header.pop("__metadata__"))
+    tensors = _views(header, data[8 + length :], len(data))
+    if body is not None:
+        tensors |= _views(dict(json.loads(metadata.pop(_BODY))), body, len(data) + len(body))
+    return tensors, metadata
+
+
+def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str, Tensor]:
     if body.data_ptr() % _ALIGNED or body.storage_offset() % _ALIGNED:
         body = body.clone()  # it came behind something else
     tensors, end = dict[str, Tensor](), 0
     for name, about in header.items():
         dtype, shape = _KINDS[about["dtype"]], about["shape"]
-        if len(shape) > _MOST_AXES or any(type(axis) is not int or not 0 <= axis <= len(data) for axis in shape):
+        if len(shape) > _MOST_AXES or any(type(axis) is not int or not 0 <= axis <= most_axis for axis in shape):
             raise ValueError(f"{name} of shape {shape}"[:200])
         begin, end = end, end + math.prod(shape) * dtype.itemsize
         if about["data_offsets"] != [begin, end] or end > len(body) or begin % dtype.itemsize:
@@ -68,4 +96,4 @@ def read(data: Tensor) -> tuple[dict[str, Tensor], dict[str, str]]:
         tensors[name] = body[begin:end].view(dtype).view(shape)
     if end != len(body):
         raise ValueError(f"{len(body) - end} bytes after the last tensor")
-    return tensors, metadata
+    return tensors

@@ -84,10 +84,12 @@ class Standing:
             counters,  # type: ignore[arg-type]  # three each
         )
 
-    def packed(self) -> list[Tensor]:
-        """As three messages: G, D, and the rest."""
+    def packed(self, device: torch.device | None = None) -> list[Tensor]:
+        """As three messages on the host: G, D, and the rest. device: as five, where what is on it stays there."""
         rest = json.dumps({"number": self.number, **self.plain}).encode()
-        return [*(self.centre[side].packed() for side in Side), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
+        genomes = [self.centre[side] for side in Side]
+        parts = [(g.packed(),) if device is None else g.parted(device) for g in genomes]
+        return [*(one for part in parts for one in part), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
 
     @classmethod
     def unpacked(cls, messages: Sequence[Tensor], like: Centre) -> Standing:
@@ -95,7 +97,10 @@ class Standing:
         try:
             *packed, rest = messages
             told = json.loads(rest.numpy().tobytes())
-            genomes = {side: Genome.unpacked(data, like[side]) for side, data in zip(Side, packed, strict=True)}
+            half = len(packed) // 2
+            genomes = {}
+            for side, (first, *body) in zip(Side, (packed[:half], packed[half:]), strict=True):
+                genomes[side] = Genome.unpacked(first, like[side], *body)
             return cls.read(_count(told["number"]), told, {side: genomes[side].tensors for side in Side})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise CheckpointError(f"cell: found bytes that are none ({str(error)[:100]})") from None

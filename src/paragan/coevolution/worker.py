@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
@@ -19,6 +20,7 @@ from paragan.coevolution.halo import Halo, Posted, moved, moves, packed
 from paragan.coevolution.population import Population
 from paragan.coevolution.standing import Standing
 from paragan.core.errors import ParaganError, RankError
+from paragan.hardware import heap
 from paragan.transports._communicator import Communicator
 from paragan.transports.control import Line
 from paragan.transports.heartbeat import Beats, State, Status
@@ -47,7 +49,7 @@ class Worker:
     """line: to the coordinator. crew: builds cells. meet: makes the communicator that an order is about.
 
     age: generations that a neighbour's copy may be behind; 0: lock-step. timeout_s: that the coordinator may be silent
-    for, and until all have left at the end.
+    for, and until all have left at the end. device: as `Halo` has it.
     """
 
     def __init__(
@@ -60,8 +62,10 @@ class Worker:
         beat_s: float,
         age: int = 0,
         timeout_s: float = 300.0,
+        device: torch.device | None = None,
     ) -> None:
         self.line, self.crew, self.meet, self.say, self.age, self.timeout_s = line, crew, meet, say, age, timeout_s
+        self.device = device
         self.status = Status()
         self._beats = Beats(line, beat_s, self.status)
         self._cells: dict[int, Cell] = {}
@@ -167,7 +171,7 @@ class Worker:
             population = self._population = self.crew.population(cells, self.say)
         population.generation, population.stop = at, self._stop
         halo = (communicator, owners, population.topology, self._like(), self._standings)
-        population.exchange = self._halo = Posted(self.age, *halo) if self.age else Halo(*halo)
+        population.exchange = self._halo = Posted(self.age, *halo) if self.age else Halo(*halo, self.device)
         self._past = {at: {**held, **{cell.number: cell.standing() for cell in cells}}}
         self._until = at
         self._say("ready", membership=order["membership"])
@@ -200,6 +204,7 @@ class Worker:
             numbers=_sums(told),
             profile={"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
         )
+        heap.give_back()  # others may still be at work
 
     def _gather(self, order: Order) -> None:
         """To the coordinator, all there is to know of the cells here at that edge."""

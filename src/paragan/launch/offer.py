@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,17 @@ import paragan
 from paragan.launch.place import num_cores
 
 
-def offer(device: str, config: str | None = None, place: int | None = None) -> dict[str, Any]:
+def offer(
+    device: str, config: str | None = None, place: int | None = None, accelerator: str | None = None
+) -> dict[str, Any]:
     """device: that it trains on. config: the resolved config, where it has read one itself. place: its rank among the
-    processes that mpiexec started."""
+    processes that mpiexec started. accelerator: as `hardware.peers.identity` has it."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "cores": num_cores(),
         "device": device,
+        "accelerator": accelerator,
         "place": place,
         "code": code(),
         "torch": torch.__version__,
@@ -39,6 +42,16 @@ def unfit(theirs: Mapping[str, Any], config: str) -> str:
         return f"found torch {theirs.get('torch')}, expected {torch.__version__}: results would differ"
     if theirs.get("config") not in (None, digest(config)):
         return "found another config than the coordinator's, expected the same command and files on all hosts"
+    return ""
+
+
+def unreached(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
+    """Why nothing goes from its accelerator to those of the others, by what they offer; empty: it does."""
+    own, found = theirs.get("accelerator"), f"found transport=nccl and a worker on {theirs.get('device')}"
+    if own is None:
+        return f"{found}, expected an accelerator of its own: use transport=gloo"
+    if own in [other.get("accelerator") for other in others]:
+        return f"{found}, where another one trains, expected one worker on each: use transport=gloo, or fewer workers"
     return ""
 
 

@@ -16,10 +16,10 @@ from paragan.launch.place import Place
 
 
 def of_torchrun(config: RunConfig, place: Place) -> Company:
-    """The ranks that torchrun started."""
-    from paragan.hardware import device as devices
+    """The ranks that torchrun started: they meet on the host, whatever each of them will train on."""
+    import torch
 
-    return of_world(join(place, devices.pick(config.train.threads), config.train.timeout_s))
+    return of_world(join(place, torch.device("cpu"), config.train.timeout_s))
 
 
 def of_mpiexec(config: RunConfig) -> Company:

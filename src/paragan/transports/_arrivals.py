@@ -54,6 +54,10 @@ class Arrivals:
                 self._closed.add(peer)
             self.lose(peer, WorkerError(f"worker {peer} has left", peer))
 
+    def lost(self, peer: int) -> WorkerError | None:
+        """Why nothing more comes from there; None while something may."""
+        return self._lost.get(peer)
+
     def lose(self, peer: int, error: WorkerError) -> None:
         """Nothing more comes from there. The first reason counts."""
         with self._changed:

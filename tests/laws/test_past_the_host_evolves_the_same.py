@@ -1,0 +1,99 @@
+"""Law: a grid whose genomes go from device to device is, bit for bit, the grid of one process."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from paragan import build_crew
+from paragan.coevolution.blocks import shared_out
+from paragan.coevolution.halo import Halo, sent
+from paragan.config import load
+from paragan.core.types import Side
+from paragan.hardware import peers
+from tests.distributed.cases_communicators import fine, together
+from tests.distributed.cases_direct import HOST, Device, join
+from tests.laws.test_any_workers_evolve_the_same import GENERATIONS, WORDS, found, grid
+from tests.unit.test_coordinator import Grid, alone
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture(autouse=True)
+def loopback(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+
+@pytest.mark.parametrize("num_workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_workers_that_exchange_past_the_host_are_one_process(tmp_path, num_workers):
+    expected = grid(WORDS, range(9), tmp_path / "alone")
+    for _ in range(GENERATIONS):
+        expected.evolve()
+    owners = shared_out(3, 3, [1.0] * num_workers)
+    store, ways = dist.HashStore(), sent(owners, expected.topology(0))
+    peers = [{b for a, b in ways if a == rank} for rank in range(num_workers)]
+
+    def evolve(rank):
+        torch.set_num_threads(1)
+        communicator, counts = join(store, rank, peers), []
+        usual = communicator.exchange
+        communicator.exchange = lambda sends: (counts.extend(map(len, sends.values())), usual(sends))[1]
+        population = grid(WORDS, [cell for cell, owner in enumerate(owners) if owner == rank], tmp_path)
+        cells = population.cells
+        population.exchange = Halo(
+            communicator, owners, population.topology, cells[0].centre, lambda: [c.standing() for c in cells], HOST
+        )
+        for _ in range(GENERATIONS):
+            population.evolve()
+        communicator.close()
+        assert sum(communicator.stand_in.sent) > 0
+        assert counts and not any(count % 5 for count in counts)  # of either genome, what lies on the device by itself
+        return found(population)
+
+    parts = fine(together(num_workers, evolve))
+    assert {number: told for part in parts for number, told in part.items()} == found(expected)
+
+
+class Past(Grid):
+    """Communicators are made as those of a run, and the device of a worker is the host."""
+
+    def __init__(self, *everything, **settings):
+        self.store, self.devices = dist.HashStore(), []
+        super().__init__(*everything, **settings)
+
+    def come(self, *everything):
+        super().come(*everything)
+        self.workers[-1].device = HOST
+
+    def pair(self, *everything):
+        self.devices.append(Device())
+        return self.devices[-1].pair(*everything)
+
+    def meet(self, order, stopped):
+        device = HOST if order["rank"] < order["size"] else None
+        return build_crew._meet(load("digits", ["transport=nccl"]), self.store, device)(order, stopped)
+
+
+def test_so_it_is_when_a_worker_is_lost(tmp_path, monkeypatch):
+    """Its cells go on from copies that came past the host, on a worker that has them from there."""
+    dead = threading.Event()
+    hooks = {1: lambda: dead.is_set() and threading.Event().wait(30)}
+    monkeypatch.setattr(peers, "pair", lambda *everything: whole.pair(*everything))
+    whole = Past.__new__(Past)
+    whole.__init__(tmp_path, workers=3, hooks=hooks)
+    try:
+        whole.evolve(2)
+        assert sum(size for device in whole.devices for size in device.sent) > 0
+        assert {worker._halo.device for worker in whole.workers} == {HOST}
+        whole.coordinator.roster.members[1].line.lost = whole.workers[1].line.lost = "killed"
+        dead.set()
+        whole.evolve(4)
+        assert any("is gone" in text for text in whole.said)
+        centres = {cell: standing.centre[Side.G].digest for cell, standing in whole.coordinator.collect().items()}
+        assert centres == alone(tmp_path / "alone", 4)
+    finally:
+        dead.clear()
+        whole.coordinator.end()
