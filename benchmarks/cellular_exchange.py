@@ -51,7 +51,8 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
     halo = Halo(communicator, OWNERS, population.topology, population.cells[0].centre, standings)
     mine = {cell.number: cell.centre for cell in population.cells}
     messages = [part for standing in standings() for part in standing.packed()]
-    objects = [{side.value: dict(genome.tensors) for side, genome in centre.items()} for centre in mine.values()]
+    own = [genome.tensors for centre in mine.values() for genome in centre.values()]
+    objects = [{name: value.clone() for name, value in tensors.items()} for tensors in own]  # no views of one storage
 
     def gather() -> None:
         halo.gather(mine, range(4), 0)

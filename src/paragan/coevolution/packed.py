@@ -85,15 +85,23 @@ def read(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], d
 def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str, Tensor]:
     if body.data_ptr() % _ALIGNED or body.storage_offset() % _ALIGNED:
         body = body.clone()  # it came behind something else
-    tensors, end = dict[str, Tensor](), 0
+    num_bytes, end = len(body), 0
+    runs: list[tuple[torch.dtype, int, list[int]]] = []  # tensors of one kind behind one another: where, and numbers
     for name, about in header.items():
         dtype, shape = _KINDS[about["dtype"]], about["shape"]
         if len(shape) > _MOST_AXES or any(type(axis) is not int or not 0 <= axis <= most_axis for axis in shape):
             raise ValueError(f"{name} of shape {shape}"[:200])
         begin, end = end, end + math.prod(shape) * dtype.itemsize
-        if about["data_offsets"] != [begin, end] or end > len(body) or begin % dtype.itemsize:
-            raise ValueError(f"{name} at {about['data_offsets']}, expected {[begin, end]} of {len(body)}"[:200])
-        tensors[name] = body[begin:end].view(dtype).view(shape)
-    if end != len(body):
-        raise ValueError(f"{len(body) - end} bytes after the last tensor")
-    return tensors
+        if about["data_offsets"] != [begin, end] or end > num_bytes or begin % dtype.itemsize:
+            raise ValueError(f"{name} at {about['data_offsets']}, expected {[begin, end]} of {num_bytes}"[:200])
+        if not runs or runs[-1][0] is not dtype:
+            runs.append((dtype, begin, []))
+        runs[-1][2].append(math.prod(shape))
+    if end != num_bytes:
+        raise ValueError(f"{num_bytes - end} bytes after the last tensor")
+    flat = (
+        part
+        for dtype, begin, counts in runs
+        for part in body[begin : begin + sum(counts) * dtype.itemsize].view(dtype).split(counts)
+    )
+    return {name: part.view(about["shape"]) for (name, about), part in zip(header.items(), flat, strict=True)}

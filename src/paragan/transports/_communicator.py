@@ -90,14 +90,15 @@ def until(
 
 
 class Pause:
-    """A `rest` for what must be asked: twice as long every time, up to most_s."""
+    """A `rest` for what must be asked: a sixteenth of the time waited so far, between first_s and most_s."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
-        self._next_s, self._most_s = first_s, most_s
+        self._first_s, self._most_s = first_s, most_s
+        self._began = time.monotonic()
 
     def __call__(self, at_most_s: float) -> None:
-        time.sleep(min(self._next_s, at_most_s))
-        self._next_s = min(2 * self._next_s, self._most_s)
+        waited_s = time.monotonic() - self._began
+        time.sleep(min(max(self._first_s, waited_s / 16), self._most_s, at_most_s))
 
 
 def named(workers: Iterable[int]) -> str:
