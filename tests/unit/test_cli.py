@@ -175,7 +175,8 @@ def test_list_without_a_shelf_shows_all(capsys):
     main(["list", "--json"])
     assert list(json.loads(capsys.readouterr().out)) == shelf.shelves()
     main(["list"])
-    assert "models\n  dcgan" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "models\n  biggan" in out and "\n  dcgan" in out
 
 
 def test_config_prints_the_resolved_tree(capsys, empty_folder):

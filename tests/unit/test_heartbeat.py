@@ -61,14 +61,14 @@ def test_beats_go_on_while_the_thread_that_trains_computes():
 
 
 def test_no_beat_follows_a_close_and_no_thread_is_left():
-    post = Post()
+    before, post = set(threading.enumerate()), Post()
     beats = Beats(post, 60.0, dict)
     post.next()
     began = time.monotonic()
     beats.close()
     beats.close()
     assert time.monotonic() - began < WAIT_S and post.sent.empty()
-    assert not any(thread.name == "beats" for thread in threading.enumerate())
+    assert not any(thread.name == "beats" for thread in set(threading.enumerate()) - before)
     assert beats.ended == "closed by this end"
 
 

@@ -28,17 +28,23 @@ class Network(Protocol):
     def frozen(self) -> AbstractContextManager[None]: ...  # no gradients for its weights inside
 
 
+def _as_it_is(x_B: Tensor) -> Tensor:
+    return x_B
+
+
 @dataclass(frozen=True)
 class Part:
     """What a penalty sees of one part.
 
-    The network in training, its feed and outputs, and how to differentiate its input.
+    The network in training, its feed and outputs, how to differentiate its input, and how to see the rows of all ranks:
+    `whole(x_B)` has those of the global batch, in its order, with their gradient; every rank has to ask equally often.
     """
 
     network: Network
     feed: Feed
     outputs: Outputs
     input_gradient: Callable[[Tensor, Tensor], Tensor]
+    whole: Callable[[Tensor], Tensor] = _as_it_is
 
 
 class Penalty(Protocol):

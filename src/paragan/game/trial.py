@@ -100,6 +100,11 @@ def refuse_what_it_cannot(
                 f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
                 f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"
             )
+        if options.parts > 1 and Can.COUPLED in penalty.needs:
+            raise ConfigError(
+                f"parts: found {options.parts} with the penalty {penalty.name}, which couples the samples of a batch; "
+                f"set {seat.side.value}.parts to 1"
+            )
         for need in penalty.needs - can:
             raise ConfigError(
                 f"penalties: {penalty.name} needs {need.value}, which strategy {_name(options)!r} cannot run"

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.errors import RankError
+from paragan.core.types import Rows
 from paragan.layers.precision import widened
 
 
@@ -59,6 +60,14 @@ class AllReduceSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         return AllReduceSum.apply(grad, ctx.across), None
+
+
+def whole(x_B: Tensor, rows: Rows, across: Across) -> Tensor:
+    """The rows of all ranks, (rows.total, …), in the order of the global batch. rows: those that are here."""
+    at, empty = rows.window, x_B.new_zeros((rows.total, *x_B.shape[1:]))
+    mine: Tensor = empty.slice_scatter(x_B, 0, at.start, min(at.stop, rows.total), at.step)
+    found: Tensor = AllReduceSum.apply(mine, across)
+    return found
 
 
 class _Moments(torch.autograd.Function):

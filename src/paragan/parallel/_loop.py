@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.seams import Network, Part, Penalty, Turn
 from paragan.core.types import Can, Feed, Made, Outputs, Side, Terms, Verdict
+from paragan.layers.across import Across, whole
 
 
 def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
@@ -41,7 +43,11 @@ def _judge_both(d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]) -> tup
 
 
 def _run_part(
-    turn: Turn, nets: Mapping[Side, Network], feed: Feed, gradient: Callable[[Tensor, Tensor], Tensor]
+    turn: Turn,
+    nets: Mapping[Side, Network],
+    feed: Feed,
+    gradient: Callable[[Tensor, Tensor], Tensor],
+    across: Across | None,
 ) -> tuple[Tensor, Terms]:
     """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
     if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
@@ -49,6 +55,8 @@ def _run_part(
     outputs = play(turn, nets, feed)
     terms = turn.objective(outputs, feed)
     part = Part(nets[turn.side], feed, outputs, gradient)
+    if across is not None:
+        part = replace(part, whole=partial(whole, rows=feed.rows, across=across))
     loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
     summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
     return sum(terms.coupled.values(), summed), Terms(loss_B, terms.coupled, terms.seen_B)
@@ -71,8 +79,10 @@ def forward_backward(
     tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
     *,
     apart: bool = False,
+    across: Across | None = None,
 ) -> Terms:
-    """One backward per part. apart: the batch is shared with other ranks, so that no term may mix samples.
+    """One backward per part. apart: the batch is shared with other ranks, so that no term may mix samples; across: but
+    penalties may, which ask these ranks.
 
     `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last. `tied(roots)` may
     give a scalar that goes into the last backward as well.
@@ -91,7 +101,7 @@ def forward_backward(
     for number, feed in enumerate(turn.feed.parts(parts), start=1):
         last = number == parts and shared is None
         with around(last):
-            loss, terms = _run_part(turn, nets, feed, gradient)
+            loss, terms = _run_part(turn, nets, feed, gradient, across)
             _refuse_coupled(terms, parts, apart)
             loss = loss if factor is None else loss * factor
             _backward([loss], [None], tied if last else None)

@@ -19,6 +19,7 @@ from paragan.core.seams import Network, Turn
 from paragan.core.shard import local
 from paragan.core.types import Can, Side, Terms
 from paragan.core.window import Layout, Window
+from paragan.layers.across import Across
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _loop, none
 from paragan.parallel._norms import clip, norm_over
@@ -29,7 +30,7 @@ from paragan.parallel._shards import built, mesh_of, refuse_needing_whole, shard
 class Sharded(none.Strategy):
     """The optimiser steps plain tensors, this rank's pieces: it knows nothing of the cut."""
 
-    can = frozenset(Can) - {Can.COUPLED, Can.WHOLE_WEIGHTS}
+    can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
     name = "zero3"
     keeps = False  # whole weights between forward and backward
 
@@ -75,7 +76,9 @@ class Sharded(none.Strategy):
             net.set_requires_gradient_sync(last)
             yield
 
-        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, apart=size > 1)
+        world = placed(net).world
+        across = None if size == 1 else Across(world.group, "a penalty", world.count)
+        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, apart=size > 1, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         assert isinstance(net, FSDPModule)

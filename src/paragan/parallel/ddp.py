@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from paragan.core.dist import World
 from paragan.core.seams import Network, Turn
 from paragan.core.types import Can, Side, Terms
+from paragan.layers.across import Across
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _loop, none
 from paragan.parallel._placed import Placed, place, placed
@@ -27,7 +28,7 @@ from paragan.parallel._reach import nothing, unreached
 
 
 class Strategy(none.Strategy):
-    can = frozenset(Can) - {Can.COUPLED}
+    can = frozenset(Can)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.adapted(make())
@@ -59,7 +60,8 @@ class Strategy(none.Strategy):
 
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
         tied = partial(self._tied, here, list(net.parameters()), signature)
-        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied, apart=True)
+        across = Across(here.world.group, "a penalty", here.world.count)
+        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied, apart=True, across=across)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         for weight in placed(net).idle:

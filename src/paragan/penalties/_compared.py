@@ -1,0 +1,35 @@
+"""What losses compare that look at all images of the batch: points, class points, labels, over all ranks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.seams import Part
+from paragan.core.types import Side
+
+
+def compared(part: Part, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Points and class points (B, E) and labels (B,) of the rows here; points (T, E) and labels (T,) of the whole
+    batch; where in it the rows here are, (B,). Real images are compared in D's turn, fakes in G's.
+
+    `ConfigError` where D's verdict has no such features, or there are no labels.
+    """
+    verdict, y_B = part.outputs.fake, part.feed.y_B
+    if side is Side.D:
+        assert part.outputs.real is not None and part.feed.real is not None
+        verdict, y_B = part.outputs.real, part.feed.real.y_B
+    if y_B is None:
+        raise ConfigError(f"penalties: {name} compares classes, found no labels; use data with labels")
+    features = verdict.features
+    if features is None or features.dim() != 2 or features.shape[1] % 2:
+        found = "none" if features is None else f"features of {tuple(features.shape)}"
+        raise ConfigError(f"penalties: {name} needs a D that compares, found {found}; use model contragan")
+    points_BE, proxies_BE = features.chunk(2, 1)
+    rows = part.feed.rows
+    own_B = torch.arange(rows.total, device=y_B.device)[rows.window]
+    alone = len(y_B) == rows.total
+    all_TE = points_BE if alone else part.whole(points_BE)
+    all_y_T = y_B if alone else part.whole(y_B)
+    return points_BE, proxies_BE, y_B, all_TE, all_y_T, own_B

@@ -1,0 +1,61 @@
+"""The conditional contrastive loss 2C (Kang & Park 2020, "ContraGAN", equation 8).
+
+An image is drawn to the point of its class and to other images of that class, away from the images of all others. For
+networks whose D compares (`models/contragan`): its verdict's features are image points e, then class points p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from paragan.core.options import Count, NotNegative, Positive
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side
+from paragan.penalties._compared import compared
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: the paper's lambda. interval: every so many updates, then that much stronger. temperature: the paper's t.
+    side: whose loss it is; ContraGAN has one of each.
+    """
+
+    weight: NotNegative = 1.0
+    interval: Count = 1
+    temperature: Positive = 1.0
+    side: Literal["g", "d"] = "d"
+
+
+class Penalty:
+    """D's on real images, G's on its own. Compares the images of the whole batch, whatever rank they are on."""
+
+    name = "contrastive"
+    needs = frozenset({Can.COUPLED})
+    per_sample = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval, self.weight = options.interval, options.weight * options.interval
+        self.temperature, self.side = options.temperature, Side(options.side)
+
+    def __call__(self, part: Part) -> Tensor:
+        return self.weight * loss(*compared(part, self.side, self.name), self.temperature)
+
+
+def loss(
+    points_BE: Tensor, proxies_BE: Tensor, y_B: Tensor, all_TE: Tensor, all_y_T: Tensor, own_B: Tensor, t: float
+) -> Tensor:
+    """-log of (e.p and e.e' of the same class) / (e.p and e.e' of any), each as exp(·/t), e' not e itself.
+
+    all_TE, all_y_T: points and labels of the whole batch; own_B: where in it the rows of points_BE are.
+    """
+    towards_B = (points_BE * proxies_BE).sum(1) / t
+    others_BT = points_BE @ all_TE.T / t
+    others_BT = others_BT.masked_fill(own_B[:, None] == torch.arange(len(all_TE), device=own_B.device), -torch.inf)
+    same_BT = others_BT.masked_fill(y_B[:, None] != all_y_T, -torch.inf)
+    each = (torch.cat([towards_B[:, None], values_BT], 1).logsumexp(1) for values_BT in (others_BT, same_BT))
+    any_B, same_B = each
+    return any_B - same_B

@@ -1,0 +1,68 @@
+"""The data-to-data cross-entropy D2D-CE (Kang et al. 2021, "Rebooting ACGAN", equation 8).
+
+An image is drawn to the point of its class until it is near enough, and away from images of other classes that are too
+near. For networks whose D compares (`models/contragan`), as ReACGAN has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from paragan.core.options import Count, NotNegative, Positive
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side
+from paragan.penalties._compared import compared
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: the paper's lambda. interval: every so many updates, then that much stronger. temperature: its tau.
+    near: the margin m_p, above which an image is near enough to its class. far: the margin m_n, below which images of
+    other classes are far enough. side: whose loss it is; ReACGAN has one of each.
+    """
+
+    weight: NotNegative = 1.0
+    interval: Count = 1
+    temperature: Positive = 0.5
+    near: float = 0.98
+    far: float = -0.02
+    side: Literal["g", "d"] = "d"
+
+
+class Penalty:
+    """D's on real images, G's on its own. Compares the images of the whole batch, whatever rank they are on."""
+
+    name = "data_to_data"
+    needs = frozenset({Can.COUPLED})
+    per_sample = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval, self.weight = options.interval, options.weight * options.interval
+        self.options, self.side = options, Side(options.side)
+
+    def __call__(self, part: Part) -> Tensor:
+        own = self.options
+        return self.weight * loss(*compared(part, self.side, self.name)[:5], (own.temperature, own.near, own.far))
+
+
+def loss(
+    points_BE: Tensor,
+    proxies_BE: Tensor,
+    y_B: Tensor,
+    all_TE: Tensor,
+    all_y_T: Tensor,
+    margins: tuple[float, float, float],
+) -> Tensor:
+    """-log of exp(min(e.p - near, 0) / tau) / (that and exp(max(e.e' - far, 0) / tau) of all e' of other classes).
+
+    all_TE, all_y_T: points and labels of the whole batch. margins: tau, near, far.
+    """
+    tau, near, far = margins
+    towards_B = ((points_BE * proxies_BE).sum(1) - near).clamp(max=0) / tau
+    others_BT = (points_BE @ all_TE.T - far).clamp(min=0) / tau
+    others_BT = others_BT.masked_fill(y_B[:, None] == all_y_T, -torch.inf)
+    return torch.cat([towards_B[:, None], others_BT], 1).logsumexp(1) - towards_B
