@@ -42,7 +42,8 @@ class Streams:
         return self
 
     def __next__(self) -> Batch:
-        if loaders := [stream for stream in self.streams if isinstance(stream, Loader)]:
+        loaders = [stream for stream in self.streams if isinstance(stream, Loader)]
+        if len(loaders) == len(self.streams):
             return next_of(loaders)
         batches = [next(stream) for stream in self.streams]
         rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))

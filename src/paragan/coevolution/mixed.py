@@ -18,7 +18,7 @@ class Mixed:
 
     def __init__(self, num: int, rows: int, device: torch.device) -> None:
         self._which_B = torch.zeros(num * rows, dtype=torch.uint8, device=device)
-        self._num, self._rows = num, rows
+        self._rows = rows
         self._now: tuple[int, ...] = ()
         self._pairs: dict[tuple[int, ...], Loss] = {}
 

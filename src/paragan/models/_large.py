@@ -6,13 +6,13 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from paragan.layers.attention import SelfAttention
-from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock
+from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import side_of
+from paragan.models._checks import classes_of, side_of
 from paragan.models._vector import Entry, Ignores, Reads, cut, norms
 
 _EACH = 20  # numbers of z for a block
@@ -31,6 +31,10 @@ class Wanted(Protocol):
     def flavour(self) -> str: ...
     @property
     def attention(self) -> bool | None: ...
+    @property
+    def conditional(self) -> bool | None: ...
+    @property
+    def weight_init(self) -> str: ...
 
 
 class Shape(NamedTuple):
@@ -54,7 +58,23 @@ SHAPES = {
 _BROCK = {32: Shape((4, 4, 4, 4), (4, 4, 4, 4), 2), 64: Shape((16, 16, 8, 4, 2), (1, 2, 4, 8, 16), 4)}
 
 
-def generator(wanted: Wanted, shape: tuple[int, int, int], classes: int, model: str) -> tuple[list[nn.Module], int]:
+class Generator(nn.Module):
+    """z_BZ (and y_B) to x_BCHW in [-1, 1]. model: what messages call it."""
+
+    model: str
+
+    def __init__(self, options: Wanted, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, self.model)
+        self.num_classes, self.weight_init = classes, options.weight_init
+        blocks, self.latent = _generator(options, shape, classes, self.model)
+        self.blocks = nn.ModuleList(blocks)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return through(self.blocks, z_BZ, y_B)
+
+
+def _generator(wanted: Wanted, shape: tuple[int, int, int], classes: int, model: str) -> tuple[list[nn.Module], int]:
     """All blocks, and the length of z."""
     side = side_of(shape, model, tuple(SHAPES))
     widths = [wanted.width * times for times in _shape_of(wanted.flavour, side).g]

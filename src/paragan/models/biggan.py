@@ -40,18 +40,10 @@ class Options:
     weight_init: Literal["orthogonal", "glorot", "normal_0.02", "torch"] = "orthogonal"
 
 
-class Generator(nn.Module):
+class Generator(_large.Generator):
     """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
-    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        super().__init__()
-        classes = classes_of(options.conditional, num_classes, "biggan")
-        self.num_classes, self.weight_init = classes, options.weight_init
-        blocks, self.latent = _large.generator(options, shape, classes, "biggan")
-        self.blocks = nn.ModuleList(blocks)
-
-    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+    model = "biggan"
 
 
 class Discriminator(nn.Module):

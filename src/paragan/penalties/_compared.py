@@ -29,7 +29,4 @@ def compared(part: Part, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor,
     points_BE, proxies_BE = features.chunk(2, 1)
     rows = part.feed.rows
     own_B = torch.arange(rows.total, device=y_B.device)[rows.window]
-    alone = len(y_B) == rows.total
-    all_TE = points_BE if alone else part.whole(points_BE)
-    all_y_T = y_B if alone else part.whole(y_B)
-    return points_BE, proxies_BE, y_B, all_TE, all_y_T, own_B
+    return points_BE, proxies_BE, y_B, part.whole(points_BE), part.whole(y_B), own_B

@@ -13,6 +13,7 @@ from torch import Tensor
 from paragan.core.options import Count, NotNegative
 from paragan.core.seams import Part
 from paragan.core.types import Can, Side
+from paragan.penalties._slope import squared_slope
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,4 @@ class Penalty:
 
     def __call__(self, part: Part) -> Tensor:
         assert part.outputs.real is not None and part.feed.real is not None and part.feed.real.x_BCHW is not None
-        logits = part.outputs.real.logits_B
-        gradient = part.input_gradient(logits.flatten(1).mean(1) if logits.dim() > 1 else logits, part.feed.real.x_BCHW)
-        return self.weight / 2 * gradient.flatten(1).square().sum(1)
+        return self.weight / 2 * squared_slope(part, part.outputs.real.logits_B, part.feed.real.x_BCHW)

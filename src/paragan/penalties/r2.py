@@ -12,6 +12,7 @@ from torch import Tensor
 from paragan.core.options import Count, NotNegative
 from paragan.core.seams import Part
 from paragan.core.types import Can, Side
+from paragan.penalties._slope import squared_slope
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,5 @@ class Penalty:
 
     def __call__(self, part: Part) -> Tensor:
         assert part.feed.fakes is not None, "D's turn is fed fakes"
-        logits, (fakes,) = part.outputs.fake.logits_B, part.feed.fakes
-        gradient = part.input_gradient(logits.flatten(1).mean(1) if logits.dim() > 1 else logits, fakes)
-        return self.weight / 2 * gradient.flatten(1).square().sum(1)
+        (fakes,) = part.feed.fakes
+        return self.weight / 2 * squared_slope(part, part.outputs.fake.logits_B, fakes)

@@ -1,0 +1,26 @@
+"""What a stack of cells is fed: every cell's own, in its place."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan.coevolution.fed import Streams
+from paragan.datasets import synthetic
+from paragan.loading.loader import Loader
+
+
+def loader(seed: int) -> Loader:
+    shapes = synthetic.source(synthetic.Options("shapes", size=8, num_images=40), "train")
+    return Loader(shapes, 4, seed, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("plain", [(), (1,), (0, 1, 2)])
+def test_every_stream_gives_its_batch_whatever_kind_it_is(plain):
+    """plain: those that are other iterators than loaders."""
+    streams = [iter([next(loader(n))]) if n in plain else loader(n) for n in range(3)]
+    batch = next(Streams(streams))
+    expected = [next(loader(n)) for n in range(3)]
+    assert torch.equal(batch.x_BCHW, torch.cat([one.x_BCHW for one in expected]))
+    assert torch.equal(batch.y_B, torch.cat([one.y_B for one in expected]))
+    assert batch.rows.count == 12 and batch.rows.total == 4
