@@ -40,6 +40,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior, latent_of
+from paragan.game.remember import refuse_remembering, remember
 from paragan.game.snapshot import Snapshot
 from paragan.game.trial import refuse_odd_counts, refuse_other_data, refuse_unfit, refuse_what_it_cannot
 from paragan.hardware import device as devices
@@ -165,7 +166,11 @@ def gan(
         refuse_unfit(g, d, loss, latents, found.train.shape, found.has_pairs)
     shown = config.augment
     augment = None if shown is None else shelf.load("augment", shown.name).Augment(shown.options)
-    return GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment)
+    game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.own.sum)
+    remember(game, device)
+    if roles.apart:
+        refuse_remembering(game, f"scheme.{config.scheme.name}", roles.served)
+    return game
 
 
 def adversarial(chosen: Chosen) -> Loss:

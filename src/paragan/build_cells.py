@@ -41,6 +41,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.game.remember import refuse_remembering
 from paragan.game.sample import Mode, sample
 from paragan.hardware import device as devices
 from paragan.hardware import graphs
@@ -129,7 +130,9 @@ class Ground:
 
     def _game(self, mine: RunConfig, number: int) -> GAN:
         try:
-            return build.gan(mine, self.found, self.device)
+            game = build.gan(mine, self.found, self.device)
+            refuse_remembering(game, "grid")
+            return game
         except ConfigError as error:
             if not any(number in own.at for own in self.options.cells):
                 raise

@@ -147,7 +147,7 @@ def test_what_fails_in_g_s_thread_is_told_where_it_happened():
 def test_a_game_that_needs_more_than_images_and_labels_is_refused():
     with pytest.raises(ConfigError, match="sends images and labels, not what they were made from"):
         Scheme().refuse(small_game(), has_pairs=True)
-    relativistic = SimpleNamespace(loss=SimpleNamespace(g_needs_real=True))
+    relativistic = SimpleNamespace(g_needs_real=True)
     with pytest.raises(ConfigError, match="no real images where G sits"):
         Scheme().refuse(relativistic, has_pairs=False)
     with pytest.raises(ConfigError, match=r"g_ranks: found 2 of 2 ranks, expected at least one left for D"):

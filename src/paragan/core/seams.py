@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,11 @@ class Part:
 
 
 class Penalty(Protocol):
-    """One extra loss of one player."""
+    """One extra loss of one player.
+
+    One that remembers holds tensors in `kept`, by name, and writes into them; the same on all ranks, they are part of
+    its player's state. One that compares with D's verdict on real samples in G's turn says `needs_real = True`.
+    """
 
     name: str
     needs: frozenset[Can]
@@ -62,6 +66,21 @@ class Augment(Protocol):
     """Changes what D is shown, differentiably, by draws of the global batch (`augment/`)."""
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor: ...
+
+
+@runtime_checkable
+class Adaptive(Augment, Protocol):
+    """One that follows how well D tells real images; what it remembers is part of D's state."""
+
+    kept: dict[str, Tensor]
+
+    def observe(self, signs: Tensor, total: Callable[[Tensor], Tensor]) -> None:
+        """Once per step. signs: this rank's share of the mean sign of D's logits on real images; total: over ranks."""
+
+
+def kept(*who: Any) -> dict[str, Tensor]:
+    """What these penalties and augmentations remember, by their name and its own."""
+    return {f"{one.name}/{name}": value for one in who for name, value in getattr(one, "kept", {}).items()}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng, shelf
-from paragan.core.clock import Clock
 from paragan.core.dist import ALONE, World
 from paragan.core.make import Make
 from paragan.core.seams import Penalty, Strategy
@@ -22,6 +22,7 @@ from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
+from paragan.game.remember import remember
 
 STEPS = 3
 NEAR = 1e-9  # of a weight in float64, relative above 1: sums of another order stay far below, a fault far above
@@ -110,7 +111,10 @@ class Played:
 
     def __post_init__(self) -> None:
         seats = {side: self._seat(side) for side in Side}
-        self.gan = replace(self.subject.game, g=seats[Side.G], d=seats[Side.D], clock=Clock())
+        game = self.subject.game
+        own = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))  # they may remember
+        self.gan = GAN(seats[Side.G], seats[Side.D], game.loss, game.prior, *own, total=self.world.sum)
+        remember(self.gan)
         self.seats = seats
 
     def _seat(self, side: Side) -> Player:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Augment, Penalty, Seat, Turn
+from paragan.core.seams import Adaptive, Augment, Penalty, Seat, Turn
 from paragan.core.types import Batch, Feed, Outputs, Report, Side, Terms, Update
 from paragan.game.prior import Prior
 
@@ -23,9 +23,16 @@ class Loss:
     g_needs_real: bool = False
 
 
+def _as_it_is(share: Tensor) -> Tensor:
+    return share
+
+
 @dataclass
 class GAN:
-    """Both seats may be the same process, other ranks, snapshots; the game does not know."""
+    """Both seats may be the same process, other ranks, snapshots; the game does not know.
+
+    total: sums over the ranks that share the batch.
+    """
 
     g: Seat
     d: Seat
@@ -35,6 +42,7 @@ class GAN:
     d_penalties: tuple[Penalty, ...] = ()
     augment: Augment | None = None
     clock: Clock = field(default_factory=Clock)
+    total: Callable[[Tensor], Tensor] = _as_it_is
 
     def __post_init__(self) -> None:
         for side, penalties in ((Side.G, self.g_penalties), (Side.D, self.d_penalties)):
@@ -48,6 +56,11 @@ class GAN:
                     f"{side.value}: found two losses called {twice!r}, expected a name of its own for each"
                 )
 
+    @property
+    def g_needs_real(self) -> bool:
+        """Whether G's turn looks at D's verdict on real samples."""
+        return self.loss.g_needs_real or any(getattr(penalty, "needs_real", False) for penalty in self.g_penalties)
+
     def d_turn(self, real: Batch) -> Turn:
         """D against fakes of the opponent: no graph into it."""
         feed = self.prior.feed("d", real)
@@ -59,7 +72,7 @@ class GAN:
         feed = self.prior.feed("g", real)
         penalties = _due(self.g_penalties, self.g.version)
         chain = (Side.G, Side.D)
-        return Turn(Side.G, chain, feed, self._g_objective, penalties, self.loss.g_needs_real, self.augment)
+        return Turn(Side.G, chain, feed, self._g_objective, penalties, self.g_needs_real, self.augment)
 
     def observe(self, d: Update, g: Update) -> Report:
         """Close the step: advance the clock by the real images that D saw, and hold the numbers."""
@@ -68,6 +81,8 @@ class GAN:
     def tell(self, images: int, updates: Mapping[Side, Update]) -> Report:
         """The same where not every update is known here. images: real ones of one update of D, over all ranks."""
         self.clock.advance(images * self.d.updates_per_step)
+        if isinstance(self.augment, Adaptive) and Side.D in updates:
+            self.augment.observe(updates[Side.D].seen["sign"], self.total)
         seen = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.seen.items()}
         return Report(self.clock.step, self.clock.images, seen)
 
@@ -75,6 +90,8 @@ class GAN:
         assert outputs.real is not None
         real, fake = outputs.real.logits_B, outputs.fake.logits_B
         seen = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
+        if isinstance(self.augment, Adaptive):
+            seen["sign"] = seen["real"].sign()
         return Terms({"adversarial": _per_sample(self.loss.d(real, fake))}, seen_B=seen)
 
     def _g_objective(self, outputs: Outputs, feed: Feed) -> Terms:

@@ -39,7 +39,9 @@ class Player:
     """A player and, for the other side, the live opponent.
 
     version counts the updates taken, `updates` (on the device) those that were not skipped, `images` the real images
-    of all ranks that its turns covered. damping: of the learning rate, for the next update (`schemes/asynchronous`)."""
+    of all ranks that its turns covered. damping: of the learning rate, for the next update (`schemes/asynchronous`).
+    kept: what the penalties of its turns remember, and what varies D's images (`core.seams.kept`).
+    """
 
     side: Side
     net: nn.Module
@@ -50,6 +52,7 @@ class Player:
     version: int = 0
     images: int = 0
     damping: float | None = None
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         device = self.strategy.device(self.net)

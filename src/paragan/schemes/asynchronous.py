@@ -79,7 +79,7 @@ class Scheme:
                 "scheme: asynchronous sends images and labels, not what they were made from, found data of pairs; "
                 "use shared_fakes"
             )
-        if gan.loss.g_needs_real:
+        if gan.g_needs_real:
             raise ConfigError(
                 "scheme: asynchronous has no real images where G sits, found a loss that shows G's turn some; use "
                 "synchronous, or hinge"
