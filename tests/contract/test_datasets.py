@@ -52,6 +52,18 @@ def idx_files(request):
     return str(root)
 
 
+def synsets(request):
+    """Ten pictures of two classes of WordNet in each part."""
+    root = request.getfixturevalue("tmp_path")
+    for number, part in enumerate(("train", "val")):
+        for wnid in ("n01440764", "n02119789"):
+            folder = root / part / wnid
+            folder.mkdir(parents=True)
+            for row, pixels in enumerate(noise(5, 20, 30, 3, seed=number)):
+                Image.fromarray(pixels).save(folder / f"{row}.JPEG")
+    return str(root)
+
+
 def noise(*shape, seed=0):
     return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
 
@@ -60,9 +72,11 @@ PATHS = {  # for those that need something to read
     "cifar10": real("cifar10"),
     "fashion_mnist": idx_files,
     "folder": pictures,
+    "imagenet": synsets,
     "mnist": real("mnist"),
     "npz": arrays,
     "paired": wide_pictures,
+    "tiny_imagenet": synsets,
 }
 
 

@@ -78,16 +78,16 @@ def part(paths: list[bytes], split: str, held_out: float, name: str) -> Part:
     A folder that is alone, as archives like to unpack one, is looked through.
     Raises `DataError` where pictures lie beside the folders of classes.
     """
-    if alone := _alone(paths):
+    if alone := only_folder(paths):
         within = part([path[len(alone) :] for path in paths], split, held_out, name)
         return replace(within, paths=Paths([alone + os.fsencode(path) for path in within.paths]))
-    folders = _folders(paths)
+    folders = folders_at(paths)
     unseen = next((word for word in _HELD_OUT if word in folders), None)
     if b"train" in folders and unseen is not None:
         tops = {"train": b"train/", "held_out": unseen + b"/"}
-        parts = {key: paths[_run(paths, top)] for key, top in tops.items()}
+        parts = {key: paths[span(paths, top)] for key, top in tops.items()}
         mine, top = parts[split], tops[split]
-        classes = sorted(_folders(parts["train"], len(tops["train"])) | _folders(parts["held_out"], len(unseen) + 1))
+        classes = sorted(set().union(*(folders_at(parts[key], len(tops[key])) for key in parts)))
         beside = next((p for key in parts for p in parts[key] if p.find(b"/", len(tops[key])) < 0), None)
     else:
         mine, top, classes = _drawn(paths, split, held_out), b"", sorted(folders)
@@ -99,14 +99,14 @@ def part(paths: list[bytes], split: str, held_out: float, name: str) -> Part:
         raise DataError(f"{name}: found {found}; move it into one")
     labels = np.empty(len(mine), np.int32)
     for number, folder in enumerate(classes):
-        labels[_run(mine, top + folder + b"/")] = number
+        labels[span(mine, top + folder + b"/")] = number
     return Part(Paths(mine), labels, tuple(folder.decode("utf-8", "replace") for folder in classes))
 
 
-def _alone(paths: list[bytes]) -> bytes:
+def only_folder(paths: list[bytes]) -> bytes:
     """The one folder that all pictures lie in, with its slash; empty where there is no such folder."""
     top, slash, _ = paths[0].partition(b"/")
-    return top + slash if slash and len(paths[_run(paths, top + slash)]) == len(paths) else b""
+    return top + slash if slash and len(paths[span(paths, top + slash)]) == len(paths) else b""
 
 
 def _walk(
@@ -139,7 +139,7 @@ def _is_hidden(path: bytes) -> bool:
     return any(word.startswith((b".", b"__MACOSX")) for word in path.split(b"/"))
 
 
-def _folders(paths: list[bytes], start: int = 0) -> set[bytes]:
+def folders_at(paths: list[bytes], start: int = 0) -> set[bytes]:
     """The folders at the top, which begins at byte `start`."""
     found, row = set(), 0
     while row < len(paths):
@@ -148,11 +148,11 @@ def _folders(paths: list[bytes], start: int = 0) -> set[bytes]:
             row += 1
         else:
             found.add(paths[row][start:end])
-            row = _run(paths, paths[row][: end + 1]).stop
+            row = span(paths, paths[row][: end + 1]).stop
     return found
 
 
-def _run(paths: list[bytes], top: bytes) -> slice:
+def span(paths: list[bytes], top: bytes) -> slice:
     """Where the paths that start with `top` lie, which ends with a slash: side by side, as they are sorted."""
     return slice(bisect_left(paths, top), bisect_left(paths, top[:-1] + _AFTER_SLASH))
 

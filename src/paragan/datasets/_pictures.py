@@ -28,6 +28,8 @@ MOST_BYTES = 256 << 20  # of one file
 class Files(Protocol):
     """Where the bytes of pictures come from."""
 
+    def has(self, path: str) -> bool: ...
+
     def read(self, path: str) -> bytes: ...
 
     def stamp(self, path: str) -> str: ...  # size and time of change, or a checksum
@@ -40,6 +42,9 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
+
+    def has(self, path: str) -> bool:
+        return os.path.isfile(self.where(path))
 
     def read(self, path: str) -> bytes:
         """The file's bytes; a `DataError` where it is gone or too large."""
@@ -71,6 +76,9 @@ class Zip:
         self._name = str(path)
         with _zip.damage_told(self._name):
             self.archive = zipfile.ZipFile(path)
+
+    def has(self, path: str) -> bool:
+        return path in self.archive.NameToInfo
 
     def read(self, path: str) -> bytes:
         """The member's bytes; a `DataError` where it is damaged or too large."""

@@ -51,7 +51,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     part = _paths.part(paths, split, options.held_out, options.path)
     shape = (options.channels, options.size, options.size)
     seal = f"{options.crop} {options.background}"
-    return Pictures(files, part, shape, partial(_drawn, options), options.cache_mb << 20, seal)
+    return Pictures(files, part, shape, partial(drawn, options), options.cache_mb << 20, seal)
 
 
 def listed(path: str) -> tuple[Files, list[bytes]]:
@@ -63,7 +63,7 @@ def listed(path: str) -> tuple[Files, list[bytes]]:
     if root.is_dir():
         files: Files = Folder(root)
         paths = _paths.under(root)
-    elif zipfile.is_zipfile(root):
+    elif root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):  # a damaged one is told as such
         files = zipped = Zip(root)
         paths = _paths.inside(zipped.archive)
     else:
@@ -75,6 +75,7 @@ def listed(path: str) -> tuple[Files, list[bytes]]:
     return files, paths
 
 
-def _drawn(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
+def drawn(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
+    """uint8 (channels, size, size) from a file's bytes. where: its name in messages."""
     image = _decode.plain(_decode.opened(data, where), where, options.channels, options.background)
     return _decode.planes(_decode.fitted(image, options.size, options.crop == "center"))

@@ -7,10 +7,8 @@ pattern templates for recognition of objects with regular structure", GCPR 2013.
 from __future__ import annotations
 
 import os
-import tarfile
-import zlib
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -24,10 +22,8 @@ from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.options import Count, Natural, Range
 from paragan.core.seams import Paired
-from paragan.datasets import _decode, _paths, _tar, folder
-from paragan.datasets._pictures import MOST_BYTES, Files, Folder, Pictures
-
-_MOST_UNPACKED = 4 << 30  # bytes of a tar file, which is held in memory
+from paragan.datasets import _decode, _packed, _paths
+from paragan.datasets._pictures import Folder, Pictures
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Paired:
     Raises `DataError` where there is no such folder or file, fewer than two pictures in it, or the load size is less
     than the size.
     """
-    files, paths = _listed(options.path)
+    files, paths = _packed.listed(options.path)
     part = _paths.part(paths, split, options.held_out, options.path)
     part = _paths.Part(part.paths, None, ())  # folders are no classes here
     load = _load_size(options) if split == "train" else options.size
@@ -74,7 +70,7 @@ def inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     """
     root = Path(path)
     alone = root.is_file() and root.name.lower().endswith(_decode.ENDINGS)
-    files, names = (Folder(root.parent), [os.fsencode(root.name)]) if alone else _listed(path)
+    files, names = (Folder(root.parent), [os.fsencode(root.name)]) if alone else _packed.listed(path)
     drawn = []
     for name in map(os.fsdecode, names):
         image = _decode.plain(_decode.opened(files.read(name), files.where(name)), files.where(name), shape[0], 255)
@@ -122,55 +118,6 @@ class Pairs:
     def _cut(self, x_2CHW: Tensor, top: int, left: int, flip: bool) -> Tensor:
         x = x_2CHW[:, :, top : top + self.shape[1], left : left + self.shape[2]]
         return x.flip(3) if flip else x
-
-
-class _Tar:
-    """Members of a tar file, packed or not; all of its pictures are held as they lie in it."""
-
-    def __init__(self, path: Path) -> None:
-        self._name = str(path)
-        self.held = dict(_tar.members(path, _is_shown, _MOST_UNPACKED, MOST_BYTES))
-
-    def read(self, path: str) -> bytes:
-        return self.held[path]
-
-    def stamp(self, path: str) -> str:
-        return str(zlib.crc32(self.held[path]))
-
-    def where(self, path: str) -> str:
-        return f"{self._name}: {path}"
-
-
-def _listed(path: str) -> tuple[Files, list[bytes]]:
-    """The pictures' relative paths, sorted, and how to read them."""
-    root = Path(path)
-    if not (path and root.is_file() and _is_tar(root)):
-        return folder.listed(path)
-    status = root.stat()
-    files = _opened(root, status.st_size, status.st_mtime_ns)
-    if len(files.held) < 2:
-        raise DataError(f"data.path: found fewer than two pictures in {path!r}, expected pairs; check data.path")
-    return files, sorted(map(os.fsencode, files.held))
-
-
-def _is_tar(path: Path) -> bool:
-    if ".tar" in path.name or path.suffix == ".tgz":
-        return True  # a damaged one is told as such
-    try:
-        return tarfile.is_tarfile(path)
-    except (OSError, EOFError, zlib.error, ValueError):
-        return False
-
-
-@lru_cache(maxsize=1)
-def _opened(path: Path, size: int, changed_ns: int) -> _Tar:
-    """Both parts of a data set read the same file."""
-    return _Tar(path)
-
-
-def _is_shown(name: str) -> bool:
-    words = name.removeprefix("./").split("/")
-    return name.lower().endswith(_decode.ENDINGS) and not any(word.startswith((".", "__MACOSX")) for word in words)
 
 
 def _load_size(options: Options) -> int:

@@ -1,0 +1,260 @@
+"""ImageNet in folders: how it is unpacked, the files that label what is held out, and every mistake in one line."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from paragan.core.errors import DataError
+from paragan.datasets import folder, imagenet
+from paragan.datasets._pictures import Folder
+
+WNIDS = ("n01440764", "n02119789", "n03126707")
+COLOURS = {"n01440764": (250, 120, 10), "n02119789": (20, 130, 30), "n03126707": (90, 90, 200)}
+HELD_OUT = (WNIDS[2], WNIDS[0], WNIDS[0], WNIDS[1])  # of the pictures in order of their names
+CSV, TRUTH, SYNSETS = "LOC_val_solution.csv", "ILSVRC2012_validation_ground_truth.txt", "map_clsloc.txt"
+BOX = "85 1 499 272"
+
+
+def put(path, wnid, width=40, height=30):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (width, height), COLOURS[wnid]).save(path, "JPEG", quality=95)
+    return path
+
+
+def flat(base):
+    return {base / "val" / f"ILSVRC2012_val_{number:08}.JPEG": wnid for number, wnid in enumerate(HELD_OUT, start=1)}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two pictures of each class to train with, four held out, in no folders and with no labels yet."""
+    for wnid in WNIDS:
+        for number in range(2):
+            put(tmp_path / "train" / wnid / f"{wnid}_{number}.JPEG", wnid)
+    for path, wnid in flat(tmp_path).items():
+        put(path, wnid)
+    return tmp_path
+
+
+def with_folders(root):
+    for path, wnid in flat(root).items():
+        put(root / "val" / wnid / path.name, wnid)
+        path.unlink()
+
+
+def with_csv(root, at="."):
+    rows = [f"{path.stem},{wnid} {BOX} {wnid} {BOX} " for path, wnid in flat(root).items()]
+    (root / at / CSV).write_text("\n".join(["ImageId,PredictionString", *reversed(rows)]))
+
+
+def with_truth(root, at="."):
+    (root / at).mkdir(parents=True, exist_ok=True)
+    numbers = {WNIDS[1]: 1, WNIDS[0]: 449, WNIDS[2]: 1000}
+    (root / at / TRUTH).write_text("".join(f"{numbers[wnid]}\n" for wnid in HELD_OUT))
+    (root / at / SYNSETS).write_text("".join(f"{wnid} {number} some_name\n" for wnid, number in numbers.items()))
+
+
+def read(path, split="train", size=8, **options):
+    return imagenet.source(imagenet.Options(str(path), size, **options), split)
+
+
+def refused(path, split="train"):
+    with pytest.raises(DataError) as caught:
+        read(path, split).fetch([0])
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def is_right(source, wnids):
+    """Whether these are the classes of the rows, and what they show."""
+    wnids = list(wnids)
+    x, y = source.fetch(range(len(source)))
+    assert [WNIDS[label] for label in y.tolist()] == wnids
+    expected = torch.tensor([COLOURS[wnid] for wnid in wnids], dtype=torch.float64)
+    assert (x.double().mean((2, 3)) - expected).abs().max() < 3
+
+
+def test_pictures_to_train_with(root):
+    is_right(read(root), (wnid for wnid in WNIDS for _ in range(2)))
+    assert read(root).shape == (3, 8, 8)
+
+
+@pytest.mark.parametrize("at", [".", "val"])
+@pytest.mark.parametrize("how", [with_csv, with_truth])
+def test_held_out_pictures_in_no_folders(root, how, at):
+    how(root, at)
+    is_right(read(root, "held_out"), HELD_OUT)
+
+
+def test_held_out_pictures_in_folders(root):
+    with_folders(root)
+    is_right(read(root, "held_out"), sorted(HELD_OUT))
+
+
+def test_labels_in_the_unpacked_devkit(root):
+    with_truth(root, "ILSVRC2012_devkit_t12/data")
+    is_right(read(root, "held_out"), HELD_OUT)
+
+
+@pytest.mark.parametrize("named", ["", "ILSVRC", "ILSVRC/Data", "ILSVRC/Data/CLS-LOC"])
+def test_the_folders_as_they_come_from_kaggle(root, tmp_path, monkeypatch, named):
+    with_csv(root)
+    (root / "LOC_synset_mapping.txt").write_text("n01440764 tench, Tinca tinca\nn02119789 kit fox\nn03126707 crane\n")
+    inner = root / "ILSVRC" / "Data" / "CLS-LOC"
+    inner.mkdir(parents=True)
+    for part in ("train", "val"):
+        (root / part).rename(inner / part)
+    is_right(read(root / named, "held_out"), HELD_OUT)
+    assert read(root / named).class_names == ("tench", "kit fox", "crane")
+    monkeypatch.chdir(root / named)
+    is_right(read(".", "held_out"), HELD_OUT)
+
+
+def test_classes_that_are_called_alike_are_told_apart(root):
+    assert read(root).class_names == WNIDS
+    (root / "words.txt").write_text("n01440764\tcrane, bird\nn03126707\tcrane\n")
+    assert read(root).class_names == ("crane (n01440764)", "n02119789", "crane (n03126707)")
+
+
+def test_the_square_in_the_middle_as_other_folders_have_it(root):
+    path = root / "train" / WNIDS[0] / f"{WNIDS[0]}_0.JPEG"
+    pixels = np.zeros((48, 96, 3), np.uint8)
+    pixels[:, 24:72] = np.random.default_rng(0).integers(100, 256, (48, 48, 3), np.uint8)
+    Image.fromarray(pixels).save(path, quality=95)
+    x, _ = read(root, size=16).fetch([0])
+    assert x.min() > 60  # nothing of what lies left and right
+    theirs = folder.source(folder.Options(str(root / "train"), size=16, held_out=0.01), "train")
+    row = list(theirs._part.paths).index(f"{WNIDS[0]}/{path.name}")
+    assert torch.equal(x, theirs.fetch([row])[0])
+
+
+def test_what_is_stored_otherwise_is_read(root):
+    """Some of the real files are PNG, CMYK or grey."""
+    paths = [root / "train" / WNIDS[0] / f"{WNIDS[0]}_{number}.JPEG" for number in range(2)]
+    Image.new("RGB", (20, 20), (10, 200, 10)).save(paths[0], "PNG")
+    Image.new("CMYK", (20, 20), (0, 0, 0, 255)).save(paths[1], "JPEG")
+    x, _ = read(root).fetch([0, 1])
+    assert x[0, :, 0, 0].tolist() == [10, 200, 10]
+    assert x[1].double().mean() < 40
+
+
+def test_no_picture_is_opened_before_it_is_asked_for(root, monkeypatch):
+    with_folders(root)
+    opened = []
+    original = Folder.read
+    monkeypatch.setattr(Folder, "read", lambda self, path: (opened.append(path), original(self, path))[1])
+    sources = [read(root, split) for split in ("train", "held_out")]
+    assert len({source.fingerprint for source in sources}) == 2
+    assert opened == []
+    sources[0].fetch([3])
+    assert opened == [f"train/{WNIDS[1]}/{WNIDS[1]}_1.JPEG"]
+
+
+def test_a_fingerprint_follows_files_and_labels(root):
+    with_csv(root)
+    before = [read(root, split).fingerprint for split in ("train", "held_out")]
+    put(root / "train" / WNIDS[0] / "more.JPEG", WNIDS[0])
+    (root / CSV).write_text((root / CSV).read_text().replace(WNIDS[0], WNIDS[1]))
+    after = [read(root, split).fingerprint for split in ("train", "held_out")]
+    assert before[0] != after[0] and before[1] != after[1]
+    assert read(root, size=16).fingerprint != after[0]
+
+
+def test_what_is_not_there(root):
+    assert "data.path: found nothing, expected ImageNet's folder, with train/WNID/*.JPEG and val" in refused("")
+    assert "found no folder" in refused(root / "nowhere")
+    assert "found no folder 'train'" in refused(root / "val") and "ILSVRC/Data/CLS-LOC" in refused(root / "val")
+    shutil.rmtree(root / "val")
+    assert f"{root}: found no folder 'val'" in refused(root, "held_out")
+    (root / "val").mkdir()
+    assert "val: found no picture" in refused(root, "held_out")
+
+
+@pytest.mark.parametrize("name", ["ILSVRC2012_img_train.tar", "imagenet.zip"])
+def test_an_archive_is_to_be_unpacked(tmp_path, name):
+    (tmp_path / name).touch()
+    assert "found a file" in refused(tmp_path / name) and "unpack it first" in refused(tmp_path / name)
+
+
+def test_archives_of_classes_are_to_be_unpacked(root):
+    shutil.rmtree(root / "train")
+    (root / "train").mkdir()
+    for wnid in WNIDS:
+        (root / "train" / f"{wnid}.tar").touch()
+    assert f"found '{WNIDS[0]}.tar' and no folder, expected {WNIDS[0]}/*.JPEG; unpack each" in refused(root)
+
+
+def test_a_class_without_pictures(root):
+    (root / "train" / "n09999999").mkdir()
+    assert "train: found no picture of n09999999" in refused(root)
+
+
+def test_folders_that_are_no_classes(root):
+    (root / "train" / "cats").mkdir()
+    assert "train: found the folder 'cats', expected two or more, called as in WordNet" in refused(root)
+
+
+def test_a_folder_that_cannot_be_listed(root, monkeypatch):
+    def fails(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(imagenet.os, "scandir", fails)
+    assert "train: found a folder that cannot be listed (Permission denied)" in refused(root)
+
+
+def test_pictures_beside_the_classes(root):
+    put(root / "train" / "a.JPEG", WNIDS[0])
+    assert "train: found 'a.JPEG' beside the folders of the classes" in refused(root)
+
+
+def test_a_class_held_out_that_is_not_in_train(root):
+    with_folders(root)
+    put(root / "val" / "n09999999" / "a.JPEG", WNIDS[0])
+    message = refused(root, "held_out")
+    assert "val: found the class 'n09999999', expected one of the 3 classes in train" in message
+
+
+def test_no_labels(root):
+    message = refused(root, "held_out")
+    assert "found pictures in no folders" in message and CSV in message and TRUTH in message
+
+
+def test_a_solution_that_does_not_fit(root):
+    with_csv(root)
+    lines = (root / CSV).read_text().splitlines()
+    for changed, told in (
+        (lines[:-1], "found labels of 3 pictures, expected 4"),
+        ([*lines, f"other,{WNIDS[0]} {BOX}"], "found labels of 5 pictures, expected 4"),
+        ([*lines[:-1], f"other,{WNIDS[0]} {BOX}"], "found no label of 'ILSVRC2012_val_00000001'"),
+        ([*lines[:-1], f"ILSVRC2012_val_00000001,n09999999 {BOX}"], "found the class 'n09999999' of 'ILSVRC2012_val_"),
+        (lines[1:], f"found 'ILSVRC2012_val_00000004,{WNIDS[1]} 85 1"),
+        ([], "found '', expected 'ImageId,PredictionString' first"),
+        ([lines[0], "a,", *lines[1:]], "line 2: found 'a,', expected NAME,WNID BOX"),
+    ):
+        (root / CSV).write_text("\n".join(changed))
+        assert f"{root / CSV}: {told}" in refused(root, "held_out")
+
+
+def test_a_ground_truth_that_does_not_fit(root):
+    with_truth(root)
+    for changed, told in (
+        ("1\n449\n", "found labels of 2 pictures, expected 4"),
+        ("1\n449\n0\n449\n", "found the class '0', expected one of map_clsloc.txt"),
+    ):
+        (root / TRUTH).write_text(changed)
+        assert f"{root / TRUTH}: {told}" in refused(root, "held_out")
+    (root / SYNSETS).unlink()
+    assert f"{root / SYNSETS}: found no such file" in refused(root, "held_out")
+
+
+def test_a_damaged_picture_is_named(root):
+    path = root / "train" / WNIDS[0] / f"{WNIDS[0]}_0.JPEG"
+    path.write_bytes(path.read_bytes()[:200])
+    assert f"{path}: found a damaged picture" in refused(root)
+    path.write_bytes(b"<html>")
+    assert f"{path}: found no picture" in refused(root)
