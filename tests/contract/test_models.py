@@ -20,6 +20,7 @@ from paragan.layers.init import SCHEMES, initialise
 
 MODELS = shelf.names("models")
 SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
+SMALL |= {"style": 6, "mixing": 0.0, "noise": False}
 CLASSES, BATCH = 3, 4
 SIDES = ("Generator", "Discriminator")
 SIZES = [(1, 8, 8), (3, 16, 16)]

@@ -46,6 +46,12 @@ COUNTS = {  # published, or built from the published code of others
     ("biggan_deep", (3, 256, 256), 1000): (55_736_708, 38_001_666),
     ("r3gan", (3, 32, 32), 10): (20_781_952, 21_280_512),
     ("r3gan", (3, 64, 64), 1000, "width: 1536"): (103_570_432, 107_205_120),
+    ("stylegan2", (3, 32, 32), 10, "mapping: 2, residual: false"): (20_215_315, 23_089_664),
+    ("stylegan2", (3, 32, 32), 0, "mapping: 2, residual: false"): (19_947_539, 20_720_641),
+    ("stylegan2", (3, 128, 128), 0, "base: 16384, mapping: 2"): (22_949_277, 23_882_369),
+    ("stylegan2", (3, 128, 128), 1000, "base: 16384, mapping: 2"): (23_723_933, 26_758_272),
+    ("stylegan2", (3, 256, 256), 0, "base: 16384"): (24_767_458, 24_001_089),
+    ("stylegan2", (3, 1024, 1024), 0): (30_370_060, 29_012_513),
 }
 # of the ParaGAN poster: G + D at 128 px
 TABLE_1 = {"sngan": 81_440_068, "sagan": 81_465_670, "biggan": 158_416_358, "contragan": 160_777_190}

@@ -51,7 +51,8 @@ class Penalty(Protocol):
     """One extra loss of one player.
 
     One that remembers holds tensors in `kept`, by name, and writes into them; the same on all ranks, they are part of
-    its player's state. One that compares with D's verdict on real samples in G's turn says `needs_real = True`.
+    its player's state. One that compares with D's verdict on real samples in G's turn says `needs_real = True`; one
+    that calls the player's network and looks at no output of the turn says `by_itself = True`.
     """
 
     name: str
@@ -74,8 +75,17 @@ class Adaptive(Augment, Protocol):
 
     kept: dict[str, Tensor]
 
-    def observe(self, signs: Tensor, total: Callable[[Tensor], Tensor]) -> None:
-        """Once per step. signs: this rank's share of the mean sign of D's logits on real images; total: over ranks."""
+    def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
+        """Once per step; what to tell of it, by name, the same on all ranks.
+
+        signs: this rank's share of the mean sign of D's logits on real images. images: real ones that D has seen in
+        the step, over all ranks. total: sums over the ranks, in place; every rank has to ask equally often.
+        """
+
+
+def adaptive(augment: Augment | None) -> Adaptive | None:
+    """The same augmentation, if there is something that it adapts."""
+    return augment if isinstance(augment, Adaptive) and augment.kept else None
 
 
 def kept(*who: Any) -> dict[str, Tensor]:

@@ -64,7 +64,7 @@ def still(
 ) -> Sampled:
     """The images of a sheet. told: how many are done. mode: as `Sampler.sample` has it."""
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
-    return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed)
+    return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed, truncation=truncation)
 
 
 def beside_inputs(
@@ -108,6 +108,7 @@ class Film:
         z_KBZ = sampler.latents(self.points * count, seed, truncation).unflatten(0, (self.points, count))
         least = _LONE_PX if len(self.tiles.which_B) == 1 else 32
         for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
-            x = sampler.make(z_BZ[self.tiles.which_B], self.tiles.y_B, mode=self.mode, seed=seed).tensor
+            z_BZ = z_BZ[self.tiles.which_B]
+            x = sampler.make(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
             yield picture(sheet(x, self.tiles.columns, least))
             told(done)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import Any, Protocol, SupportsIndex, overload, runtime_checkable
 
 import torch
 from PIL import Image
@@ -26,6 +26,14 @@ Label = str | SupportsIndex
 _MOST_IMAGES = 1 << 20  # they are all held in memory
 _MOST_CLASSES = 100_000
 _PAIRS_AT_ONCE = 8
+
+
+@runtime_checkable
+class Styled(Protocol):
+    """A generator that truncates its styles: it is called (z, y, shift)."""
+
+    def truncated(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
+        """The shift of the styles that leaves `psi` of the way from their mean."""
 
 
 @dataclass(frozen=True)
@@ -131,16 +139,16 @@ class Sampler:
         """n images. Equal seeds (the run's own unless given) give equal images, of which fewer are the first of more.
 
         labels: classes by name or number, one or several, taken in turn; drawn evenly unless given. truncation: in
-        (0, 1], no component of a latent lies further from 0 (`game.latents.truncated`): smaller is more typical and
-        less varied. mode: `eval`, or `train-stats` as in training, batch statistics and dropout (on the run's seed);
-        as the run's own pictures unless given. conditions: of a generator that makes images from images n of those,
-        (n, C, H, W) in [-1, 1]; the first n of the held-out part unless given. Raises `ConfigError` for what is none of
+        (0, 1], no component of a latent lies further from 0 (`game.latents.truncated`), or, of a generator with styles,
+        so much of the way is gone from the mean style: smaller is more typical and less varied. mode: `eval`, or
+        `train-stats` as in training, batch statistics and dropout (on the run's seed); as the run's own pictures unless
+        given. conditions: of a generator that makes images from images n of those, (n, C, H, W) in [-1, 1]; the first n
+        of the held-out part unless given. Raises `ConfigError` for what is none of
         these.
         """
         given = self.conditions(n, conditions)
-        return self.make(
-            self.latents(n, seed, truncation), self.labels(n, labels, seed), mode=mode, conditions=given, seed=seed
-        )
+        z_BZ, y_B = self.latents(n, seed, truncation), self.labels(n, labels, seed)
+        return self.make(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
 
     def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
         """What n images are made from; None for a generator that makes them from latents alone."""
@@ -181,8 +189,10 @@ class Sampler:
         return source
 
     def latents(self, n: int, seed: int | None = None, truncation: float | None = None) -> Tensor:
-        """z_BZ of n images."""
-        return latents.truncated(latents.draw(self._prior(n, seed), n)[0], truncation)
+        """z_BZ of n images. Those of a generator with styles stay as they are: `make` truncates the styles."""
+        z_BZ = latents.draw(self._prior(n, seed), n)[0]
+        cut = latents.truncated(z_BZ, truncation)
+        return z_BZ if isinstance(self.net, Styled) else cut
 
     def labels(
         self, n: int, asked: Label | Sequence[Label] | None = None, seed: int | None = None, what: str = "labels"
@@ -204,12 +214,19 @@ class Sampler:
         mode: Mode | None = None,
         conditions: Tensor | None = None,
         seed: int | None = None,
+        *,
+        truncation: float | None = None,
     ) -> Sampled:
-        """The images of these latents, a few at a time; `told` hears how many are done. seed: of dropout."""
+        """The images of these latents, a few at a time; `told` hears how many are done. seed: of dropout. truncation:
+        of styles, where the generator has some.
+        """
         mode = mode or self.mode
         if mode not in SAYS:
             raise ConfigError(f"mode: found {mode!r}, expected one of {', '.join(SAYS)}")
         made: Tensor | None = None
+        if truncation is not None and isinstance(self.net, Styled):
+            device = next(self.net.parameters()).device
+            conditions = self.net.truncated(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
         for first, x in self._blocks((z_BZ, y_B, conditions), mode, self.seed if seed is None else seed):
             made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
             made[first : first + len(x)] = x  # a list of blocks would be held twice when it is joined

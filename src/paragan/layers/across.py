@@ -14,6 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.dist import World
 from paragan.core.errors import RankError
 from paragan.core.types import Rows
 from paragan.layers.precision import widened
@@ -43,6 +44,25 @@ class Across:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Across:
         """Itself: the copy of a network talks to the same ranks, and a process group cannot be copied."""
+        return self
+
+
+@dataclass(frozen=True)
+class Company:
+    """Consecutive ranks of `world`, `num` of them, that share a batch."""
+
+    across: Across
+    world: World
+    num: int
+
+    def rows(self, count: int) -> Rows:
+        """Where so many rows of this rank are among those of all. The hosts ask each other, not the devices."""
+        first = self.world.rank // self.num * self.num
+        before, beside = self.world.rank - first, self.world.gather(count)[first : first + self.num]
+        return Rows(0, sum(beside[:before]), count, sum(beside))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Company:
+        """Itself, as `Across`."""
         return self
 
 

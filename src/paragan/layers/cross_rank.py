@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.layers.across import Across, AllReduceSum, Normalise
+from paragan.layers.across import Across, AllReduceSum, Company, Normalise
 from paragan.layers.batch_norm import BatchNorm
+from paragan.layers.minibatch_std import MinibatchStd
 
 __all__ = ["Across", "AllReduceSum", "CrossRankBatchNorm", "convert"]
 
@@ -99,7 +100,8 @@ _CROSS_RANK: dict[type[nn.Module], type[nn.Module]] = {
 
 
 def convert(net: nn.Module, world: World, ranks: int | None) -> None:
-    """Let every batch norm of `net`, ours and torch's, span `ranks` consecutive ranks (None: all; 1: each by itself).
+    """Let every batch norm of `net`, ours and torch's, and every minibatch deviation span `ranks` consecutive ranks
+    (None: all; 1: each by itself).
 
     In place: the modules stay the same objects, for other parts of the network may hold them, and hooks hang on them.
     Names, buffers, dtype and device stay. A world of one changes nothing. Collective: every rank, in the same order.
@@ -107,12 +109,16 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     if world.size == 1:
         return
     norms = _norms(net)
-    mine = _group(world, ranks) if norms else None
+    spreads = {name: module for name, module in net.named_modules() if isinstance(module, MinibatchStd)}
+    mine = _group(world, ranks) if norms or spreads else None
     averaged = None if mine is world.group else world.group
     for name, norm in norms.items():
         norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
         norm.across = None if mine is None else Across(mine, name, world.count)
         norm.averaged = None if averaged is None else Across(averaged, name, world.count)
+    for name, spread in spreads.items():
+        if mine is not None:
+            spread.company = Company(Across(mine, name, world.count), world, dist.get_world_size(mine))
 
 
 def _norms(net: nn.Module) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""How much the images of a batch differ, as one more channel (Karras et al. 2018, "Progressive growing of GANs",
+section 3), so that a discriminator sees when they are all alike.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paragan.layers.across import Company, whole
+from paragan.layers.armed import Armed
+from paragan.layers.precision import autocast_off, widened
+
+_EPS = 1e-8
+
+
+class MinibatchStd(Armed):
+    """(B, C, H, W) to (B, C + 1, H, W): beside each image the standard deviation over its group, averaged over C, H, W.
+
+    group: so many consecutive images of the batch; the last group may have fewer, and of one alone it is nearly 0.
+    Where a batch is shared by ranks they see all of it in training (`layers/cross_rank.convert`).
+    """
+
+    mixes = True
+    company: Company | None = None
+
+    def __init__(self, group: int = 4) -> None:
+        super().__init__()
+        self.group = group
+
+    def forward(self, x: Tensor) -> Tensor:
+        with autocast_off(x):
+            wide = widened(x)
+            if self.company is not None and self.training:
+                rows = self.company.rows(len(x))
+                spread_B = self._spread(whole(wide, rows, self.company.across))[rows.window]
+            else:
+                spread_B = self._spread(wide)
+        return torch.cat([x, spread_B.to(x.dtype)[:, None, None, None].expand(-1, 1, *x.shape[2:])], 1)
+
+    def _spread(self, x: Tensor) -> Tensor:
+        """(B,): of each image's group."""
+        full = len(x) // self.group * self.group
+        pieces = [_of_groups(x[:full], self.group)] if full else []
+        if len(x) > full:
+            pieces.append(_of_groups(x[full:], len(x) - full))
+        return torch.cat(pieces) if len(pieces) != 1 else pieces[0]
+
+
+def _of_groups(x: Tensor, group: int) -> Tensor:
+    var = x.unflatten(0, (-1, group)).var(1, unbiased=False)
+    return var.add(_EPS).sqrt().flatten(1).mean(1).repeat_interleave(group)

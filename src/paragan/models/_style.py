@@ -1,0 +1,175 @@
+"""Pieces of StyleGAN2 (Karras et al. 2020, figure 2c, 7): from latents to styles, and from styles to maps and images.
+
+Between two blocks of the generator go the map, the image so far and the styles of all layers, so that a pipeline may
+cut anywhere.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import sqrt
+
+import torch
+import torch.nn.functional as F
+from torch import Generator as Draws
+from torch import Tensor, nn
+
+from paragan.core import rng
+from paragan.layers.conditional_norm import required
+from paragan.layers.equalised import GAIN, EqualLinear, leaky
+from paragan.layers.modulated import ModulatedConv2d
+from paragan.layers.precision import widened
+from paragan.layers.resample import doubled
+
+State = tuple[Tensor, Tensor | None, Tensor]  # map, image, styles (B, layers, length)
+_RATE = 0.01  # of the layers that make styles
+LOWEST = 4
+
+
+class ClassVector(nn.Module):
+    """y_B to (B, length), of mean square 1: a learnt vector for each class, and one that all share."""
+
+    def __init__(self, classes: int, length: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(classes, length))
+        self.bias = nn.Parameter(torch.zeros(length))
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
+
+    def forward(self, y_B: Tensor | None, count: int) -> Tensor:
+        return of_size_one(F.embedding(required(y_B, count), self.weight) / sqrt(len(self.weight)) + self.bias)
+
+
+def of_size_one(x: Tensor) -> Tensor:
+    """Rows with a mean square of 1."""
+    return x * x.square().mean(1, keepdim=True).add(1e-8).rsqrt()
+
+
+def layers(inputs: int, length: int, num: int) -> nn.ModuleList:
+    """Fully connected ones that learn slowly."""
+    sizes = [inputs, *[length] * num]
+    return nn.ModuleList(EqualLinear(a, b, rate=_RATE, gain=GAIN) for a, b in pairwise(sizes))
+
+
+class Mapping(nn.Module):
+    """z_BZ (and y_B) to styles (B, num, length), the same for all `num` layers; mixing: in training, so many of the
+    images get those of another latent from a random layer on (Karras et al. 2019, section 3.1).
+    """
+
+    def __init__(self, latent: int, length: int, classes: int, depth: int, num: int, mixing: float) -> None:
+        super().__init__()
+        self.num, self.mixing, self.draws = num, mixing, mixing > 0
+        self.embed = ClassVector(classes, length) if classes else None
+        self.layers = layers(latent + (length if classes else 0), length, depth)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        w_BLW = self.style(z_BZ, y_B).unsqueeze(1).expand(-1, self.num, -1)
+        if not (self.training and self.mixing):
+            return w_BLW
+        other = self.style(torch.randn_like(z_BZ), y_B).unsqueeze(1)
+        mixed, share = torch.rand(2, len(z_BZ), 1, device=z_BZ.device)
+        first = torch.where(mixed < self.mixing, 1 + (share * (self.num - 1)).floor(), self.num)
+        late_BL = torch.arange(self.num, device=z_BZ.device) >= first
+        return torch.where(late_BL.unsqueeze(2), other, w_BLW)
+
+    def style(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """(B, length)."""
+        h = of_size_one(z_BZ)
+        if self.embed is not None:
+            h = torch.cat([h, self.embed(y_B, len(h)).to(h.dtype)], 1)
+        for layer in self.layers:
+            h = leaky(layer(h))
+        return h
+
+
+class Styled(nn.Module):
+    """A modulated 3x3 convolution, noise, bias, leaky ReLU; side: of the map that it makes."""
+
+    def __init__(self, inputs: int, outputs: int, length: int, side: int, *, up: bool, noise: bool) -> None:
+        super().__init__()
+        self.conv = ModulatedConv2d(inputs, outputs, up=up)
+        self.affine = EqualLinear(length, inputs, start=1.0)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.noise = Noise(side) if noise else None
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.zero_()
+
+    def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
+        y, norm = self.conv(x, self.affine(w_BW), GAIN)
+        h = torch.addcmul((self.bias * GAIN).to(y.dtype)[:, None, None], y, norm)
+        return leaky(h if self.noise is None else h + self.noise(h) * GAIN)
+
+
+class Noise(nn.Module):
+    """Normal noise for every pixel, times a learnt strength that starts at 0; drawn anew in training, else fixed."""
+
+    draws = True
+    fixed: Tensor
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.strength = nn.Parameter(torch.zeros(()))
+        self.register_buffer("fixed", torch.randn(side, side, generator=rng.generator("stylegan2/noise", side)))
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.zero_()
+
+    def forward(self, h: Tensor) -> Tensor:
+        if not self.training:
+            return self.fixed.to(h.dtype) * self.strength.to(h.dtype)
+        shape = (len(h), 1, *h.shape[2:])
+        return torch.randn(shape, device=h.device).to(h.dtype) * self.strength.to(h.dtype)
+
+
+class ToImage(nn.Module):
+    """A modulated 1x1 convolution to colours, at least float32."""
+
+    def __init__(self, inputs: int, channels: int, length: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(channels, inputs, 1, 1))
+        self.affine = EqualLinear(length, inputs, start=1.0)
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
+
+    def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
+        style_BI = self.affine(w_BW) / sqrt(self.weight.shape[1])
+        colours = F.conv2d(x * style_BI.to(x.dtype)[:, :, None, None], self.weight)
+        return widened(colours) + self.bias[:, None, None]
+
+
+class Stage(nn.Module):
+    """All layers of one side, and what they add to the image. number: of its first layer among all; last: the image
+    is all that is wanted.
+    """
+
+    def __init__(self, convs: list[Styled], colours: ToImage, number: int, last: bool) -> None:
+        super().__init__()
+        self.convs, self.colours = nn.ModuleList(convs), colours
+        self.number, self.last = number, last
+
+    def forward(self, state: State, y_B: Tensor | None = None) -> State | Tensor:
+        h, image, w_BLW = state
+        for place, conv in enumerate(self.convs, start=self.number):
+            h = conv(h, w_BLW[:, place])
+        colours = self.colours(h, w_BLW[:, self.number + len(self.convs)])
+        image = colours if image is None else doubled(image) + colours
+        return image if self.last else (h, image, w_BLW)
+
+
+class Start(nn.Module):
+    """Styles to the first state: a learnt map, the same for all images."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.map = nn.Parameter(torch.randn(channels, LOWEST, LOWEST))
+
+    def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
+        tensor.normal_(generator=generator)
+
+    def forward(self, w_BLW: Tensor, y_B: Tensor | None = None) -> State:
+        # no view: where weights are sharded, they are gone when the next block reads what this one gave
+        return self.map.to(w_BLW.dtype).repeat(len(w_BLW), 1, 1, 1), None, w_BLW

@@ -1,0 +1,175 @@
+"""StyleGAN2 (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN"), for squares of 8 to 1024 px.
+
+A latent becomes a style that scales the channels of every layer; each side adds its own part of the image; D has
+residual blocks and sees how much the images of a batch differ. In pure torch. Parameters (G / D), three colours:
+1024 px 30,370,060 / 29,012,513; 256 px with base 16384 24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2
+22,949,277 / 23,882,369; 32 px, 10 classes, mapping 2, residual false 20,215,315 / 23,089,664. Conditional as in Karras
+et al. 2020, "Training generative adversarial networks with limited data", appendix. Trained with the loss
+`nonsaturating` and the penalties `r1` and `path_length`. Images are not confined to [-1, 1] while it trains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core import rng
+from paragan.core.options import Count, Fraction
+from paragan.core.types import Verdict
+from paragan.layers.blocks import through
+from paragan.layers.blur import blurred
+from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky
+from paragan.layers.minibatch_std import MinibatchStd
+from paragan.layers.precision import autocast_off, widened
+from paragan.models._checks import classes_of, side_of
+from paragan.models._style import LOWEST, ClassVector, Mapping, Stage, Start, Styled, ToImage, layers
+
+_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
+_CENTRE = 4096  # latents, of whose styles the mean is taken
+_TOWARDS = 8  # layers that make a direction of a class in D
+
+
+@dataclass(frozen=True)
+class Options:
+    """latent: length of z. style: length of a style. mapping: layers that make it (the paper: 8; 2 for small images).
+    base: a map of side s has base / s channels, and at most `width`. mixing: how many of the images have the styles of
+    two latents. noise: for every pixel. residual: D's blocks have a short-cut (the paper; for 32 px none). group: so
+    many images of a batch are compared.
+    """
+
+    latent: Count = 512
+    style: Count = 512
+    mapping: Count = 8
+    width: Count = 512
+    base: Count = 32768
+    mixing: Fraction = 0.9
+    noise: bool = True
+    residual: bool = True
+    group: Count = 4
+    conditional: bool | None = True
+    weight_init: Literal["torch", "orthogonal", "glorot", "normal_0.02"] = "torch"
+
+
+class Generator(nn.Module):
+    """z_BZ (and y_B) to x_BCHW. shift_BLW: added to the styles of all layers, whose shape (L, W) is `styles`."""
+
+    bounded = False
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "stylegan2")
+        self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
+        widths = _widths(options, side_of(shape, "stylegan2", _SIDES))
+        self.styles = (2 * len(widths), options.style)
+        mapping = Mapping(options.latent, options.style, classes, options.mapping, self.styles[0], options.mixing)
+        stages = [_stage(options, widths, number, shape[0]) for number in range(len(widths))]
+        self.blocks = nn.ModuleList([mapping, Start(widths[0]), *stages])
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, shift_BLW: Tensor | None = None) -> Tensor:
+        w_BLW = self.blocks[0](z_BZ, y_B)
+        return through(self.blocks[1:], w_BLW if shift_BLW is None else w_BLW + shift_BLW, y_B)
+
+    @torch.no_grad()
+    def truncated(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
+        """The shift that leaves `psi` of the way from the mean style, of the image's class, to its own (section 2 of
+        the appendix of Karras et al. 2019): images more typical and less varied.
+        """
+        mapping = cast(Mapping, self.blocks[0])
+        some = torch.randn(_CENTRE, self.latent, generator=rng.generator("stylegan2/centre")).to(z_BZ)
+        classes = range(self.num_classes) if y_B is None or not self.num_classes else y_B.unique().tolist()
+        centre = z_BZ.new_empty(max(1, self.num_classes), self.styles[1])
+        for number in classes or [0]:
+            y = torch.full((_CENTRE,), number, device=z_BZ.device) if self.num_classes else None
+            centre[number] = mapping.style(some, y).mean(0)
+        own = mapping.style(z_BZ, y_B)
+        shift: Tensor = (psi - 1) * (own - (centre if y_B is None else centre[y_B]))
+        return shift.unsqueeze(1).expand(-1, self.styles[0], -1)
+
+
+class Discriminator(nn.Module):
+    """x_BCHW (and y_B) to a `Verdict`; its features are those of the last hidden layer."""
+
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__()
+        classes = classes_of(options.conditional, num_classes, "stylegan2")
+        self.weight_init = options.weight_init
+        widths = _widths(options, side_of(shape, "stylegan2", _SIDES))[::-1]
+        halves = [Halve(a, b, options.residual) for a, b in pairwise(widths)]
+        self.blocks = nn.ModuleList([Seen(shape[0], widths[0]), *halves, End(widths[-1], classes, options.group)])
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
+        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+
+
+class Seen(nn.Module):
+    """Colours to the first map."""
+
+    def __init__(self, colours: int, channels: int) -> None:
+        super().__init__()
+        self.conv = EqualConv2d(colours, channels, 1, gain=GAIN)
+
+    def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
+        return leaky(self.conv(x))
+
+
+class Halve(nn.Module):
+    """3x3, blur, 3x3 of stride two; beside them blur, 1x1 of stride two, if there is a short-cut."""
+
+    def __init__(self, inputs: int, outputs: int, residual: bool) -> None:
+        super().__init__()
+        share = sqrt(0.5) if residual else 1.0  # of each of two that are added
+        self.conv1 = EqualConv2d(inputs, inputs, 3, gain=GAIN)
+        self.conv2 = EqualConv2d(inputs, outputs, 3, gain=GAIN * share, halves=True)
+        self.shortcut = EqualConv2d(inputs, outputs, 1, bias=False, gain=share) if residual else None
+
+    def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
+        h = leaky(self.conv2(blurred(leaky(self.conv1(x)), 2, 2)))
+        return h if self.shortcut is None else h + self.shortcut(blurred(x, 1, 1, stride=2))
+
+
+class End(nn.Module):
+    """The last map to a logit; with classes, to the direction that a few layers make of the label. At least float32."""
+
+    keeps_float32 = True
+
+    def __init__(self, channels: int, classes: int, group: int) -> None:
+        super().__init__()
+        self.spread = MinibatchStd(group)
+        self.conv = EqualConv2d(channels + 1, channels, 3, gain=GAIN)
+        self.linear = EqualLinear(channels * LOWEST**2, channels, gain=GAIN)
+        self.out = EqualLinear(channels, channels if classes else 1)
+        self.embed = ClassVector(classes, channels) if classes else None
+        self.towards = layers(channels, channels, _TOWARDS if classes else 0)
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        with autocast_off(h):
+            h = leaky(self.conv(self.spread(widened(h))))
+            features_BF = leaky(self.linear(h.flatten(1)))
+            found = self.out(features_BF)
+            if self.embed is None:
+                return found.squeeze(1), features_BF
+            towards = self.embed(y_B, len(h))
+            for layer in self.towards:
+                towards = leaky(layer(towards))
+            return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
+
+
+def _widths(options: Options, side: int) -> list[int]:
+    """Channels from 4x4 up."""
+    sides = [LOWEST << number for number in range((side // LOWEST).bit_length())]
+    return [min(max(1, options.base // side), options.width) for side in sides]
+
+
+def _stage(options: Options, widths: list[int], number: int, colours: int) -> Stage:
+    """Of G, at side 4 << number."""
+    width, side = widths[number], LOWEST << number
+    convs = [Styled(width, width, options.style, side, up=False, noise=options.noise)]
+    if number:
+        convs.insert(0, Styled(widths[number - 1], width, options.style, side, up=True, noise=options.noise))
+    first = 2 * number - 1 if number else 0
+    return Stage(convs, ToImage(width, colours, options.style), first, last=number == len(widths) - 1)

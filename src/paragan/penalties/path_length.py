@@ -1,0 +1,84 @@
+"""Path length regularisation (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", equation 4).
+
+A step in the styles should change the image equally much wherever it is taken: (|J_w^T y| - a)^2 for images of normal
+noise y and the running mean a of those lengths. For generators that are told a shift of their styles (`stylegan2`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count, Fraction, NotNegative
+from paragan.core.seams import Part
+from paragan.core.types import Can, Made, Side
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: of the penalty. interval: applied every so many updates of G, then that much stronger. decay: what a new
+    length weighs in the running mean. every: of so many images one is looked at, as others would tell the same.
+    """
+
+    weight: NotNegative = 2.0
+    interval: Count = 4
+    decay: Fraction = 0.01
+    every: Count = 2
+
+
+@runtime_checkable
+class Styled(Protocol):
+    """A generator that is called (z, y, shift of the styles of all layers): styles (L, W) are their number and length."""
+
+    styles: tuple[int, int]
+
+
+class Penalty:
+    """Costs one more forward of G, on some of the latents. The running mean is that of all ranks."""
+
+    name = "path_length"
+    side = Side.G
+    needs = frozenset({Can.DOUBLE_BACKWARD, Can.COUPLED})
+    per_sample = False
+    by_itself = True
+
+    def __init__(self, options: Options) -> None:
+        self.interval, self.weight = options.interval, options.weight * options.interval
+        self.decay, self.every = options.decay, options.every
+        self.kept = {"mean": torch.zeros(())}
+
+    def __call__(self, part: Part) -> Tensor:
+        rows = part.feed.rows
+        chosen = slice(-rows.first % self.every, None, self.every)  # every so many of the global batch
+        length_N = self._lengths(part, chosen)
+        length_B = length_N.new_zeros(rows.count).slice_scatter(length_N, 0, chosen.start, None, self.every)
+        num = -(-rows.total // self.every)
+        mean = self._follow(part.whole(length_B.detach()).sum() / num).to(length_N.dtype)
+        loss_N = (length_N - mean).square() * (self.weight * rows.total / num)
+        return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
+
+    def _lengths(self, part: Part, chosen: slice) -> Tensor:
+        """How far a step of length one in the styles of a layer moves the image, along a random direction: (N,)."""
+        feed = part.feed
+        shapes = [net.styles for net in part.network.module.modules() if isinstance(net, Styled)]
+        if not shapes or feed.z_BZ is None:
+            raise ConfigError("penalties: path_length needs a generator with styles, found none; use model stylegan2")
+        z_NZ, y_N = feed.z_BZ[chosen], None if feed.y_B is None else feed.y_B[chosen]
+        shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
+        images = Made.of(part.network(z_NZ, y_N, shift_NLW)).images
+        noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
+        towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
+        return part.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor) -> Tensor:
+        """The running mean with this one. Lengths that are not finite are left out, for their step is skipped."""
+        held = self.kept["mean"]
+        held.copy_(torch.where(mean.isfinite(), held + self.decay * (mean.to(held.dtype) - held), held))
+        return held.clone()
