@@ -31,6 +31,16 @@ def data_root() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def quick_judge():
+    """Where scores are told and their values do not matter: judges that are trained for 20 steps, not for 500."""
+    from paragan.engine import classifier
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classifier, "STEPS", 20)
+        yield
+
+
 @pytest.fixture
 def started():
     """Processes that are gone, with all below them, when the test is."""

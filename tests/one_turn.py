@@ -33,7 +33,8 @@ def turn(side: Side, *penalties, step: int = 4) -> Turn:
     z, y = rng.normal(SEED, "z", rows, (OPTIONS.latent,)).double(), rng.integers(SEED, "y", rows, CLASSES)
     fakes = (rng.normal(SEED, "fakes", rows, SHAPE).double().tanh(),) if side is Side.D else None
     chain = (Side.D,) if side is Side.D else (Side.G, Side.D)
-    return Turn(side, chain, Feed(rows, SEED, z, y, real=real, fakes=fakes), _nothing, penalties, side is Side.D)
+    needs_real = side is Side.D or any(getattr(penalty, "needs_real", False) for penalty in penalties)
+    return Turn(side, chain, Feed(rows, SEED, z, y, real=real, fakes=fakes), _nothing, penalties, needs_real)
 
 
 def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[Terms, dict[str, Tensor]]:

@@ -23,7 +23,7 @@ from paragan.core.options import Chosen
 from paragan.core.outside import told
 from paragan.core.roles import Roles, together
 from paragan.core.seams import Strategy, paired
-from paragan.core.types import Side
+from paragan.core.types import Can, Side
 from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.desk import Desk
@@ -33,6 +33,7 @@ from paragan.engine.seams import Batches, Scheme
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.trainer import Trainer
 from paragan.game.away import Away
+from paragan.game.compiled import refuse_uncompiled
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork, Calling
@@ -44,7 +45,7 @@ from paragan.game.remember import refuse_remembering, remember
 from paragan.game.snapshot import Snapshot
 from paragan.game.trial import refuse_odd_counts, refuse_other_data, refuse_unfit, refuse_what_it_cannot
 from paragan.hardware import device as devices
-from paragan.hardware import precision
+from paragan.hardware import executors, precision
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
 from paragan.loading.places import Places
@@ -80,12 +81,15 @@ def maker(config: RunConfig, side: Side, found: Data, device: torch.device, mode
     return Make(construct, None if outside else fill, device)
 
 
-def player(side: Side, make: Make, options: PlayerOptions, scaled: bool = False, world: World = ALONE) -> Player:
+def player(
+    side: Side, make: Make, options: PlayerOptions, scaled: bool = False, world: World = ALONE, executor: str = "eager"
+) -> Player:
     """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
     net = strategy.prepare(make, world)
     ema = None if options.ema is None else Ema(strategy.average(make, world), options.ema)
-    return Player(side, net, strategy, policy(options), _calling(options, net, make.device, scaled), ema)
+    calling = replace(_calling(options, net, make.device, scaled), compiler=executors.compiler(executor, make.device))
+    return Player(side, net, strategy, policy(options), calling, ema)
 
 
 def away(side: Side, make: Make, options: PlayerOptions) -> Away:
@@ -150,7 +154,8 @@ def gan(
     # G's gradient passes through D: an fp16 D underflows it whatever G computes in
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
     makers = {side: maker(config, side, found, device, model) for side in Side}
-    players = {side: player(side, makers[side], options[side], scaled[side], roles.own) for side in roles.sides}
+    how = config.train.executor
+    players = {side: player(side, makers[side], options[side], scaled[side], roles.own, how) for side in roles.sides}
     stand_in = copy if roles.served else away
     seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
     _refuse_unpaired(config, found, model)
@@ -177,7 +182,8 @@ def adversarial(chosen: Chosen) -> Loss:
     """The pair of a file of `losses/`."""
     module = shelf.load("losses", chosen.name)
     pair = module.Loss(chosen.options) if hasattr(module, "Loss") else module
-    return Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False))
+    compares = Can.COUPLED in getattr(module, "NEEDS", ())
+    return Loss(pair.d_loss, pair.g_loss, getattr(module, "G_NEEDS_REAL", False), compares)
 
 
 def prior(config: RunConfig, generator: nn.Module, found: Data, device: torch.device) -> Prior:
@@ -226,6 +232,9 @@ def trainer(
     game = gan(config, found, device, roles, model)
     if hasattr(order, "refuse"):
         order.refuse(game, found.has_pairs)
+    if not reading:
+        apart, options = hasattr(order, "roles"), {Side.G: config.g, Side.D: config.d}
+        refuse_uncompiled(config.train.executor, game, options, roles.own.size, apart)
     for seat in (game.g, game.d):
         if isinstance(seat, Player) and seat.called.mixes and seat.policy.parts > 1:
             say(f"{seat.side.value}.parts: batch norm sees each of the {seat.policy.parts} micro-batches by itself")

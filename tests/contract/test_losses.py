@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from paragan.core import shelf
+from paragan.core.types import Can
 
 LOGITS = torch.linspace(-4, 4, 9, dtype=torch.float64)
 REAL, FAKE = (grid.flatten() for grid in torch.meshgrid(LOGITS, LOGITS, indexing="ij"))
@@ -14,6 +15,11 @@ REAL, FAKE = (grid.flatten() for grid in torch.meshgrid(LOGITS, LOGITS, indexing
 @pytest.fixture(params=shelf.names("losses"))
 def loss(request):
     return shelf.load("losses", request.param)
+
+
+def compares(loss):
+    """Whether its functions are also given the logits of the whole batch."""
+    return Can.COUPLED in getattr(loss, "NEEDS", ())
 
 
 def slopes(function, *logits):
@@ -40,9 +46,11 @@ def test_elementwise_over_rows_and_patches(loss):
     real, fake = REAL.reshape(9, 3, 3), FAKE.reshape(9, 3, 3)
     for function, a, b in ((loss.d_loss, real, fake), (loss.g_loss, fake, real)):
         whole = function(a, b)
+        every = (a, b) if compares(loss) else ()
         assert whole.shape == (9, 3, 3)
         assert torch.equal(whole.flatten(), function(a.flatten(), b.flatten()))
-        assert torch.equal(torch.cat([function(p, q) for p, q in zip(a.split(2), b.split(2), strict=True)]), whole)
+        rows = [function(p, q, *every) for p, q in zip(a.split(2), b.split(2), strict=True)]
+        assert torch.equal(torch.cat(rows), whole)
 
 
 @pytest.mark.parametrize("size", [1e-8, 60.0, 1e4])

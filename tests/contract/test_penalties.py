@@ -9,8 +9,9 @@ import torch
 
 from paragan.core import shelf
 from paragan.core.types import Can, Rows, Side
-from paragan.models import contragan
-from tests.one_turn import BATCH, CLASSES, SHAPE, nets, play, turn
+from paragan.layers.init import initialise
+from paragan.models import contragan, sngan, stylegan2
+from tests.one_turn import BATCH, CLASSES, OPTIONS, SHAPE, nets, play, turn
 
 NAMES = shelf.names("penalties")
 CASES = [
@@ -25,14 +26,22 @@ CASES = [
 def penalty(name: str, side: Side, **wanted):
     file = shelf.load("penalties", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
-    return file.Penalty(file.Options(**{k: v for k, v in {"side": side.value, **wanted}.items() if k in known}))
+    given = {"side": side.value, "every": 1, **wanted}
+    return file.Penalty(file.Options(**{key: value for key, value in given.items() if key in known}))
 
 
 def stirred(made=None):
-    """A pair; a D that compares for what compares."""
+    """A pair; a D that compares for what compares, one that tells classes for what asks it, a G with styles."""
     pair = nets()
     if made is not None and Can.COUPLED in made.needs:
-        pair[Side.D] = contragan.Discriminator(contragan.Options(width=4, embed=6), SHAPE, CLASSES).double()
+        pair[Side.D] = contragan.Discriminator(contragan.Options(width=4, embed=6), SHAPE, CLASSES)
+    if made is not None and made.name == "auxiliary":
+        pair[Side.D] = sngan.Discriminator(dataclasses.replace(OPTIONS, head="auxiliary"), SHAPE, CLASSES)
+    if made is not None and made.name == "path_length":
+        styled = {"style": 4, "mapping": 1, "width": 4, "mixing": 0.0, "noise": False}
+        options = stylegan2.Options(latent=OPTIONS.latent, **styled)
+        pair[Side.G] = stylegan2.Generator(options, SHAPE, CLASSES).double()
+    initialise(pair[Side.D].double(), 11, "d")
     with torch.no_grad():
         for net in pair.values():
             for number, parameter in enumerate(net.parameters()):
@@ -64,23 +73,25 @@ def test_positive_finite_and_felt(name, side):
 
 @pytest.mark.parametrize(("name", "side"), CASES)
 def test_weight_nought_is_nought(name, side):
-    terms, grads = play(turn(side, penalty(name, side, weight=0.0)), stirred())
+    made = penalty(name, side, weight=0.0)
+    terms, grads = play(turn(side, made), stirred(made))
     assert not terms.loss_B[name].any()
     assert not any(grad.any() for grad in grads.values())
 
 
 @pytest.mark.parametrize(("name", "side"), CASES)
 def test_lazy_is_as_much_stronger(name, side):
-    pair = stirred()
+    pair = stirred(penalty(name, side))
     eager, lazy = (play(turn(side, penalty(name, side, interval=n)), pair)[0].loss_B[name] for n in (1, 8))
     torch.testing.assert_close(lazy, 8 * eager, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(("name", "side"), CASES)
 def test_parts_are_the_whole(name, side):
-    pair, made = stirred(), penalty(name, side)
+    made = penalty(name, side)
     if Can.COUPLED in made.needs:
         pytest.skip("what couples samples is refused in parts")
+    pair = stirred(made)
     whole, uneven = (play(turn(side, made), pair, parts) for parts in (1, 4))
     rows = [row for part in Rows(0, 0, BATCH, BATCH).parts(4) for row in range(BATCH)[part.window]]
     there = {key: values[rows] for key, values in whole[0].loss_B.items()}

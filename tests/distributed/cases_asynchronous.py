@@ -6,6 +6,7 @@ import random
 import resource
 import time
 from functools import cache
+from statistics import median
 
 import torch
 
@@ -74,10 +75,13 @@ def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp
 def bounded(world: World, num_g: int, bounds: tuple[int, int], steps: int, seed: int = 0) -> list:
     """Which player, how late the other was how often, whether the versions are what they should be."""
     gan, scheme, stream = begun(world, num_g, staleness=bounds[0], age=bounds[1], fall_back=None)
-    draw, late = random.Random(f"{seed} {world.rank}"), [0.0] * 19 + [0.02]
+    draw, took = random.Random(f"{seed} {world.rank}"), [0.002]
     for _ in range(steps):
-        time.sleep(draw.choice(late))
+        if draw.random() < 0.05:
+            time.sleep(10 * median(took))  # long enough for the other to come far, however busy the machine is
+        began = time.monotonic()
         scheme.step(gan, stream)
+        took.append(time.monotonic() - began)
     scheme.quiesce()
     (side,) = scheme._roles.sides
     told = scheme.told[side.value]

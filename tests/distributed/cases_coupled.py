@@ -1,8 +1,8 @@
-"""Losses that compare all images of a batch, where its rows lie on several ranks."""
+"""Losses and penalties of the zoo, most of which compare all images of a batch, where its rows lie on several ranks."""
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import torch
 
@@ -14,24 +14,41 @@ from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.game.remember import remember
 from paragan.layers.across import Across, whole
 from paragan.layers.init import initialise
-from paragan.losses import hinge
-from paragan.models import contragan
+from paragan.losses import hinge, relativistic_average
+from paragan.models import contragan, sngan
 from paragan.parallel import none
-from paragan.penalties import contrastive, data_to_data
+from paragan.penalties import auxiliary, consistency, contrastive, data_to_data, feature_matching, lecam
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import UNEVEN, strategy
 from tests.laws.small_gan import distance
 
 BATCH, CLASSES, SHAPE, STEPS = 20, 3, (1, 8, 8), 3
-OPTIONS = contragan.Options(latent=6, width=4, shared=5, embed=6)
-KINDS = {"contrastive": contrastive, "data_to_data": data_to_data}
+COMPARED = contragan.Options(latent=6, width=4, shared=5, embed=6)
+TOLD = sngan.Options(latent=6, width=4, head="auxiliary")
+KINDS = {
+    **{"auxiliary": auxiliary, "consistency": consistency, "contrastive": contrastive, "data_to_data": data_to_data},
+    **{"feature_matching": feature_matching, "lecam": lecam},
+}
+MORE = {"consistency": {"fake_weight": 0.5}, "lecam": {"decay": 0.6, "warmup": 1}}
 
 
-def make(side: Side) -> Make:
-    kind = contragan.Generator if side is Side.G else contragan.Discriminator
-    return Make(lambda: kind(OPTIONS, SHAPE, CLASSES).double(), partial(initialise, seed=0, stream=side.value))
+def make(side: Side, name: str) -> Make:
+    file, options = (sngan, TOLD) if name == "auxiliary" else (contragan, COMPARED)
+    kind = file.Generator if side is Side.G else file.Discriminator
+    return Make(lambda: kind(options, SHAPE, CLASSES).double(), partial(initialise, seed=0, stream=side.value))
+
+
+def penalties(name: str, side: Side) -> tuple:
+    """Those of this name that the side has; none of a loss."""
+    if name not in KINDS:
+        return ()
+    module = KINDS[name]
+    sides = {"side": side.value} if hasattr(module.Options(), "side") else {}
+    made = module.Penalty(module.Options(weight=0.8, **sides, **MORE.get(name, {})))
+    return (made,) if made.side is side else ()
 
 
 def game(world: World, name: str, made) -> GAN:
@@ -39,12 +56,14 @@ def game(world: World, name: str, made) -> GAN:
     for side in Side:
         own = made()
         policy = Policy(torch.optim.Adam, 1e-3, {"betas": (0.0, 0.9), "eps": 1e-4}, max_norm=0.5)
-        players[side] = Player(side, own.prepare(make(side), world), own, policy)
-    module = KINDS[name]
-    mine = {side: (module.Penalty(module.Options(weight=0.8, side=side.value)),) for side in Side}
+        players[side] = Player(side, own.prepare(make(side, name), world), own, policy)
     prior = Prior(5, 6, CLASSES, dtype=torch.float64)
-    loss = Loss(hinge.d_loss, hinge.g_loss)
-    return GAN(players[Side.G], players[Side.D], loss, prior, mine[Side.G], mine[Side.D])
+    mean = relativistic_average
+    averages = name == "relativistic_average"
+    loss = Loss(mean.d_loss, mean.g_loss, True, compares=True) if averages else Loss(hinge.d_loss, hinge.g_loss)
+    gan = GAN(players[Side.G], players[Side.D], loss, prior, *(penalties(name, side) for side in Side))
+    remember(gan)
+    return gan
 
 
 def stream(first: int = 0, count: int = BATCH):
@@ -54,18 +73,26 @@ def stream(first: int = 0, count: int = BATCH):
         yield Batch(rows, x, rng.integers(3, "y", rows, CLASSES))
 
 
+@cache
+def alone(name: str) -> dict[Side, dict[str, torch.Tensor]]:
+    """One process, the whole batch: weights, and what is remembered."""
+    plain, batches = game(ALONE, name, none.Strategy), stream()
+    for _ in range(STEPS):
+        synchronous.step(plain, batches)
+    assert distance(dict(plain.d.net.state_dict()), dict(make(Side.D, name)().state_dict())) > 1e-4
+    assert all(abs(float(value)) > 1e-4 for value in plain.d.kept.values())
+    return {seat.side: seat.net.state_dict() | seat.kept for seat in (plain.g, plain.d)}
+
+
 def ranks_are_the_batch(world: World, name: str, kind: str, uneven: bool) -> float:
-    """The largest difference of any weight from the plain run."""
+    """The largest difference of any weight, or of anything remembered, from the plain run."""
     row = sum(UNEVEN[world.size][: world.rank]) if uneven else 0
     share = (row, UNEVEN[world.size][world.rank]) if uneven else world.share(BATCH)
-    gan, plain = game(world, name, partial(strategy, kind)), game(ALONE, name, none.Strategy)
-    for one, batches in ((gan, stream(*share)), (plain, stream())):
-        for _ in range(STEPS):
-            synchronous.step(one, batches)
-    pairs = ((gan.g, plain.g), (gan.d, plain.d))
-    start = dict(make(Side.D)().state_dict())
-    assert distance(dict(plain.d.net.state_dict()), start) > 1e-4
-    return max(distance(a.strategy.weights(a.net), dict(b.net.state_dict())) for a, b in pairs)
+    gan, batches = game(world, name, partial(strategy, kind)), stream(*share)
+    for _ in range(STEPS):
+        synchronous.step(gan, batches)
+    seats = (gan.g, gan.d)
+    return max(distance(seat.strategy.weights(seat.net) | seat.kept, alone(name)[seat.side]) for seat in seats)
 
 
 def whole_rows(world: World) -> list:

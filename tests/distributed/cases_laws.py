@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -58,24 +59,23 @@ def matrix(
     g: str,
     d: str,
     uneven: bool,
-    every: int = 1,
-    first: int = 0,
+    numbers: Sequence[int] = range(len(MATRIX)),
     scheme: str = "synchronous",
     options: dict[str, Any] | None = None,
 ) -> list[tuple[dict[str, Any], float]]:
-    """Every `every`-th set of switches with its difference."""
+    """Sets of switches, by their numbers in the matrix, with their differences."""
     row = sum(UNEVEN[world.size][: world.rank]) if uneven else 0
     share = (row, UNEVEN[world.size][world.rank]) if uneven else world.share(BATCH)
     found = []
-    for on in MATRIX[first::every]:
+    for on in (MATRIX[number] for number in numbers):
         found.append((asdict(on), differences(world, (g, d), on, share, scheme, options or {})))
     return found
 
 
-def one_is_none(world: World, name: str, every: int = 1) -> list[str]:
+def one_is_none(world: World, name: str, numbers: Sequence[int] = range(len(MATRIX))) -> list[str]:
     """Tensors that differ in any bit between one rank under a strategy and the plain run."""
     found = []
-    for on in MATRIX[every // 2 :: every]:
+    for on in (MATRIX[number] for number in numbers):
         gan = game(on, *(player(side, on, strategy(name), world) for side in Side))
         batches = stream(on)
         reports = [synchronous.step(gan, batches).read(world.sum) for _ in range(STEPS)]

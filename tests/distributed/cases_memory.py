@@ -1,4 +1,4 @@
-"""What a rank holds of a pair of some 45 million weights."""
+"""What a rank holds of a pair of wide networks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ from paragan.losses import hinge
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
 
-WIDTH = 2400
-
 
 class Wide(nn.Module):
     weight_init = "torch"
 
-    def __init__(self, inputs: int, layers: int, outputs: tuple[int, ...]) -> None:
+    def __init__(self, width: int, inputs: int, layers: int, outputs: tuple[int, ...]) -> None:
         super().__init__()
-        widths = [inputs, *[WIDTH] * layers]
+        widths = [inputs, *[width] * layers]
         self.blocks = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(widths)])
-        self.last = nn.Linear(WIDTH, outputs[0] if outputs else 1)
+        self.last = nn.Linear(width, outputs[0] if outputs else 1)
         self.outputs = outputs
 
     def forward(self, x, y=None):
@@ -45,11 +43,11 @@ class Wide(nn.Module):
         return h.unflatten(1, (1, 8, -1)) if self.outputs else h.squeeze(1)
 
 
-def held(world: World, name: str, steps: int = 1) -> dict[str, int]:
+def held(world: World, name: str, width: int, steps: int = 1) -> dict[str, int]:
     """Bytes of memory behind this rank's weights, optimiser state and average after a step; weights in all."""
     seats, total = [], 0
     for side in Side:
-        shape = (64, 5, (64,)) if side is Side.G else (64, 4, ())
+        shape = (width, 64, 5, (64,)) if side is Side.G else (width, 64, 4, ())
         make = Make(lambda shape=shape: Wide(*shape), partial(initialise, seed=0, stream=side.value))
         placing = strategy(name)
         net = placing.prepare(make, world)

@@ -1,4 +1,4 @@
-"""Pools of ranks, one per size and session. They start with the first case that asks for them."""
+"""Pools of ranks, one per size and session, forked from one process. They start with the first case that asks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,35 @@ from contextlib import closing
 
 import pytest
 
+from tests.distributed.nursery import Nursery
 from tests.distributed.pool import Pool
 
 
 @pytest.fixture(scope="session")
-def one_rank() -> Iterator[Pool]:
-    with closing(Pool(1)) as pool:
+def nursery() -> Iterator[Nursery]:
+    with closing(Nursery()) as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="session")
+def one_rank(nursery) -> Iterator[Pool]:
+    with closing(Pool(1, nursery)) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
-def two_ranks() -> Iterator[Pool]:
-    with closing(Pool(2)) as pool:
+def two_ranks(nursery) -> Iterator[Pool]:
+    with closing(Pool(2, nursery)) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
-def three_ranks() -> Iterator[Pool]:
-    with closing(Pool(3)) as pool:
+def three_ranks(nursery) -> Iterator[Pool]:
+    with closing(Pool(3, nursery)) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
-def four_ranks() -> Iterator[Pool]:
-    with closing(Pool(4)) as pool:
+def four_ranks(nursery) -> Iterator[Pool]:
+    with closing(Pool(4, nursery)) as pool:
         yield pool

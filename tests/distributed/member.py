@@ -1,4 +1,4 @@
-"""One rank of a pool: `python -m tests.distributed.member RANK WORLD FOLDER ANSWERS`.
+"""One rank of a pool, a process of its own from the moment when `nursery` has forked it.
 
 Cases come as JSON lines on the standard input; what they return goes, as JSON lines, to the descriptor ANSWERS, so
 that a case may print. SIGUSR1 writes the stack of every thread to the standard error.
@@ -82,7 +82,3 @@ def main(rank: int, size: int, folder: Path, answers: int) -> None:
             faulthandler.cancel_dump_traceback_later()
             print(answer, file=out)
     os._exit(0)  # what a case left running must not keep the process
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))

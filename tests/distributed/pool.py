@@ -6,15 +6,14 @@ import json
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.distributed.nursery import Nursery
+
 START_S = 120.0
 GRACE_S = 3.0  # for the others, once one rank has failed
 TAIL = 6000  # characters of a rank's output in a message
@@ -23,20 +22,16 @@ TAIL = 6000  # characters of a rank's output in a message
 class Member:
     """One process, its answers, and what it printed during the present case."""
 
-    def __init__(self, rank: int, world: int, folder: Path) -> None:
-        self.rank, self.log = rank, folder / f"rank-{rank}.log"
+    def __init__(self, nursery: Nursery, rank: int, world: int, folder: Path) -> None:
+        self.nursery, self.rank, self.log = nursery, rank, folder / f"rank-{rank}.log"
         self.answers, theirs = os.pipe()
+        its_orders, self.orders = os.pipe()
         os.set_blocking(self.answers, False)
-        paths = (str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))
-        quiet = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONWARNINGS": "ignore"}
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.distributed.member", *map(str, (rank, world, folder, theirs))],
-                **{"cwd": ROOT, "env": {**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(filter(None, paths))}},
-                **{"stdin": subprocess.PIPE, "stdout": log, "stderr": log, "bufsize": 0},
-                **{"pass_fds": (theirs,), "start_new_session": True},
-            )
+            self.pid = nursery.bear([rank, world, str(folder)], its_orders, log.fileno(), theirs)
         os.close(theirs)
+        os.close(its_orders)
+        self._code: int | None = None
         self.expect()
 
     def expect(self) -> None:
@@ -45,12 +40,12 @@ class Member:
 
     def order(self, line: str) -> None:
         with suppress(BrokenPipeError):  # its end is seen when its answer is awaited
-            self.process.stdin.write(line.encode() + b"\n")
+            os.write(self.orders, line.encode() + b"\n")
 
     def rest(self, stop: bool) -> None:
         """Groups that cases have made leave threads of gloo's, which look around for ever."""
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGSTOP if stop else signal.SIGCONT)
+            os.killpg(self.pid, signal.SIGSTOP if stop else signal.SIGCONT)
 
     def hear(self) -> None:
         """Take in what has come: a part of the answer, its end, or the end of the process."""
@@ -66,11 +61,17 @@ class Member:
             log.seek(self.start)
             return log.read().decode(errors="replace")[-TAIL:]
 
+    def code(self) -> int:
+        """Its exit code, once it has ended; waits for that."""
+        if self._code is None:
+            self._code = self.nursery.wait(self.pid)
+        return self._code
+
     def end(self) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.process.stdin.close()
+            os.killpg(self.pid, signal.SIGKILL)
+        self.code()
+        os.close(self.orders)
         os.close(self.answers)
 
 
@@ -78,11 +79,12 @@ class Pool:
     """`world` processes in one gloo group. Lazy: they start with the first case, and anew after a case that failed.
 
     A case is a function `(world: paragan.core.dist.World, **arguments)` that returns something JSON can hold. `starts`
-    counts how often the processes were started.
+    counts how often the processes were started. nursery: shared by pools; None: one of its own.
     """
 
-    def __init__(self, world: int) -> None:
+    def __init__(self, world: int, nursery: Nursery | None = None) -> None:
         self.world, self.starts = world, 0
+        self._nursery, self._shares = nursery or Nursery(), nursery is not None
         self._may_rest = False  # whether those who rest would end with this process
         self._members: list[Member] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -113,12 +115,14 @@ class Pool:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+        if not self._shares:
+            self._nursery.close()
 
     def _start(self) -> None:
         self.starts += 1
         self._folder = tempfile.TemporaryDirectory(prefix="paragan-ranks-")
         for rank in range(self.world):
-            self._members.append(Member(rank, self.world, Path(self._folder.name)))
+            self._members.append(Member(self._nursery, rank, self.world, Path(self._folder.name)))
         self._may_rest = all(self._await("joining the group", START_S))
 
     def _await(self, case: str, timeout: float) -> list[Any]:
@@ -127,7 +131,7 @@ class Pool:
         if failed is None and not silent:
             return [m.answer["value"] for m in self._members]
         for member in silent:
-            member.process.send_signal(signal.SIGUSR1)
+            os.kill(member.pid, signal.SIGUSR1)
         time.sleep(0.5 if silent else 0)  # for the stacks to be written
         dead = next((m for m in self._members if m.gone), None)  # the others' errors follow from it
         raise AssertionError(self._message(case, timeout, dead or failed, silent))
@@ -152,7 +156,7 @@ class Pool:
         lines = []
         if failed is not None:
             where = f"rank {failed.rank} of {self.world}, {case}"
-            died = f"died with exit code {failed.process.wait()}" if failed.gone else failed.answer["error"]
+            died = f"died with exit code {failed.code()}" if failed.gone else failed.answer["error"]
             lines.append(f"{where}: {died}\n{failed.printed}")
         for member in silent:
             spoke = "had not answered" if failed is not None else f"did not answer within {timeout:g} s"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.distributed.cases_communicators import PATIENCE_S
-from tests.distributed.pool import ROOT
+from tests.processes import ROOT
 
 pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 

@@ -1,4 +1,4 @@
-"""Losses that couple samples see those of all ranks, with their gradient."""
+"""Losses that couple samples see those of all ranks, with their gradient; others are what they are on one."""
 
 from __future__ import annotations
 
@@ -24,4 +24,11 @@ def test_rows_of_all_ranks_with_the_gradient_of_all(two_ranks):
 )
 def test_two_ranks_are_the_batch(two_ranks, name, kind, uneven):
     found = two_ranks.run(f"{CASES}:ranks_are_the_batch", name=name, kind=kind, uneven=uneven)
+    assert max(found) <= 1e-10
+
+
+@pytest.mark.parametrize("name", ["relativistic_average", "lecam", "feature_matching", "consistency", "auxiliary"])
+@pytest.mark.parametrize("kind", ["ddp", "zero3"])
+def test_two_uneven_ranks_are_the_batch(two_ranks, name, kind):
+    found = two_ranks.run(f"{CASES}:ranks_are_the_batch", name=name, kind=kind, uneven=True)
     assert max(found) <= 1e-10

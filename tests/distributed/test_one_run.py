@@ -13,6 +13,7 @@ import sys
 import pytest
 from safetensors.torch import load_file
 
+from paragan.cli.main import main
 from paragan.engine.checkpoint import Checkpoints
 from tests.processes import environment
 
@@ -31,6 +32,9 @@ SCORE_TOLERANCE = 1e-4  # relative; measured: 4.2e-7
 
 
 def called(folder, *words):
+    if "devices=2" not in words:  # a process alone may be this one
+        assert main(list(words)) == 0
+        return
     command = [sys.executable, "-m", "paragan", *words]
     done = subprocess.run(command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr

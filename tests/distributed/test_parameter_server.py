@@ -64,8 +64,8 @@ def test_an_update_of_one_worker_is_by_the_mean_of_its_rows(three_ranks):
 @pytest.mark.parametrize("bound", [0, 2])
 def test_who_waits_for_a_worker_that_plays_no_more_ends(three_ranks, bound):
     server, worker, _ = three_ranks.run(f"{CASES}:silent", bound=bound)
-    assert server == "RankError: the worker on rank 2: nothing has come for 2 s, expected gradients"
-    assert worker == "RankError: the server on rank 0: nothing has come for 7 s, expected newer weights"
+    assert server == "RankError: the worker on rank 2: nothing has come for 1 s, expected gradients"
+    assert worker == "RankError: the server on rank 0: nothing has come for 2 s, expected newer weights"
 
 
 def test_what_mixes_the_samples_of_a_batch_needs_one_worker(three_ranks, two_ranks):

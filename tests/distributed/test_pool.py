@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from tests.distributed.pool import Pool
 
 CASES = "tests.distributed.cases_pool"
 
@@ -52,7 +55,7 @@ def test_a_failure_is_told_and_the_next_case_runs(two_ranks, case, arguments, to
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
 def test_between_cases_the_processes_are_stopped(two_ranks):
     assert works(two_ranks)
-    pids = [member.process.pid for member in two_ranks._members]
+    pids = [member.pid for member in two_ranks._members]
     deadline = time.monotonic() + 20  # a signal takes its time
     while [state(pid) for pid in pids] != ["T", "T"] and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -64,7 +67,7 @@ def test_between_cases_the_processes_are_stopped(two_ranks):
 def test_stopped_processes_end_with_whoever_started_them():
     program = (
         "import os; from tests.distributed.pool import Pool; pool = Pool(1); "
-        f"pool.run('{CASES}:describe', word='w'); print(pool._members[0].process.pid, flush=True); os._exit(1)"
+        f"pool.run('{CASES}:describe', word='w'); print(pool._members[0].pid, flush=True); os._exit(1)"
     )
     words = [sys.executable, "-c", program]
     pid = int(subprocess.run(words, capture_output=True, text=True, timeout=150, check=False).stdout)
@@ -72,6 +75,17 @@ def test_stopped_processes_end_with_whoever_started_them():
     while state(pid) not in ("", "Z") and time.monotonic() < deadline:
         time.sleep(0.05)
     assert state(pid) in ("", "Z")
+
+
+@pytest.mark.slow
+def test_where_they_come_from_is_replaced_when_it_is_gone():
+    with closing(Pool(1)) as pool:
+        assert works(pool)
+        pool._nursery._process.kill()
+        pool._nursery._process.wait()
+        with pytest.raises(AssertionError, match="died with exit code -9"):
+            works(pool)
+        assert works(pool) and pool.starts == 2
 
 
 def state(pid: int) -> str:

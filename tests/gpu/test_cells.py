@@ -13,9 +13,9 @@ from benchmarks import gpu_cells
 from paragan.coevolution import loop, stacked
 from paragan.core.types import Side
 from paragan.hardware import graphs
-from tests.fx_graph import FxGraph
 from tests.laws.test_loop_is_stacked import BATCH, cells, loss_of
 from tests.processes import environment
+from tests.tape_graph import TapeGraph
 
 ACCELERATOR = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")]
 DEVICES = ["cpu", pytest.param("cuda", marks=ACCELERATOR)]
@@ -47,7 +47,7 @@ def moved(batch, device):
 EXECUTORS = {
     "loop": lambda device: loop.Executor(),
     "stacked": lambda device: stacked.Executor(BATCH),
-    "recorded": lambda device: stacked.Recording(stacked.Executor(BATCH), graphs.of(torch.device(device)) or FxGraph),
+    "recorded": lambda device: stacked.Recording(stacked.Executor(BATCH), graphs.of(torch.device(device)) or TapeGraph),
 }
 
 

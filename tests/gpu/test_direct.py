@@ -42,7 +42,7 @@ def run(folder, size, kind, what):
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize("kind", DEVICES)
+@pytest.mark.parametrize("kind", [pytest.param("cpu", marks=pytest.mark.slow), *DEVICES[1:]])
 def test_what_arrives_is_what_a_dictionary_holds(tmp_path, kind):
     assert run(tmp_path, 2, kind, "equals") == [{}, {}]
 

@@ -171,7 +171,7 @@ def strategies(name):
 
 
 @pytest.mark.parametrize("name", ["ddp", *(pytest.param(name, marks=pytest.mark.slow) for name in ("zero1", "zero3"))])
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", [pytest.param("cpu", marks=pytest.mark.slow), *DEVICES[1:]])
 def test_two_ranks_that_share_a_device_are_the_batch(tmp_path, device, name):
     """nccl refuses two ranks on one device, so they speak by gloo, which carries tensors of a device, too."""
     command = [sys.executable, "-m", "tests.gpu.two_on_one", str(tmp_path / "store"), device, name]

@@ -16,6 +16,8 @@ from paragan.core.types import Report, Side
 from paragan.engine.events import Saved, Scored
 from tests.laws.poster_nets import PosterDiscriminator, PosterGenerator
 
+pytestmark = pytest.mark.usefixtures("quick_judge")
+
 SOURCES = Path(pg.__file__).parent
 FACADE = {"api.py", "estimator.py", "__init__.py"}
 SETTINGS = (

@@ -14,8 +14,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import EmaOptions, ScheduleOptions
 from paragan.hardware import graphs
-from tests.fx_graph import FxGraph
 from tests.laws.test_loop_is_stacked import BATCH, GAMES, apart, cells, loss_of, weights
+from tests.tape_graph import TapeGraph
 
 WORDS = (
     "grid.shape=2x2",
@@ -29,11 +29,11 @@ WORDS = (
 
 @pytest.fixture(autouse=True)
 def counted():
-    FxGraph.replays = 0
+    TapeGraph.replays = 0
 
 
 def recording() -> stacked.Recording:
-    return stacked.Recording(stacked.Executor(BATCH), FxGraph)
+    return stacked.Recording(stacked.Executor(BATCH), TapeGraph)
 
 
 DRAWS = {"all kinds": loss_of, "few kinds": lambda cell, batch: (batch // 6 + cell.number // 2) % 3}
@@ -54,7 +54,7 @@ def test_recorded_turns_are_turns(name, draw):
         for number, numbers in mine.items():
             assert numbers.keys() == theirs[number].keys()
             assert all(torch.allclose(theirs[number][k], value, rtol=1e-9) for k, value in numbers.items())
-    assert FxGraph.replays > 30
+    assert TapeGraph.replays > 30
     assert apart(weights(recorded), weights(played)) <= 1e-12
     for a, b in zip(recorded, played, strict=True):
         assert [p.version for p in a.players.values()] == [p.version for p in b.players.values()]
@@ -72,7 +72,7 @@ def test_what_the_host_counts_is_no_part_of_the_recording():
             cell.gan.g.ema.options = EmaOptions(half_life_kimg=0.02, start_kimg=0.05)
     stacked.Executor(BATCH).train(both[0], 20, lambda cell, batch: 0)
     recording().train(both[1], 20, lambda cell, batch: 0)
-    assert FxGraph.replays >= 30 and apart(weights(both[0]), weights(both[1])) <= 1e-12
+    assert TapeGraph.replays >= 30 and apart(weights(both[0]), weights(both[1])) <= 1e-12
 
 
 def spoiled(stream, position):
@@ -87,7 +87,7 @@ def test_a_step_that_is_skipped_in_one_cell_is_skipped_there_alone():
     for found, executor in zip(both, (stacked.Executor(BATCH), recording()), strict=True):
         found[1].batches = spoiled(found[1].batches, 7)
         executor.train(found, 12, lambda cell, batch: 0)
-    assert FxGraph.replays >= 18 and apart(weights(both[0]), weights(both[1])) <= 1e-12
+    assert TapeGraph.replays >= 18 and apart(weights(both[0]), weights(both[1])) <= 1e-12
     assert all(value.isfinite().all() for value in weights(both[1]).values())
     updates = [int(cell.players[Side.D].updates) for cell in both[1]]
     assert updates == [12, 11, 12, 12]
@@ -97,23 +97,26 @@ def test_recorded_and_not_may_take_turns():
     """As while they are timed: both train the same stack."""
     other, plain = cells(losses=()), cells(losses=())
     together = stacked.Executor(BATCH)
-    kinds = [together, stacked.Recording(together, FxGraph), loop.Executor()]
+    kinds = [together, stacked.Recording(together, TapeGraph), loop.Executor()]
     for number in range(9):
         kinds[number % 3].train(other, 4, lambda cell, batch: 0)
         loop.Executor().train(plain, 4, lambda cell, batch: 0)
-    assert apart(weights(other), weights(plain)) <= 1e-9 and FxGraph.replays > 10
+    assert apart(weights(other), weights(plain)) <= 1e-9 and TapeGraph.replays > 10
 
 
 def test_fakes_that_are_shared_are_played():
     played, recorded = cells(**GAMES["shared-fakes"]), cells(**GAMES["shared-fakes"])
     stacked.Executor(BATCH).train(played, 8, loss_of)
     recording().train(recorded, 8, loss_of)
-    assert FxGraph.replays == 0 and apart(weights(recorded), weights(played)) == 0
+    assert TapeGraph.replays == 0 and apart(weights(recorded), weights(played)) == 0
 
 
 def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(graphs, "of", lambda device: FxGraph)
-    words = ("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}",)
+    monkeypatch.setattr(graphs, "of", lambda device: TapeGraph)
+    words = (
+        *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "data.size=8"),
+        *("grid.batches=90", "grid.fitness.num_images=16", "grid.mixture.num_images=16"),
+    )
     config = load("digits", (*WORDS, *words))
     found = build_cells.evolution(config, tmp_path, print, lambda: False, reading=True).population
     assert isinstance(found.executor, fastest.Executor) and list(found.executor.others) == [
@@ -122,7 +125,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
         "recorded",
     ]
     found.evolve()
-    assert found.executor.chosen in found.executor.others and FxGraph.replays > 0
+    assert found.executor.chosen in found.executor.others and TapeGraph.replays > 0
 
 
 @pytest.mark.parametrize(
@@ -148,7 +151,7 @@ def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
     ],
 )
 def test_nor_can_all_games(words, told, tmp_path, monkeypatch):
-    monkeypatch.setattr(graphs, "of", lambda device: FxGraph)
+    monkeypatch.setattr(graphs, "of", lambda device: TapeGraph)
     config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=f"grid.executor: found recorded, but {told}"):
         build_cells.evolution(config, tmp_path, print, lambda: False, reading=True)

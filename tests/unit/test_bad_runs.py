@@ -179,7 +179,7 @@ def test_two_writers_of_one_name(refused):
     assert "writers: found report twice, expected each once" in line
 
 
-def test_eval_scores_where_nothing_may_be_written(tmp_path, capfd):
+def test_eval_scores_where_nothing_may_be_written(quick_judge, tmp_path, capfd):
     train(tmp_path / "run", "score.extractor=judge", "score.num_images=100")
     shutil.rmtree(tmp_path / "run" / "judge")
     (tmp_path / "run" / "judge").touch()  # no folder can be made here, whoever asks

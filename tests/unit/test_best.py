@@ -135,7 +135,7 @@ def test_a_run_keeps_its_best_where_pruning_does_not_reach(run):
     assert pg.load(run, best=True).facts.step == 2
 
 
-def test_verbs_take_the_best(run, capsys, tmp_path):
+def test_verbs_take_the_best(quick_judge, run, capsys, tmp_path):
     assert main(["sample", str(run), "--best", "--num", "4"]) == 0
     assert "step-2" in capsys.readouterr().out
     assert main(["export", str(run), "--best", "--out", str(tmp_path)]) == 0

@@ -114,6 +114,8 @@ def begun(tmp_path):
     yield begin
     for grid in found:
         grid.coordinator.end()
+        for worker in grid.workers:
+            worker.line.part()  # those who were given up, or never asked in, would wait for their patience to end
         for thread in grid.threads:
             thread.join(10)
 
@@ -162,8 +164,8 @@ def test_one_who_lives_but_does_nothing_is_given_up(begun, tmp_path):
 
 
 def test_one_who_works_slowly_is_not_given_up(begun):
-    grid = begun("grid.batches=8", workers=2, timeout_s=1.5, hooks={1: lambda: time.sleep(0.3)})
-    grid.evolve(1)  # takes 5 s for its cells
+    grid = begun("grid.batches=5", workers=2, timeout_s=1.5, hooks={1: lambda: time.sleep(0.3)})
+    grid.evolve(1)  # takes 3 s for its cells
     assert not [text for text in grid.said if "gone" in text]
 
 
@@ -175,9 +177,9 @@ def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun)
 
 
 def test_a_coordinator_that_has_nothing_to_say_is_heard(begun):
-    grid = begun(workers=1, beat_s=1.0, patience_s=3.0)
+    grid = begun(workers=1, beat_s=0.5, patience_s=2.0)
     grid.evolve(1)
-    time.sleep(4.0)  # it scores, say
+    time.sleep(2.6)  # it scores, say
     grid.evolve(2)
     assert not [text for text in grid.said if "gone" in text]
 
@@ -201,7 +203,7 @@ def test_one_that_comes_later_gets_cells(begun, tmp_path):
 
 
 def test_cells_go_to_who_is_faster(begun, tmp_path):
-    grid = begun("grid.batches=4", workers=2, hooks={1: lambda: time.sleep(0.1)})
+    grid = begun("grid.batches=4", workers=2, hooks={1: lambda: time.sleep(0.06)})
     grid.evolve(5)
     assert any("with 3, 1 cells" in text for text in grid.said)
     assert grid.genomes() == alone(tmp_path / "alone", 5, "grid.batches=4")

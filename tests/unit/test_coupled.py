@@ -92,7 +92,7 @@ def test_each_side_compares_its_own_images(module, side):
         verdict, y_B = pair[Side.D](feed.real.x_BCHW, feed.real.y_B), feed.real.y_B
     else:
         verdict, y_B = pair[Side.D](pair[Side.G](feed.z_BZ, feed.y_B), feed.y_B), feed.y_B
-    e, p = (part.tolist() for part in verdict.features.chunk(2, 1))
+    e, p = (part.tolist() for part in verdict.features.unbind(1))
     by_hand = contrastive_by_hand(e, p, y_B, 1.0) if module is contrastive else None
     by_hand = by_hand or data_to_data_by_hand(e, p, y_B, 0.5, 0.98, -0.02)
     terms, grads = play(played, pair)
@@ -112,7 +112,7 @@ def test_a_network_that_compares_nothing_is_told(module):
             return self.linear(x.flatten(1)).squeeze(1)
 
     penalty = module.Penalty(module.Options())
-    told = rf"^penalties: {penalty.name} needs a D that compares, found none; use model contragan$"
+    told = rf"^penalties: {penalty.name} needs a D that compares, found none; use model contragan or reacgan$"
     with pytest.raises(ConfigError, match=told):
         play(turn(Side.D, penalty), {**nets(), Side.D: Bare()})
 

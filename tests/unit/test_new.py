@@ -7,11 +7,13 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import yaml
 
 import paragan
+from paragan.cli.main import main
 from paragan.cli.new import FILES, new
 from paragan.cli.subject import Asked, subject
 from paragan.core.errors import ConfigError
@@ -38,16 +40,18 @@ def python(*words):
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120, env=environment)
 
 
-def test_what_it_writes_trains_and_passes_its_own_test_at_once(here):
+def test_what_it_writes_trains_and_passes_its_own_test_at_once(here, monkeypatch, capfd):
     new("mine")
-    trained = python("-m", "paragan", "train", "mine/recipe.yaml", "train.kimg=0.64")
-    assert (trained.returncode, trained.stderr) == (0, "")
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the folder to it
+    capfd.readouterr()
+    assert main(["train", "mine/recipe.yaml", "train.kimg=0.64"]) == 0
+    assert capfd.readouterr().err == ""
     assert list((here / "runs" / "mine" / "samples").glob("*.png"))
     tested = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "mine")
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout
-    plain = python("-m", "mine.test_nets")
-    assert (plain.returncode, plain.stdout.splitlines()[-1:]) == (0, ["passed"])
+    run_path("mine/test_nets.py", run_name="__main__")
+    assert capfd.readouterr().out.splitlines()[-1:] == ["passed"]
 
 
 @pytest.mark.parametrize(

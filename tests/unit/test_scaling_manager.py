@@ -128,7 +128,7 @@ def test_the_config_comes_with_the_library_and_leaves_torch_alone(python):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(quick_judge, tmp_path_factory):
     """A run that was scored; it is only asked."""
     words = ("score.extractor=judge", "score.num_images=20")
     scale_mgr = pg.ScalingManager(config(*words), 16, 1, out=tmp_path_factory.mktemp("finished") / "run")
@@ -169,7 +169,7 @@ def _record(scale_mgr):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_score_between_steps_is_told_and_training_goes_on(manager):
+def test_a_score_between_steps_is_told_and_training_goes_on(quick_judge, manager):
     scale_mgr, gan = manager("score.extractor=judge", "score.num_images=20"), pg.Estimator(*pair())
     trained(scale_mgr, gan, steps=2)
     early = scale_mgr.eval("coverage")

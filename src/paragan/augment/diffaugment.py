@@ -15,8 +15,9 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
+from paragan.layers.shift import moved, within
 
-_SHIFT, _HOLE = 1 / 8, 1 / 2
+_HOLE = 1 / 2
 
 
 @dataclass(frozen=True)
@@ -59,22 +60,6 @@ def coloured(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
     return level + (x - level) * (contrast + 0.5)
 
 
-def moved(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
-    """Shifted down and right by whole pixels of either sign; what comes in is zero."""
-    batch, _, height, width = x_BCHW.shape
-    most_down, most_right = _most(height), _most(width)
-    down = (draws_B2[:, 0] * (2 * most_down + 1)).long() - most_down
-    right = (draws_B2[:, 1] * (2 * most_right + 1)).long() - most_right
-    rows_BH = torch.arange(height, device=x_BCHW.device) - down[:, None]
-    columns_BW = torch.arange(width, device=x_BCHW.device) - right[:, None]
-    inside_BHW = _within(rows_BH, height)[:, :, None] & _within(columns_BW, width)[:, None, :]
-    images = torch.arange(batch, device=x_BCHW.device)[:, None, None]
-    taken = x_BCHW.permute(0, 2, 3, 1)[
-        images, rows_BH.clamp(0, height - 1)[:, :, None], columns_BW.clamp(0, width - 1)[:, None]
-    ]
-    return taken.permute(0, 3, 1, 2) * inside_BHW[:, None]
-
-
 def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     """0 in a square around a random centre, which may reach over the edge, else 1: (B, 1, H, W)."""
     height, width = x_BCHW.shape[2:]
@@ -83,13 +68,5 @@ def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     left_B = (draws_B2[:, 1] * (width + 1 - wide % 2)).long() - wide // 2
     rows_BH = torch.arange(height, device=x_BCHW.device) - top_B[:, None]
     columns_BW = torch.arange(width, device=x_BCHW.device) - left_B[:, None]
-    hole_BHW = _within(rows_BH, tall)[:, :, None] & _within(columns_BW, wide)[:, None, :]
+    hole_BHW = within(rows_BH, tall)[:, :, None] & within(columns_BW, wide)[:, None, :]
     return (~hole_BHW)[:, None].to(x_BCHW.dtype)
-
-
-def _most(side: int) -> int:
-    return int(side * _SHIFT + 0.5)
-
-
-def _within(places: Tensor, length: int) -> Tensor:
-    return (places >= 0) & (places < length)

@@ -53,6 +53,8 @@ def unfit(cells: Sequence[Cell]) -> str | None:
                 return f"{name}'s cells are not in step"
         if cell.seats:
             return "opponents are drawn anew for every batch"
+        if any(loss.compares for loss in (cell.gan.loss, *cell.losses)):
+            return "a loss compares the samples of a batch, and a stack has those of all cells"
         for penalty in (*cell.gan.g_penalties, *cell.gan.d_penalties):
             if penalty.name not in _STACKABLE:
                 return f"the penalty {penalty.name} draws, or reads whole weights"

@@ -90,16 +90,20 @@ class Batch:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a discriminator returns. Logits may have trailing axes (patches); the game averages them per sample."""
+    """What a discriminator returns. Logits may have trailing axes (patches); the game averages them per sample.
+
+    classes_BK: of one that also tells classes (`penalties/auxiliary`), a logit for each.
+    """
 
     logits_B: Tensor
     features: Tensor | None = None
+    classes_BK: Tensor | None = None
 
     @classmethod
-    def of(cls, output: Tensor | tuple[Tensor, Tensor | None] | Verdict) -> Verdict:
+    def of(cls, output: Tensor | tuple[Tensor, *tuple[Tensor | None, ...]] | Verdict) -> Verdict:
         """From what a network returns.
 
-        A verdict, bare logits, or (logits, features) as the last block of a chain does.
+        A verdict, bare logits, or (logits, features) or (logits, features, classes) as the last block of a chain does.
         """
         if isinstance(output, Verdict):
             return output
@@ -107,8 +111,8 @@ class Verdict:
 
     def split(self, sizes: list[int]) -> tuple[Verdict, ...]:
         logits = self.logits_B.split(sizes)
-        features = [None] * len(sizes) if self.features is None else self.features.split(sizes)
-        return tuple(Verdict(a, b) for a, b in zip(logits, features, strict=True))
+        more = [[None] * len(sizes) if v is None else v.split(sizes) for v in (self.features, self.classes_BK)]
+        return tuple(Verdict(*each) for each in zip(logits, *more, strict=True))
 
 
 @dataclass(frozen=True)
@@ -176,14 +180,22 @@ class Feed:
         return torch.cat(fakes)[places.argsort().to(fakes[0].device)]
 
 
+def _as_it_is(x_B: Tensor) -> Tensor:
+    return x_B
+
+
 @dataclass(frozen=True)
 class Outputs:
-    """What the networks of a turn returned for one part. images, extra: the generator's, as `Made` tells them."""
+    """What the networks of a turn returned for one part. images, extra: the generator's, as `Made` tells them.
+
+    whole(x_B): the rows of all ranks, as `core.seams.Part` has it, for an objective that compares samples.
+    """
 
     fake: Verdict
     real: Verdict | None = None
     images: Any = None
     extra: Mapping[str, Tensor] = field(default_factory=dict)
+    whole: Callable[[Tensor], Tensor] = _as_it_is
 
 
 @dataclass(frozen=True)

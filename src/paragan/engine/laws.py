@@ -183,11 +183,18 @@ def stopping(ready: Ready) -> Iterator[Finding]:
 def parts(ready: Ready) -> Iterator[Finding]:
     """Each player's turn in two micro-batches."""
     for side in Side:
-        if reason := _no_parts(ready.seen, side):
+        if reason := _comparing(ready.subject, side) or _no_parts(ready.seen, side):
             yield Finding(PARTS, side.value.upper(), "exempt", None, reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
             yield compared(ready, PARTS, side.value.upper(), game, NEAR)
+
+
+def _comparing(subject: Subject, side: Side) -> str:
+    """Who compares the samples of a batch, which parts do not have."""
+    penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
+    names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Can.COUPLED in p.needs]
+    return f"{names[0]} compares the samples of a batch: parts are refused" if names else ""
 
 
 def _no_parts(seen: Seen, side: Side) -> str:

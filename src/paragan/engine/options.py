@@ -13,13 +13,17 @@ class TrainOptions:
     """batch: real images per D update over all ranks. kimg: length of the run in thousands of real images.
 
     threads: of the CPU; None: torch's choice, one per core. Small networks run best on one, and do not stall when
-    another program wants a core. timeout_s: seconds that a rank waits for the others, at any time.
+    another program wants a core. timeout_s: seconds that a rank waits for the others, at any time. executor: networks
+    run as they are written, or are compiled by torch, which takes a minute or two; graphs: also with their launches
+    recorded, on an accelerator. auto: a new run measures these, with precision and channels_last where they are left
+    open, and keeps to the fastest.
     """
 
     batch: Annotated[int, Range(least=1, most=1 << 20)] = 64
     kimg: Positive = 100.0
     threads: Annotated[int, Range(least=1, most=1024)] | None = None
     timeout_s: Positive = 300.0
+    executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
 
 
 @dataclass(frozen=True)

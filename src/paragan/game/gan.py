@@ -9,18 +9,22 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Adaptive, Augment, Penalty, Seat, Turn
+from paragan.core.seams import Augment, Penalty, Seat, Turn, adaptive
 from paragan.core.types import Batch, Feed, Outputs, Report, Side, Terms, Update
 from paragan.game.prior import Prior
 
 
 @dataclass(frozen=True)
 class Loss:
-    """An adversarial loss as a pair of pure functions, elementwise per sample (`losses/`)."""
+    """An adversarial loss as a pair of pure functions, elementwise per sample (`losses/`).
 
-    d: Callable[[Tensor, Tensor], Tensor]  # (real, fake)
-    g: Callable[[Tensor, Tensor | None], Tensor]  # (fake, real)
+    compares: it is not; then both are also given, in the same order, the logits of the whole batch.
+    """
+
+    d: Callable[..., Tensor]  # (real, fake)
+    g: Callable[..., Tensor]  # (fake, real)
     g_needs_real: bool = False
+    compares: bool = False
 
 
 def _as_it_is(share: Tensor) -> Tensor:
@@ -80,23 +84,30 @@ class GAN:
 
     def tell(self, images: int, updates: Mapping[Side, Update]) -> Report:
         """The same where not every update is known here. images: real ones of one update of D, over all ranks."""
-        self.clock.advance(images * self.d.updates_per_step)
-        if isinstance(self.augment, Adaptive) and Side.D in updates:
-            self.augment.observe(updates[Side.D].seen["sign"], self.total)
+        shown = images * self.d.updates_per_step
+        self.clock.advance(shown)
         seen = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.seen.items()}
+        if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None:
+            told = adapts.observe(d.seen["sign"], shown, self.total)
+            seen |= {f"d/augment_{name}": value * (d.rows.count / d.rows.total) for name, value in told.items()}
         return Report(self.clock.step, self.clock.images, seen)
 
     def _d_objective(self, outputs: Outputs, feed: Feed) -> Terms:
         assert outputs.real is not None
         real, fake = outputs.real.logits_B, outputs.fake.logits_B
         seen = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
-        if isinstance(self.augment, Adaptive):
-            seen["sign"] = seen["real"].sign()
-        return Terms({"adversarial": _per_sample(self.loss.d(real, fake))}, seen_B=seen)
+        if adaptive(self.augment) is not None:
+            seen["sign"] = seen["real"].sign() + 0 * seen["real"]  # NaN has none
+        return Terms({"adversarial": self._adversarial(self.loss.d, outputs, real, fake)}, seen_B=seen)
 
     def _g_objective(self, outputs: Outputs, feed: Feed) -> Terms:
         real = None if outputs.real is None else outputs.real.logits_B
-        return Terms({"adversarial": _per_sample(self.loss.g(outputs.fake.logits_B, real))})
+        return Terms({"adversarial": self._adversarial(self.loss.g, outputs, outputs.fake.logits_B, real)})
+
+    def _adversarial(self, function: Callable[..., Tensor], outputs: Outputs, *logits: Tensor | None) -> Tensor:
+        """One of the pair, of the logits that are here."""
+        everyone = [None if x is None else outputs.whole(x) for x in logits] if self.loss.compares else ()
+        return _per_sample(function(*logits, *everyone))
 
 
 def _due(penalties: tuple[Penalty, ...], version: int) -> tuple[Penalty, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +17,15 @@ from paragan.layers.random import draws
 
 @dataclass(frozen=True)
 class Calling:
-    """dtype: what autocast computes in (None: as the weights are). scaled: small gradients need a loss scale (fp16)."""
+    """dtype: what autocast computes in (None: as the weights are). scaled: small gradients need a loss scale (fp16).
+
+    compiler: makes a module's call (`hardware.executors`); None: the module itself is called.
+    """
 
     dtype: torch.dtype | None = None
     channels_last: bool = False
     scaled: bool = False
+    compiler: Callable[[nn.Module], Callable[..., Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,14 @@ class CalledNetwork:
     mixes: bool = field(init=False)
     draws: bool = field(init=False)  # a training-mode call draws from torch's global generator
     _weights: tuple[nn.Parameter, ...] = field(init=False)
+    _run: Callable[..., Any] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mixes", mixes_samples(self.module))
         object.__setattr__(self, "draws", draws(self.module))
         object.__setattr__(self, "_weights", tuple(self.module.parameters()))
+        compiler = self.calling.compiler
+        object.__setattr__(self, "_run", self.module if compiler is None else compiler(self.module))
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         """Absent inputs at the end are left out: a plain `nn.Sequential` may play where there are no labels."""
@@ -46,10 +53,10 @@ class CalledNetwork:
         if self.calling.channels_last:
             inputs = tuple(_channels_last(x) for x in inputs)
         if self.calling.dtype is None:
-            return self.module(*inputs)
+            return self._run(*inputs)
         device = next(x.device.type for x in inputs if x is not None)
         with torch.autocast(device, self.calling.dtype):
-            outputs = self.module(*inputs)
+            outputs = self._run(*inputs)
         return map_tensors(_float32, outputs)
 
     @contextmanager

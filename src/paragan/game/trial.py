@@ -92,6 +92,13 @@ def refuse_what_it_cannot(
 ) -> None:
     """`ConfigError` if the strategy or the network lacks something this player's settings need."""
     can = seat.strategy.can
+    comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
+    comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]
+    if options.parts > 1 and comparing:
+        raise ConfigError(
+            f"parts: found {options.parts} with {comparing[0]}, which couples the samples of a batch; "
+            f"set {seat.side.value}.parts to 1"
+        )
     for need in loss_needs - can:
         raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
     for penalty in penalties:
@@ -99,11 +106,6 @@ def refuse_what_it_cannot(
             raise ConfigError(
                 f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
                 f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"
-            )
-        if options.parts > 1 and Can.COUPLED in penalty.needs:
-            raise ConfigError(
-                f"parts: found {options.parts} with the penalty {penalty.name}, which couples the samples of a batch; "
-                f"set {seat.side.value}.parts to 1"
             )
         for need in penalty.needs - can:
             raise ConfigError(

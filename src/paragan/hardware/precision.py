@@ -36,6 +36,20 @@ def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
     return _is_convolutional(net) if choice is None else choice
 
 
+def worth_measuring(choice: str, device: torch.device) -> tuple[str, ...]:
+    """What `auto` may turn out to be, the likeliest first; fp16 never: it needs a loss scale, and is no faster."""
+    if choice != "auto":
+        return (choice,)
+    return ("bf16", "fp32") if has_bf16(device) else ("fp32",)
+
+
+def layouts(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:
+    """The same of channels last, which dense networks have no use for."""
+    if choice is not None:
+        return (choice,)
+    return (True, False) if _is_convolutional(net) else (False,)
+
+
 def has_bf16(device: torch.device) -> bool:
     """Whether this device multiplies bfloat16 faster than float32."""
     if device.type == "cpu":

@@ -31,14 +31,15 @@ def through(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> A
 
 
 class Stem(nn.Module):
-    """Latents to the smallest map: (B, Z) to (B, channels, 4, 4)."""
+    """Latents to the smallest map: (B, Z) to (B, channels, side, side)."""
 
-    def __init__(self, latent: int, channels: int, wrap: Wrap = plain) -> None:
+    def __init__(self, latent: int, channels: int, wrap: Wrap = plain, side: int = 4) -> None:
         super().__init__()
-        self.linear = wrap(nn.Linear(latent, channels * 4 * 4))
+        self.side = side
+        self.linear = wrap(nn.Linear(latent, channels * side**2))
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return self.linear(z_BZ).unflatten(1, (-1, 4, 4))
+        return self.linear(z_BZ).unflatten(1, (-1, self.side, self.side))
 
 
 class UpBlock(nn.Module):
@@ -67,14 +68,17 @@ class DownBlock(nn.Module):
 
     ReLU, 3x3, ReLU, 3x3, halve, beside 1x1, halve; the first block, which sees the image, has no first ReLU. The
     halving of the short-cut runs before its 1x1: the same function, a quarter of the work. Where nothing changes shape
-    the short-cut is x.
+    the short-cut is x. hidden: channels between the two 3x3, `outputs` unless given.
     """
 
-    def __init__(self, inputs: int, outputs: int, down: bool, first: bool, wrap: Wrap) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, down: bool, first: bool, wrap: Wrap, hidden: int | None = None
+    ) -> None:
         super().__init__()
+        hidden = hidden or outputs
         self.act = nn.Identity() if first else nn.ReLU()  # not in place: the short-cut reads the same tensor
-        self.conv1 = wrap(nn.Conv2d(inputs, outputs, 3, padding=1))
-        self.conv2 = wrap(DownConv2d(outputs, outputs) if down else nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.conv1 = wrap(nn.Conv2d(inputs, hidden, 3, padding=1))
+        self.conv2 = wrap(DownConv2d(hidden, outputs) if down else nn.Conv2d(hidden, outputs, 3, padding=1))
         self.pool = nn.AvgPool2d(2) if down else nn.Identity()
         self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if down or inputs != outputs else nn.Identity()
 

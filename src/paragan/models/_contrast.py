@@ -12,7 +12,7 @@ from paragan.layers.precision import autocast_off
 
 
 class ContrastHead(nn.Module):
-    """ReLU, features f (B, F) summed over the map, to logits w.f + b, and to what is compared: (B, 2 E), the image's
+    """ReLU, features f (B, F) summed over the map, to logits w.f + b, and to what is compared: (B, 2, E), the image's
     point A f + a, then its class' point, each of length 1 (Kang & Park 2020, section 3.2). In at least float32.
     """
 
@@ -28,5 +28,5 @@ class ContrastHead(nn.Module):
         with autocast_off(h):
             features_BF = h.relu().sum((2, 3), dtype=torch.promote_types(h.dtype, torch.float32))
             points = self.project(features_BF), self.embed(required(y_B, len(h)))
-            compared_BE = torch.cat([F.normalize(point, dim=1) for point in points], 1)
-            return self.linear(features_BF).squeeze(1), compared_BE
+            compared_B2E = torch.stack([F.normalize(point, dim=1) for point in points], 1)
+            return self.linear(features_BF).squeeze(1), compared_B2E

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from paragan.core.options import Count
 from paragan.core.types import Verdict
-from paragan.layers.blocks import ReluHead, through
+from paragan.layers.blocks import through
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import _large
+from paragan.models._auxiliary import head
 from paragan.models._checks import classes_of
 
 
@@ -29,6 +30,9 @@ class Options:
 
     flavour: `studio` as the networks of published CIFAR and Tiny-ImageNet benchmarks; `brock` as the authors' own code,
     whose D is twice as wide at 32 px and without attention there, and whose G is wider at 64 px.
+
+    head: whether D judges an image by its label (`projection`), or tells which class it has (`auxiliary`, as ACGAN: see
+    `penalties/auxiliary`).
     """
 
     latent: Count | None = None
@@ -36,6 +40,7 @@ class Options:
     shared: int = 128
     flavour: Literal["studio", "brock"] = "studio"
     attention: bool | None = None
+    head: Literal["projection", "auxiliary"] = "projection"
     conditional: bool | None = True
     weight_init: Literal["orthogonal", "glorot", "normal_0.02", "torch"] = "orthogonal"
 
@@ -54,7 +59,7 @@ class Discriminator(nn.Module):
         classes = classes_of(options.conditional, num_classes, "biggan")
         self.weight_init = options.weight_init
         blocks, features = _large.discriminator(options, shape, "biggan")
-        self.blocks = nn.ModuleList([*blocks, ReluHead(features, classes, spectral_norm)])
+        self.blocks = nn.ModuleList([*blocks, head(options.head, features, classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
         return Verdict.of(through(self.blocks, x_BCHW, y_B))

@@ -2,13 +2,13 @@
 
 D puts images and classes into one space. Its verdict's features are those points, (B, 2 E): of the images, then of
 their classes, each of length 1. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 / 2,517,186; 128 px,
-1000 classes 70,433,988 / 90,343,202. ReACGAN (Kang et al. 2021) has the same networks.
+1000 classes 70,433,988 / 90,343,202. `reacgan` has the same networks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -38,6 +38,11 @@ class Options:
     weight_init: Literal["orthogonal", "glorot", "normal_0.02", "torch"] = "orthogonal"
 
 
+class _Wanted(_large.Wanted, Protocol):
+    @property
+    def embed(self) -> int | None: ...
+
+
 class Generator(_large.Generator):
     """z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
@@ -45,13 +50,15 @@ class Generator(_large.Generator):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW and y_B to a `Verdict`."""
+    """x_BCHW and y_B to a `Verdict`. model: what messages call it."""
 
-    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+    model = "contragan"
+
+    def __init__(self, options: _Wanted, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "contragan")
+        classes = classes_of(options.conditional, num_classes, self.model)
         self.weight_init = options.weight_init
-        blocks, features = _large.discriminator(options, shape, "contragan")
+        blocks, features = _large.discriminator(options, shape, self.model)
         embed = options.embed or (512 if shape[1] <= 32 else 768 if shape[1] <= 64 else 1536)
         head: nn.Module = ReluHead(features, 0, spectral_norm)
         if classes:

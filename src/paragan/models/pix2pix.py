@@ -22,6 +22,7 @@ from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import through
 from paragan.layers.precision import autocast_off, widened
 from paragan.layers.random import Dropout
+from paragan.layers.strided import Double, Halve
 from paragan.models._checks import side_of
 
 _SIDES = (8, 16, 32, 64, 128, 256, 512)
@@ -105,7 +106,7 @@ class Down(nn.Module):
     def __init__(self, inputs: int, outputs: int, norm: nn.Module | None, first: bool) -> None:
         super().__init__()
         self.first = first
-        self.conv = nn.Conv2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
+        self.conv = Halve(inputs, outputs)
         self.norm = norm
 
     def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -121,7 +122,7 @@ class Up(nn.Module):
     def __init__(self, inputs: int, outputs: int, norm: nn.Module, dropout: float, first: bool) -> None:
         super().__init__()
         self.first = first
-        self.conv = nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
+        self.conv = Double(inputs, outputs)
         self.norm = norm
         self.dropout = Dropout(dropout) if dropout else None
 

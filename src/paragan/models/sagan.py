@@ -17,23 +17,27 @@ from torch import Tensor, nn
 from paragan.core.options import Count
 from paragan.core.types import Verdict
 from paragan.layers.attention import SelfAttention
-from paragan.layers.blocks import DownBlock, NormPaint, ReluHead, Stem, UpBlock, through
+from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._auxiliary import head
 from paragan.models._checks import classes_of, side_of
 from paragan.models._residual import SHAPES
+
+_SIDES = tuple(side for side, plan in SHAPES.items() if plan.lowest == 4)
 
 
 @dataclass(frozen=True)
 class Options:
     """latent: length of z. width: channels of D's first block (None: 128 up to 32 px, then 64); G as in `sngan`.
 
-    attention: whether there is any. Its maps must have a multiple of 8 channels.
+    attention: whether there is any. Its maps must have a multiple of 8 channels. head: as in `biggan`.
     """
 
     latent: Count = 128
     width: Count | None = None
     attention: bool = True
+    head: Literal["projection", "auxiliary"] = "projection"
     conditional: bool | None = True
     weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
 
@@ -45,7 +49,7 @@ class Generator(nn.Module):
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "sagan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        side = side_of(shape, "sagan", tuple(SHAPES))
+        side = side_of(shape, "sagan", _SIDES)
         widths = SHAPES[side].g_widths(options.width)
         norm = partial(batch_norm, classes=classes)
         blocks: list[nn.Module] = [Stem(options.latent, widths[0], spectral_norm)]
@@ -66,14 +70,14 @@ class Discriminator(nn.Module):
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "sagan")
         self.weight_init = options.weight_init
-        plan = SHAPES[side := side_of(shape, "sagan", tuple(SHAPES))]
+        plan = SHAPES[side := side_of(shape, "sagan", _SIDES)]
         widths = plan.d_widths(options.width)
         blocks: list[nn.Module] = []
         for number, (a, b) in enumerate(pairwise((shape[0], *widths))):
             blocks.append(DownBlock(a, b, number < plan.halvings, number == 0, spectral_norm))
             if options.attention and number < plan.halvings and side >> (number + 1) == _attended(side):
                 blocks.append(SelfAttention(b, spectral_norm))
-        self.blocks = nn.ModuleList([*blocks, ReluHead(widths[-1], classes, spectral_norm)])
+        self.blocks = nn.ModuleList([*blocks, head(options.head, widths[-1], classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
         return Verdict.of(through(self.blocks, x_BCHW, y_B))

@@ -3,8 +3,8 @@
 With labels: class-conditional norms in G and a projection in D (Miyato & Koyama 2018).
 
 Parameters with the default width (G / D): 32 px, 10 classes 4,304,387 / 1,055,105; 64 px, 200 classes 13,366,915 /
-19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. The papers have no 8 and 16 px; those are the 32 px net with
-fewer halvings; 256 and 512 px grow as BigGAN does there (Brock et al. 2019, tables 8 and 9).
+19,747,521; 128 px, 1000 classes 41,996,931 / 39,443,137. 48 px is the papers' net for STL-10. They have no 8 and 16 px;
+those are the 32 px net with fewer halvings; 256 and 512 px grow as BigGAN does there (Brock et al. 2019, tables 8, 9).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from paragan.core.options import Count
 from paragan.core.types import Verdict
-from paragan.layers.blocks import DownBlock, NormPaint, ReluHead, Stem, UpBlock, through
+from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._auxiliary import head
 from paragan.models._checks import classes_of, side_of
 from paragan.models._residual import SHAPES
 
@@ -29,11 +30,17 @@ from paragan.models._residual import SHAPES
 class Options:
     """latent: length of z. width: channels of D's first block (None: the paper's, 128 up to 32 px, then 64).
 
-    G is twice as wide up to 32 px and as wide above; both grow sixteenfold towards the smallest map above 32 px.
+    G is twice as wide up to 32 px and as wide above; both grow towards the smallest map above 32 px. head: as in
+    `biggan`.
+
+    flavour: how wide D's blocks are inside. `studio`: as what they give (published CIFAR and ImageNet benchmarks, the
+    paper); `mimicry`: as what they take, but for the first; `brock`: all of them.
     """
 
     latent: Count = 128
     width: Count | None = None
+    flavour: Literal["studio", "mimicry", "brock"] = "studio"
+    head: Literal["projection", "auxiliary"] = "projection"
     conditional: bool | None = True
     weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
 
@@ -45,10 +52,12 @@ class Generator(nn.Module):
         super().__init__()
         classes = classes_of(options.conditional, num_classes, "sngan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        widths = SHAPES[side_of(shape, "sngan", tuple(SHAPES))].g_widths(options.width)
+        plan = SHAPES[side_of(shape, "sngan", tuple(SHAPES))]
+        widths = plan.g_widths(options.width)
         norm = partial(batch_norm, classes=classes)
         ups = [UpBlock(a, b, norm) for a, b in pairwise(widths)]
-        self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, NormPaint(widths[-1], shape[0])])
+        stem = Stem(options.latent, widths[0], side=plan.lowest)
+        self.blocks = nn.ModuleList([stem, *ups, NormPaint(widths[-1], shape[0])])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         return through(self.blocks, z_BZ, y_B)
@@ -63,11 +72,12 @@ class Discriminator(nn.Module):
         self.weight_init = options.weight_init
         plan = SHAPES[side_of(shape, "sngan", tuple(SHAPES))]
         widths = plan.d_widths(options.width)
+        thin = {"studio": len(widths), "mimicry": 1, "brock": 0}[options.flavour]  # from which block on
         downs = [
-            DownBlock(a, b, number < plan.halvings, number == 0, spectral_norm)
+            DownBlock(a, b, number < plan.halvings, number == 0, spectral_norm, a if number >= thin else b)
             for number, (a, b) in enumerate(pairwise((shape[0], *widths)))
         ]
-        self.blocks = nn.ModuleList([*downs, ReluHead(widths[-1], classes, spectral_norm)])
+        self.blocks = nn.ModuleList([*downs, head(options.head, widths[-1], classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
         return Verdict.of(through(self.blocks, x_BCHW, y_B))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.seams import Network, Part, Penalty, Turn
-from paragan.core.types import Can, Feed, Made, Outputs, Side, Terms, Verdict
+from paragan.core.types import Can, Feed, Made, Outputs, Rows, Side, Terms, Verdict
 from paragan.layers.across import Across, whole
 
 
@@ -52,21 +52,34 @@ def _run_part(
     """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
     if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
         feed = _differentiable(feed)
-    outputs = play(turn, nets, feed)
+    outputs = replace(play(turn, nets, feed), whole=partial(_whole, rows=feed.rows, across=across))
     terms = turn.objective(outputs, feed)
-    part = Part(nets[turn.side], feed, outputs, gradient)
-    if across is not None:
-        part = replace(part, whole=partial(whole, rows=feed.rows, across=across))
+    part = Part(nets[turn.side], feed, outputs, gradient, outputs.whole)
     loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
     summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
     return sum(terms.coupled.values(), summed), Terms(loss_B, terms.coupled, terms.seen_B)
 
 
+def _whole(x_B: Tensor, rows: Rows, across: Across | None) -> Tensor:
+    """The rows of all ranks. `ConfigError` where others have some and cannot be asked, or have had them before."""
+    if rows.stride > 1 or (across is None and rows.count < rows.total):
+        raise ConfigError(
+            f"loss: found {rows.count} of the {rows.total} rows of a batch whose samples it or a penalty compares, and "
+            "nobody to ask for the others; set parts to 1, and scheme to synchronous"
+        )
+    return x_B if across is None else whole(x_B, rows, across)
+
+
 def _differentiable(feed: Feed) -> Feed:
     """The same feed with images that gradients can be taken to; the batch itself is left as it is."""
     assert feed.real is not None and feed.real.x_BCHW is not None
-    fakes = None if feed.fakes is None else tuple(images.detach().requires_grad_() for images in feed.fakes)
+    fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
     return replace(feed, real=replace(feed.real, x_BCHW=feed.real.x_BCHW.detach().requires_grad_()), fakes=fakes)
+
+
+def _leaf(images: Tensor) -> Tensor:
+    """Shared ones are leaves already, whose gradient goes on into G."""
+    return images if images.requires_grad else images.detach().requires_grad_()
 
 
 def forward_backward(
@@ -88,13 +101,13 @@ def forward_backward(
     give a scalar that goes into the last backward as well.
 
     Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so
-    that a reducer sees one forward and one backward of G however many parts there are. Penalties on the weights alone,
-    which need no image, join that one.
+    that a reducer sees one forward and one backward of G however many parts there are. Penalties that need no image of
+    the turn, on the weights alone or on images of their own, join that one.
     """
     shared = turn.feed.fakes if turn.side is Side.G else None
     late: tuple[Penalty, ...] = ()
     if shared is not None:
-        late = tuple(penalty for penalty in turn.penalties if Can.WHOLE_WEIGHTS in penalty.needs)
+        late = tuple(penalty for penalty in turn.penalties if _needs_no_image(penalty))
         turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
         turn = replace(turn, penalties=tuple(penalty for penalty in turn.penalties if penalty not in late))
     done = []
@@ -109,13 +122,18 @@ def forward_backward(
     if shared is not None:
         with around(True):
             roots, gradients = [*shared], [images.grad for images in turn.feed.fakes or ()]
-            late_B = {p.name: p(Part(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient)) for p in late}
+            seen = partial(_whole, rows=turn.feed.rows, across=across)
+            late_B = {p.name: p(Part(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient, seen)) for p in late}
             for values in late_B.values():
                 loss = values.sum() / turn.feed.rows.total
                 roots, gradients = [*roots, loss if factor is None else loss * factor], [*gradients, None]
             _backward(roots, gradients, tied)
         done[-1] = replace(done[-1], loss_B={**done[-1].loss_B, **late_B})
     return gather(done)
+
+
+def _needs_no_image(penalty: Penalty) -> bool:
+    return Can.WHOLE_WEIGHTS in penalty.needs or getattr(penalty, "by_itself", False)
 
 
 _NO_OUTPUTS = Outputs(Verdict(torch.empty(0)))

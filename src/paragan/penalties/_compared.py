@@ -23,10 +23,10 @@ def compared(part: Part, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor,
     if y_B is None:
         raise ConfigError(f"penalties: {name} compares classes, found no labels; use data with labels")
     features = verdict.features
-    if features is None or features.dim() != 2 or features.shape[1] % 2:
+    if features is None or features.dim() != 3 or features.shape[1] != 2:
         found = "none" if features is None else f"features of {tuple(features.shape)}"
-        raise ConfigError(f"penalties: {name} needs a D that compares, found {found}; use model contragan")
-    points_BE, proxies_BE = features.chunk(2, 1)
+        raise ConfigError(f"penalties: {name} needs a D that compares, found {found}; use model contragan or reacgan")
+    points_BE, proxies_BE = features.unbind(1)
     rows = part.feed.rows
     own_B = torch.arange(rows.total, device=y_B.device)[rows.window]
     return points_BE, proxies_BE, y_B, part.whole(points_BE), part.whole(y_B), own_B

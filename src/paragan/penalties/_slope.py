@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from paragan.core.seams import Part
+from paragan.penalties._logits import per_sample
 
 
 def squared_slope(part: Part, logits: Tensor, x_BCHW: Tensor) -> Tensor:
     """|d D(x) / dx|^2 per sample, (B,). Patch logits count as their mean per sample."""
-    gradient = part.input_gradient(logits.flatten(1).mean(1) if logits.dim() > 1 else logits, x_BCHW)
+    gradient = part.input_gradient(per_sample(logits), x_BCHW)
     return gradient.flatten(1).square().sum(1)

@@ -15,6 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.options import Count, NotNegative
 from paragan.core.seams import Part
 from paragan.core.types import Can, Side, Verdict
+from paragan.penalties._logits import per_sample
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Penalty:
             )
         x = _between(part).requires_grad_()
         logits = Verdict.of(part.network(x, *_labels(part))).logits_B
-        gradient = part.input_gradient(logits.flatten(1).mean(1) if logits.dim() > 1 else logits, x)
+        gradient = part.input_gradient(per_sample(logits), x)
         return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has slope 0, not NaN, at 0
 
 

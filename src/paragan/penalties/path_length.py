@@ -34,7 +34,7 @@ class Options:
 
 @runtime_checkable
 class Styled(Protocol):
-    """A generator that is called (z, y, shift of the styles of all layers): styles (L, W) are their number and length."""
+    """A generator that is called (z, y, shift of all styles): `styles` (L, W) are their number and length."""
 
     styles: tuple[int, int]
 

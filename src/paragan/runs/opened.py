@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +24,21 @@ from paragan.engine.folder import RunFolder, environment, write_json
 from paragan.engine.session import Session, players
 from paragan.engine.trainer import Trainer
 from paragan.hardware import device as devices
+from paragan.hardware.executors import explained as compiling
 from paragan.launch import ends
 from paragan.launch.company import Company
 from paragan.launch.failure import explained
 from paragan.launch.join import join
 from paragan.launch.place import Place
-from paragan.runs import ranks
+from paragan.runs import executors, ranks
 from paragan.writers.jsonl import RankWriter
 
 _MAY_CHANGE = (
-    *("train.kimg", "train.timeout_s", "every.", "score.", "writers", "data.path", "devices"),
+    *("train.kimg", "train.timeout_s", "train.executor", "every.", "score.", "writers", "data.path", "devices"),
     *("workers", "transport", "coordinator", "grid.executor", "grid.beat_s"),
     *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
 )
+_COMPILED = ("compile", "graphs")
 _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend
 
 
@@ -70,9 +72,11 @@ def joined(config: RunConfig, place: Place | None, stopped: Callable[[], bool] =
 @contextmanager
 def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
     """A session that stands at the newest checkpoint, or at the start; inside, the folder is locked."""
-    config, folder, say = asked.config, RunFolder(asked.out), voice(world)
-    ranks.refuse_different(config, world)
-    ranks.refuse_thin(config, world)
+    folder, say = RunFolder(asked.out), voice(world)
+    ranks.refuse_different(asked.config, world)
+    ranks.refuse_thin(asked.config, world)
+    config = executors.chosen(asked.config, asked.out, _sets_aside(asked), world, say, asked.model)
+    asked = replace(asked, config=config)
     trainer = _trainer(asked, world, stop)
     if world.leads:
         _make_room(asked, folder)
@@ -119,7 +123,7 @@ def explaining(world: World) -> Iterator[None]:
 def told(session: Session) -> Iterator[None]:
     """What fails inside ends the run: the record, the other ranks and `exit.json` hear of it before it is raised on."""
     try:
-        with explaining(session.world):
+        with explaining(session.world), compiling():
             yield
     except BaseException as error:
         code, line = outcome(error)
@@ -157,12 +161,16 @@ def _leave_word(session: Session, code: int, reason: str) -> None:
 
 
 def _make_room(asked: Asked, folder: RunFolder) -> None:
-    """`--fresh`, which a restarted attempt must not take for another one; a run of other settings is refused."""
-    again = asked.place is not None and ends.claimed(asked.out, asked.place)
-    if asked.fresh and not again and (aside := folder.set_aside()) is not None:
+    """A run of other settings is refused."""
+    if _sets_aside(asked) and (aside := folder.set_aside()) is not None:
         _say(f"--fresh: the former run is kept in {aside}")
     if folder.config.exists():
         _refuse_another_run(folder, asked.config)
+
+
+def _sets_aside(asked: Asked) -> bool:
+    """`--fresh`, which a restarted attempt must not take for another one."""
+    return asked.fresh and not (asked.place is not None and ends.claimed(asked.out, asked.place))
 
 
 def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
@@ -220,6 +228,11 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
         f"data      {len(source):,} {colour}images{classes}, {size}",
         *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
         *([ranks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
+        *(
+            ["executor  compiled: the first steps take a minute or two"]
+            if asked.config.train.executor in _COMPILED
+            else []
+        ),
     ]
     return "\n".join(lines)
 

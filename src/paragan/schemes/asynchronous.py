@@ -20,6 +20,7 @@ from paragan.core.roles import Roles, apart, together
 from paragan.core.types import Batch, Report, take
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
+from paragan.game.remember import refuse_remembering
 from paragan.schemes import _order
 from paragan.schemes._linked import Linked
 from paragan.schemes._pace import Pace, Told
@@ -81,9 +82,10 @@ class Scheme:
             )
         if gan.g_needs_real:
             raise ConfigError(
-                "scheme: asynchronous has no real images where G sits, found a loss that shows G's turn some; use "
-                "synchronous, or hinge"
+                "scheme: asynchronous has no real images where G sits, found a loss or penalty that shows G's turn some; "
+                "use synchronous, or hinge"
             )
+        refuse_remembering(gan, "scheme.asynchronous", all_of_it=False)  # G's thread would read it at any moment
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         reals = list(take(batches, gan.d.updates_per_step))

@@ -63,6 +63,12 @@ PANELS = (
         0.0,
     ),
     Panel(
+        "telemetry",
+        "Adaptive augmentation",
+        r"(.*/)?(sign|augment_p)",
+        "Mean sign of D on real images, and how often each augmentation happens; p near 1: too few images.",
+    ),
+    Panel(
         "telemetry", "Overfitting of D", r".*/overfitting", "0: none; towards 1: D knows the training images by heart."
     ),
     Panel(

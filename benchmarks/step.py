@@ -1,0 +1,183 @@
+"""One update of D and one of G: the library's step, as `build` makes it of a recipe, against a plain torch loop.
+
+    python -m benchmarks.step --net sngan|biggan|pix2pix [--pairs 15] [--only WORD] [--levers]
+
+SNGAN and BigGAN are those of CIFAR-10 at their published width, batch 32; pix2pix is the paper's at 256 px, batch 1,
+where both sides make images once for both turns. CPU seconds at one thread, pair by pair.
+
+Aims, plain loop / ours, SNGAN | BigGAN: 1.0 in fp32, 1.3 | 1.25 channels last, 2.7 | 2.4 with bf16 as well, 3.3 | 2.9
+with shared fakes as well; pix2pix 1.4. Those with bf16 are of processors that multiply it at twice the rate of fp32.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks import step_loop, step_nets
+from benchmarks.pairs import Ratio, compare, keep
+from benchmarks.record import machine
+from paragan import build
+from paragan.config import load
+from paragan.core import rng, shelf
+from paragan.core.types import Batch, Rows
+from paragan.game.gan import GAN
+from paragan.layers.resample import DownConv2d, UpConv2d
+
+FP32 = ("g.precision=fp32", "d.precision=fp32", "g.channels_last=false", "d.channels_last=false")
+LAST = ("g.precision=fp32", "d.precision=fp32", "g.channels_last=true", "d.channels_last=true")
+BF16 = ("g.precision=bf16", "d.precision=bf16", "g.channels_last=true", "d.channels_last=true")
+APART, SHARED = "scheme=synchronous", "scheme=shared_fakes"
+
+
+@dataclass(frozen=True)
+class Images:
+    """What `build` asks of a data set: the shape of its images, and the names of their classes."""
+
+    shape: tuple[int, int, int]
+    class_names: tuple[str, ...] = ()
+
+
+class ImagePairs(Images):
+    fetch_pairs = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One pair of networks and what it is shown. words: what the recipe is told beside the width."""
+
+    recipe: str
+    words: tuple[str, ...]
+    width: int
+    batch: int
+    side: int = 32
+    classes: int = 10
+
+    def game(self, *words: str) -> GAN:
+        """The library's."""
+        kind = Images if self.classes else ImagePairs
+        found: Any = kind((3, self.side, self.side), tuple(map(str, range(self.classes))))
+        always = ("data.path=nowhere", "g.ema=null", f"model.width={self.width}", "d.updates_per_step=1")
+        config = load(self.recipe, [*self.words, *always, *words])
+        return build.gan(config, build.Data(found, found), torch.device("cpu"))
+
+    def real(self) -> Batch:
+        """One batch, which either side is shown at every step."""
+        rows, shape = Rows(0, 0, self.batch, self.batch), (3, self.side, self.side)
+        x, condition = (rng.uniform(1, name, rows, shape) * 2 - 1 for name in ("x", "condition"))
+        if self.classes:
+            return Batch(rows, x, rng.integers(1, "y", rows, self.classes))
+        return Batch(rows, x, condition=condition)
+
+    def nets(self) -> tuple[nn.Module, nn.Module]:
+        """The plain G and D."""
+        width, classes = self.width, self.classes
+        if not classes:
+            return step_nets.UNet(width, self.side.bit_length() - 1, 0.5), step_nets.PatchDiscriminator(width)
+        if "model=biggan" not in self.words:
+            d = step_nets.ResidualDiscriminator(width, classes, attention=False)
+            return step_nets.SNGenerator(2 * width, classes, 128), d
+        d = step_nets.ResidualDiscriminator(2 * width, classes, attention=True)
+        return step_nets.BigGenerator(4 * width, classes, 128, 20), d
+
+    def plain(self) -> Callable[[], None]:
+        """A step of the plain loop."""
+        (g, d), real = self.nets(), self.real()
+        x, y, condition = (t if t is not None else torch.empty(0) for t in (real.x_BCHW, real.y_B, real.condition))
+        if self.classes:
+            return step_loop.labelled(g, d, x, y, 80 if "model=biggan" in self.words else 128)
+        return step_loop.conditioned(g, d, x, condition)
+
+    def ours(self, *words: str, unfolded: bool = False) -> Callable[[], object]:
+        """A step of the library. unfolded: its convolutions beside a resize are computed after or before it."""
+        gan: Any = self.game(*words)
+        if unfolded:
+            unfold(gan.g.net), unfold(gan.d.net)
+        scheme, batches = words[-1].removeprefix("scheme="), repeat(self.real())
+        return partial(shelf.load("schemes", scheme).step, gan, batches)
+
+
+CASES = {
+    "sngan": Case("sngan-cifar10", (), 128, 32),
+    "biggan": Case("sngan-cifar10", ("model=biggan",), 96, 32),
+    "pix2pix": Case("pix2pix-facades", (), 64, 1, 256, 0),
+}
+
+
+def unfold(net: nn.Module) -> None:
+    """Each convolution that was summed up with its resize becomes the two again."""
+    ways: dict[type, Callable[..., Any]] = {
+        UpConv2d: lambda m, x: F.conv2d(F.interpolate(x, scale_factor=2), m.weight, m.bias, padding=1),
+        DownConv2d: lambda m, x: F.avg_pool2d(F.conv2d(x, m.weight, m.bias, padding=1), 2),
+    }
+    for module in net.modules():
+        for kind, way in ways.items():
+            if isinstance(module, kind):
+                module.forward = partial(way, module)
+
+
+def rows(case: Case) -> dict[str, tuple[str, ...]]:
+    """What the plain loop is compared with."""
+    if not case.classes:
+        return {"fp32": (*FP32, SHARED), "channels last": (*LAST, SHARED), "bf16 + channels last": (*BF16, SHARED)}
+    return {
+        "fp32": (*FP32, APART),
+        "channels last": (*LAST, APART),
+        "channels last + shared fakes": (*LAST, SHARED),
+        "bf16 + channels last": (*BF16, APART),
+        "bf16 + channels last + shared fakes": (*BF16, SHARED),
+    }
+
+
+def levers(case: Case) -> Iterator[tuple[str, Callable[[], tuple[Callable[[], object], Callable[[], object]]]]]:
+    """What each gives by itself: our step without and with it."""
+    last = (*LAST, APART if case.classes else SHARED)
+    yield "fp32 / channels last", lambda: (case.ours(*FP32, last[-1]), case.ours(*last))
+    yield "apart / shared fakes", lambda: (case.ours(*LAST, APART), case.ours(*LAST, SHARED))
+    if case.classes:
+        label = "resize and convolution / both at once"
+        yield label, lambda: (case.ours(*last, unfolded=True), case.ours(*last))
+    if "bf16" in machine():
+        yield "fp32 / bf16", lambda: (case.ours(*last), case.ours(*BF16, last[-1]))
+
+
+def measured(case: Case, pairs: int, only: str, with_levers: bool) -> dict[str, Ratio]:
+    """By label; what this processor cannot do is told. only: part of a label, and then run on any processor."""
+    wanted = {f"plain loop / {name}": words for name, words in rows(case).items()}
+    found = {}
+    for label, words in wanted.items():
+        if only and not label.endswith(only):
+            continue
+        if not only and "bf16" in label and "bf16" not in machine():
+            print(f"{label}: not run: no avx512_bf16")
+            continue
+        found[label] = compare(case.plain(), case.ours(*words), pairs)
+    if with_levers:
+        found |= {f"lever: {label}": compare(*make(), pairs) for label, make in levers(case)}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", choices=list(CASES), required=True)
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--only", default="", help="rows that end so; bf16 is then run on any processor")
+    parser.add_argument("--levers", action="store_true", help="also what each lever gives by itself")
+    told = parser.parse_args()
+    case = CASES[told.net]
+    found = measured(case, told.pairs, told.only, told.levers)
+    note = f"width {case.width}, batch {case.batch}, {case.side} px, one D and one G update, no average of weights"
+    missing = "" if "bf16" in machine() else "; bf16 not run: no avx512_bf16"
+    keep(f"step-{told.net}", found, note + missing)
+
+
+if __name__ == "__main__":
+    main()

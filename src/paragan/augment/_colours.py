@@ -1,0 +1,40 @@
+"""What colours an image has: brighter, stronger, inverted, of another hue or saturation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from paragan.augment._draws import Draws, per_image
+
+_NAMES = ("brightness", "contrast", "luma", "hue", "saturation")
+
+
+def coloured(x_BCHW: Tensor, draws: Draws) -> Tensor:
+    """One affine map of each image's colours. Grey is the mean of the channels, colour what differs from it.
+
+    Brightness and contrast concern both, the luma flip grey alone, saturation and hue colour alone; of one channel the
+    first three are left. Only of three channels is there hue.
+    """
+    happens = {name: draws.happens(name) for name in _NAMES}
+    brightness = torch.where(happens["brightness"], draws["brightness"], 0.0)
+    contrast = torch.where(happens["contrast"], draws["contrast"], 1.0)
+    saturation = torch.where(happens["saturation"], draws["saturation"], 1.0)
+    grey = torch.where(happens["luma"] & (draws["luma"] < 0.5), -contrast, contrast)
+    cos = torch.where(happens["hue"], draws["hue cos"], 1.0)
+    sin = torch.where(happens["hue"], draws["hue sin"], 0.0)
+    map_BCC = _map(x_BCHW, *(values[:, None, None] for values in (grey, contrast * saturation, cos, sin)))
+    out = (map_BCC @ x_BCHW.flatten(2)).view_as(x_BCHW) + per_image(grey * brightness)
+    return torch.where(per_image(torch.stack(list(happens.values())).any(0)), out, x_BCHW)
+
+
+def _map(x_BCHW: Tensor, grey: Tensor, colour: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """grey times the mean of the channels, and colour times what differs from it, turned around (1, 1, 1)."""
+    channels = x_BCHW.shape[1]
+    same = torch.eye(channels, dtype=x_BCHW.dtype, device=x_BCHW.device)
+    mean = torch.full_like(same, 1 / channels)
+    turned = same - mean
+    if channels == 3:
+        across = (same.roll(1, 0) - same.roll(-1, 0)) / 3**0.5  # the cross product with (1, 1, 1) / sqrt(3)
+        turned = cos * turned + sin * across
+    return grey * mean + colour * turned

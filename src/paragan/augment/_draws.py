@@ -1,0 +1,72 @@
+"""What chance says of each image of a batch: whether something happens to it, and how much of it.
+
+All strengths are those of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", appendix B.
+"""
+
+from __future__ import annotations
+
+from math import pi
+
+import torch
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.types import Rows
+
+_GATES = (
+    *("flip", "turn", "shift", "scale", "rotation", "stretch", "second_rotation", "move"),
+    *("brightness", "contrast", "luma", "hue", "saturation"),
+    *("band_0", "band_1", "band_2", "band_3", "noise", "hole"),
+)
+_UNIFORM = ("flip", "turn", "shift_x", "shift_y", "luma", "hole_x", "hole_y")
+_ANGLES = ("rotation", "second_rotation", "hue")  # any
+_FACTORS = {  # log-normal around 1: standard deviation of the power of two
+    **{"scale": 0.2, "stretch": 0.2, "contrast": 0.5, "saturation": 1.0},
+    **{f"band_{band}": 1.0 for band in range(4)},
+}
+_NORMAL = {"move_x": 1 / 8, "move_y": 1 / 8, "brightness": 0.2, "noise": 0.1}  # of a side; of images in [-1, 1]
+
+
+class Draws:
+    """Of (seed, stream, row) alone, whatever p is: with another p the same happens to more or fewer images.
+
+    like_BCHW: whose device and type the values have. They are computed on the host in double precision: an image's do
+    not depend on the device, nor on its company.
+    """
+
+    def __init__(self, seed: int, stream: str, rows: Rows, like_BCHW: Tensor, p: Tensor | float) -> None:
+        self._where, self._like, self._p = (seed, stream, rows), like_BCHW, p
+        uniform = rng.uniform(seed, stream, rows, (len(_GATES) + len(_UNIFORM) + len(_ANGLES),))
+        gates, uniform = uniform.split([len(_GATES), uniform.shape[1] - len(_GATES)], 1)
+        normal = rng.normal(seed, f"{stream}/normal", rows, (len(_FACTORS) + len(_NORMAL),)).double()
+        normal = normal * torch.tensor([*_FACTORS.values(), *_NORMAL.values()], dtype=torch.float64)
+        angles = (2 * uniform[:, len(_UNIFORM) :].double() - 1) * pi
+        values = [uniform[:, : len(_UNIFORM)].double(), angles.cos(), angles.sin()]
+        values += [normal[:, : len(_FACTORS)].exp2(), normal[:, len(_FACTORS) :]]
+        names = [f"{name} cos" for name in _ANGLES] + [f"{name} sin" for name in _ANGLES]
+        columns = torch.cat(values, 1).to(like_BCHW, non_blocking=True).unbind(1)
+        self._gates = dict(zip(_GATES, gates.to(like_BCHW.device, non_blocking=True).unbind(1), strict=True))
+        self._values = dict(zip((*_UNIFORM, *names, *_FACTORS, *_NORMAL), columns, strict=True))
+
+    def happens(self, name: str) -> Tensor:
+        """With probability p: bool (B,)."""
+        return self._gates[name] < self._p
+
+    def rotates(self, name: str) -> Tensor:
+        """One of two, of which at least one happens with probability p."""
+        return self._gates[name] < 1 - (1 - self._p) ** 0.5
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Uniform on [0, 1), a factor, or normal with the deviation above; `NAME cos`, `NAME sin`: (B,)."""
+        return self._values[name]
+
+    def field(self, name: str) -> Tensor:
+        """Standard normal, a value for each of an image's."""
+        seed, stream, rows = self._where
+        shape = tuple(self._like.shape[1:])
+        return rng.normal(seed, f"{stream}/{name}", rows, shape).to(self._like, non_blocking=True)
+
+
+def per_image(values_B: Tensor) -> Tensor:
+    """To be used with images: (B, 1, 1, 1)."""
+    return values_B[:, None, None, None]

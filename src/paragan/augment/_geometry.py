@@ -1,0 +1,95 @@
+"""Where the pixels of an image go: mirrored, turned, shifted, scaled, rotated, stretched, one after the other.
+
+The moves are composed into one map from the output back to the image, which is read once.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paragan.augment._draws import Draws, per_image
+from paragan.layers.warp import rearranged, warped
+
+_SHIFT = 1 / 8  # by whole pixels, of a side, at most
+
+
+def blitted(x_BCHW: Tensor, draws: Draws) -> Tensor:
+    """Whole pixels take the place of others; nothing is computed of their values."""
+    return rearranged(x_BCHW, by_pixels(x_BCHW, draws))
+
+
+def moved(x_BCHW: Tensor, draws: Draws) -> Tensor:
+    """The same, and then anywhere between the pixels; images that this did not happen to stay exact."""
+    pixels_B23 = by_pixels(x_BCHW, draws)
+    between_B, inverse_B23 = between_pixels(x_BCHW, draws, pixels_B23)
+    return torch.where(per_image(between_B), warped(x_BCHW, inverse_B23), rearranged(x_BCHW, pixels_B23))
+
+
+def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:
+    """Pixel blitting: inverse_B23. Images that are not square are turned by half turns only."""
+    height, width = x_BCHW.shape[2:]
+    flips = draws.happens("flip") & (draws["flip"] < 0.5)
+    turns = torch.where(draws.happens("turn"), (4 * draws["turn"]).floor(), 0.0)
+    if height != width:
+        turns = turns * (turns.remainder(2) == 0)
+    shifts = draws.happens("shift")
+    x, y = (
+        torch.where(shifts, ((2 * draws[name] - 1) * _SHIFT * side).round(), 0.0)
+        for name, side in (("shift_x", width), ("shift_y", height))
+    )
+    one = torch.ones_like(x)
+    inverse = _scaling(torch.where(flips, -one, one), one)
+    inverse = _then(inverse, _turning((turns - 2).abs() - 1, 1 - (turns - 1).abs()))
+    return _then(inverse, _shifting(x, y))
+
+
+def between_pixels(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[Tensor, Tensor]:
+    """General geometric transformations after those of whole pixels: whether any happens (B,), and inverse_B23."""
+    scales, stretches, moves = (draws.happens(name) for name in ("scale", "stretch", "move"))
+    scale, stretch = torch.where(scales, draws["scale"], 1.0), torch.where(stretches, draws["stretch"], 1.0)
+    x, y = (
+        torch.where(moves, draws[name] * side, 0.0)
+        for name, side in zip(("move_x", "move_y"), x_BCHW.shape[:1:-1], strict=True)
+    )
+    for step in (
+        _scaling(scale, scale),
+        _rotating("rotation", draws),
+        _scaling(stretch, 1 / stretch),
+        _rotating("second_rotation", draws),
+        _shifting(x, y),
+    ):
+        inverse_B23 = _then(inverse_B23, step)
+    rotates = draws.rotates("rotation") | draws.rotates("second_rotation")
+    return scales | stretches | moves | rotates, inverse_B23
+
+
+def _then(inverse_B23: Tensor, step_B23: Tensor) -> Tensor:
+    """The inverse of a further step after those so far. Sums by hand: an image's does not depend on its company."""
+    linear, shift = inverse_B23[..., :2], inverse_B23[..., 2:]
+    return (linear[..., None] * step_B23[:, None]).sum(2) + F.pad(shift, (2, 0))
+
+
+def _scaling(along_x: Tensor, along_y: Tensor) -> Tensor:
+    zero = torch.zeros_like(along_x)
+    return _inverse(1 / along_x, zero, zero, zero, 1 / along_y, zero)
+
+
+def _rotating(name: str, draws: Draws) -> Tensor:
+    happens = draws.rotates(name)
+    return _turning(torch.where(happens, draws[f"{name} cos"], 1.0), torch.where(happens, draws[f"{name} sin"], 0.0))
+
+
+def _turning(cos: Tensor, sin: Tensor) -> Tensor:
+    zero = torch.zeros_like(cos)
+    return _inverse(cos, sin, zero, -sin, cos, zero)
+
+
+def _shifting(x: Tensor, y: Tensor) -> Tensor:
+    zero, one = torch.zeros_like(x), torch.ones_like(x)
+    return _inverse(one, zero, -x, zero, one, -y)
+
+
+def _inverse(*entries: Tensor) -> Tensor:
+    return torch.stack(entries, 1).unflatten(1, (2, 3))

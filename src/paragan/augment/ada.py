@@ -1,0 +1,95 @@
+"""Adaptive augmentation of all that D sees: each way with probability p, which follows how sure D is of real images
+(Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", sections 2 and 3, appendix B).
+
+Groups, with the paper's strengths; every transformation is drawn for every image by itself:
+  b    pixel blitting: mirror, quarter turns (half turns if not square), shift by whole pixels; exact
+  g    geometry: scale, rotation, stretch, rotation, shift; composed with b, the image is read once
+  c    colour: brightness, contrast, inverted luma, hue, saturation; of grey images the first three
+  f    four bands of frequencies, louder or quieter
+  n    noise
+  c    cutout
+What differs from the paper: a symmetric Butterworth half-band instead of the wavelet sym6 (both are orthogonal and of
+six vanishing moments; this one does not shift, and is a formula), Butterworth bands instead of sym2, a mirror that
+stands on the border, on either side of the map, instead of a margin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from paragan.augment._colours import coloured
+from paragan.augment._corruption import cut, filtered, noisy
+from paragan.augment._draws import Draws
+from paragan.augment._geometry import blitted, moved
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count, Fraction, Positive
+from paragan.core.types import Rows
+from paragan.layers.precision import autocast_off, widened
+
+
+@dataclass(frozen=True)
+class Options:
+    """pipeline: the groups, by the paper's letters. target: mean sign of D's logits on real images above which p rises,
+    of losses that have their border at 0; null: p stays. p: at the start. kimg: thousands of images in which p may go
+    from 0 to 1. interval: steps from look to look. most: p stays below; above 0.8 G may learn to make augmented images.
+    """
+
+    pipeline: Literal["b", "bg", "bgc", "bgcf", "bgcfn", "bgcfnc"] = "bgc"
+    target: Fraction | None = 0.6
+    p: Fraction = 0.0
+    kimg: Positive = 500.0
+    interval: Count = 4
+    most: Fraction = 1.0
+
+
+class Augment:
+    """x_BCHW to images of the same shape. Draws depend on (seed, stream, row) alone, so ranks and parts agree.
+
+    kept: p, and of the steps since it last moved how many they were, their images, and the sum of their signs; nothing
+    where p is fixed.
+    """
+
+    name = "ada"
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        letters = len(options.pipeline)
+        self._groups = (blitted,) if letters == 1 else (moved, coloured, filtered, noisy, cut)[: letters - 1]
+        start = {"p": options.p, "steps": 0.0, "images": 0.0, "signs": 0.0}
+        self.kept = {} if options.target is None else {name: torch.tensor(value) for name, value in start.items()}
+
+    def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
+        if x_BCHW.dim() != 4:
+            raise ConfigError(
+                f"augment: found samples of {tuple(x_BCHW.shape[1:])}, expected images; leave augment out"
+            )
+        x = widened(x_BCHW)
+        draws = Draws(seed, stream, rows, x, self.kept.get("p", self.options.p))
+        with autocast_off(x):
+            for group in self._groups:
+                x = group(x, draws)
+        return x.to(x_BCHW.dtype)
+
+    @torch.no_grad()
+    def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
+        """p rises or falls by the share of `kimg` that its images are. Logits that are not finite do not count."""
+        assert self.options.target is not None
+        steps, shown, so_far, p = (self.kept[name] for name in ("steps", "images", "signs", "p"))
+        told = {"p": p.clone()}
+        sign = total(signs.float() * images).round()  # whole: of any number of ranks the same
+        counts = sign.isfinite()
+        steps += counts
+        shown += counts * images
+        so_far += sign.nan_to_num(0.0, 0.0, 0.0)
+        due = steps >= self.options.interval
+        way = (so_far - self.options.target * shown).sign()
+        step = way * shown / (self.options.kimg * 1000)
+        p.copy_(torch.where(due, (p + step).clamp(0.0, self.options.most), p))
+        for value in (steps, shown, so_far):
+            value *= ~due
+        return told

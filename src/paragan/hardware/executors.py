@@ -1,0 +1,127 @@
+"""How a network's call is run: as it is written, or compiled by torch, on some devices with its launches recorded."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError, ParaganError, is_out_of_memory
+from paragan.core.tree import map_tensors
+from paragan.hardware import graphs
+from paragan.layers.armed import armed_layers
+
+Call = Callable[..., Any]
+BACKEND = "inductor"
+_numbers = itertools.count()
+
+
+def compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | None:
+    """What makes a module's call, for `compile` and `graphs`; None: it is run as it is written.
+
+    `auto` is nobody's choice yet: as written.
+    """
+    if name not in ("compile", "graphs"):
+        return None
+    recorded = name == "graphs" and can_record(device)
+    return lambda module: Compiled(module, recorded)
+
+
+def can_record(device: torch.device) -> bool:
+    """Whether this device starts recorded launches as one."""
+    return graphs.of(device) is not None
+
+
+class Compiled:
+    """A module's call in training, compiled: equal to the module's own up to rounding. recorded: with its launches.
+
+    There is a program each for weights that are trained, that are frozen, and where nothing is differentiated, made at
+    the first such call (minutes at worst). Inside of it torch tells apart what is armed, sizes and formats, at most
+    eight of them. Which program a call meets never depends on earlier calls, so that a resumed run repeats exactly.
+
+    Run as written: evaluation, and a call whose weights and inputs are both differentiated. That is one which a penalty
+    will differentiate twice, and torch has no second derivative of what it has compiled.
+    """
+
+    def __init__(self, module: nn.Module, recorded: bool = False) -> None:
+        self._module, self._recorded = module, recorded
+        self._weight = next((weight for weight in module.parameters() if weight.requires_grad), None)
+        self._programs: dict[tuple[bool, bool], Call] = {}
+        for layer in armed_layers(module):
+            layer.armed = layer.armed  # of its own from the start: torch would take that for another layer
+
+    def __call__(self, *inputs: Tensor | None) -> Any:
+        differentiated = torch.is_grad_enabled()
+        trained = differentiated and self._weight is not None and self._weight.requires_grad
+        if not self._module.training or (trained and any(x is not None and x.requires_grad for x in inputs)):
+            return self._module(*inputs)
+        outputs = self._program(differentiated, trained)(*inputs)
+        return map_tensors(torch.clone, outputs) if self._recorded else outputs  # the next call overwrites its own
+
+    def _program(self, *kind: bool) -> Call:
+        if kind not in self._programs:
+            self._programs[kind] = _compiled(self._module, self._recorded)  # type: ignore[index]
+        return self._programs[kind]  # type: ignore[index]
+
+
+def _compiled(module: nn.Module, recorded: bool) -> Call:
+    """Of its own: torch keeps programs by the code they were made from, and counts them there."""
+
+    def call(*inputs: Tensor | None) -> Any:
+        return module(*inputs)
+
+    call.__code__ = call.__code__.replace(co_name=f"call_{next(_numbers)}")
+    options: dict[str, Any] | None = None
+    if BACKEND == "inductor":  # dropout draws as it does uncompiled
+        options = {"fallback_random": True} | ({"triton.cudagraphs": True} if recorded else {})
+    made: Call = torch.compile(call, backend=BACKEND, options=options, dynamic=False)
+    return made
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What compiling fails at inside, or what was compiled, becomes a `ConfigError` of one line."""
+    try:
+        yield
+    except (ParaganError, MemoryError):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error) or not _is_the_compilers(error):
+            raise
+        raise ConfigError(
+            f"train.executor: found compile, which does not run here ({reason(error)}); set train.executor=eager"
+        ) from error
+
+
+def reason(error: BaseException) -> str:
+    """In a line; of the compiler's errors, the one that it met."""
+    error = getattr(error, "inner_exception", error)
+    said = (str(error).strip().splitlines() or [""])[0][:200]
+    return said if isinstance(error, ParaganError) else f"{type(error).__name__}: {said}"
+
+
+def _is_the_compilers(error: Exception) -> bool:
+    """Its own errors, and those of code that it has written."""
+    if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
+        return True
+    if "does not currently support double backward" in str(error):
+        return True
+    places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    return any("/torch/_inductor/" in place or "torchinductor" in place for place in places)
+
+
+def now(device: torch.device) -> float:
+    """Seconds, when all that was asked of the device is done. One thread of a processor is timed by what it works,
+    whatever other programs do meanwhile.
+    """
+    if device.type == "cpu" and torch.get_num_threads() == 1:
+        return time.thread_time()
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+    return time.perf_counter()

@@ -1,0 +1,36 @@
+"""Images moved by whole pixels, each by draws of its own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_MOST = 1 / 8  # of the side
+
+
+def moved(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
+    """Shifted down and right by whole pixels of either sign, up to an eighth of the side; what comes in is zero.
+
+    draws_B2: uniform in [0, 1).
+    """
+    batch, _, height, width = x_BCHW.shape
+    most_down, most_right = _most(height), _most(width)
+    down = (draws_B2[:, 0] * (2 * most_down + 1)).long() - most_down
+    right = (draws_B2[:, 1] * (2 * most_right + 1)).long() - most_right
+    rows_BH = torch.arange(height, device=x_BCHW.device) - down[:, None]
+    columns_BW = torch.arange(width, device=x_BCHW.device) - right[:, None]
+    inside_BHW = within(rows_BH, height)[:, :, None] & within(columns_BW, width)[:, None, :]
+    images = torch.arange(batch, device=x_BCHW.device)[:, None, None]
+    taken = x_BCHW.permute(0, 2, 3, 1)[
+        images, rows_BH.clamp(0, height - 1)[:, :, None], columns_BW.clamp(0, width - 1)[:, None]
+    ]
+    return taken.permute(0, 3, 1, 2) * inside_BHW[:, None]
+
+
+def within(places: Tensor, length: int) -> Tensor:
+    """Whether these are places of an axis so long."""
+    return (places >= 0) & (places < length)
+
+
+def _most(side: int) -> int:
+    return int(side * _MOST + 0.5)

@@ -1,0 +1,38 @@
+"""The head of a D that also tells classes (Odena et al. 2017), and the choice between it and the projection."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from paragan.layers.blocks import ReluHead, Wrap
+from paragan.layers.precision import autocast_off
+
+Kind = Literal["projection", "auxiliary"]
+
+
+class AuxiliaryHead(nn.Module):
+    """ReLU, features f (B, F) summed over the map, to logits w.f + b, f itself, and class logits C f (B, classes).
+
+    In at least float32. Labels are not looked at. Without a bias of C, as published networks: as many parameters as the
+    projection has.
+    """
+
+    keeps_float32 = True
+
+    def __init__(self, features: int, classes: int, wrap: Wrap) -> None:
+        super().__init__()
+        self.linear = wrap(nn.Linear(features, 1))
+        self.classify = wrap(nn.Linear(features, classes, bias=False))
+
+    def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        with autocast_off(h):
+            features_BF = h.relu().sum((2, 3), dtype=torch.promote_types(h.dtype, torch.float32))
+            return self.linear(features_BF).squeeze(1), features_BF, self.classify(features_BF)
+
+
+def head(kind: Kind, features: int, classes: int, wrap: Wrap) -> nn.Module:
+    """The last block; without classes both are the same."""
+    return (AuxiliaryHead if kind == "auxiliary" and classes else ReluHead)(features, classes, wrap)

@@ -1,0 +1,97 @@
+"""Consistency regularisation: D is to judge an image and the same image, mirrored and moved, alike.
+
+On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2), on those of G as well it
+is bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count, NotNegative
+from paragan.core.seams import Part
+from paragan.core.types import Can, Feed, Side, Verdict
+from paragan.layers.shift import moved
+from paragan.penalties._logits import per_sample
+
+_Inputs = tuple[Tensor | None, ...]  # of D: images, labels, and of pairs what they were made from
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: on real images, CR's lambda. fake_weight: on those of G; bCR has 10 for both. interval: every so many
+    updates of D, then that much stronger.
+    """
+
+    weight: NotNegative = 10.0
+    fake_weight: NotNegative = 0.0
+    interval: Count = 1
+
+
+class Penalty:
+    """weight * (D(x) - D(T(x)))^2 per sample; patch logits count as their mean. T mirrors an image or does not, and
+    moves it by up to an eighth of its side.
+
+    Costs one more forward of D; of fakes, too, where they have a weight. D(x) is the logit that the loss uses: with
+    `augment`, that of the image as D was shown it.
+    """
+
+    name = "consistency"
+    side = Side.D
+    needs: frozenset[Can] = frozenset()
+    per_sample = False
+
+    def __init__(self, options: Options) -> None:
+        self.interval = options.interval
+        self.weights = [options.weight * options.interval]
+        if options.fake_weight:
+            self.weights.append(options.fake_weight * options.interval)
+
+    def __call__(self, part: Part) -> Tensor:
+        feed, outputs = part.feed, part.outputs
+        assert outputs.real is not None and feed.real is not None
+        real = _varied((feed.real.x_BCHW, feed.real.y_B, feed.real.condition), feed, "real")
+        if len(self.weights) == 1:
+            pairs = [(outputs.real, _judged(part, real))]
+        else:
+            fake = _varied((outputs.images, feed.y_B, feed.condition), feed, "fake")
+            pairs = list(zip((outputs.real, outputs.fake), _judged_both(part, real, fake), strict=True))
+        apart = [per_sample(shown.logits_B) - per_sample(seen.logits_B) for shown, seen in pairs]
+        return torch.stack([w * d.square() for w, d in zip(self.weights, apart, strict=True)]).sum(0)
+
+
+def mirrored_and_moved(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
+    """T. draws_B3: uniform in [0, 1)."""
+    mirrored = torch.where(draws_B3[:, 0].view(-1, 1, 1, 1) < 0.5, x_BCHW.flip(3), x_BCHW)
+    return moved(mirrored, draws_B3[:, 1:])
+
+
+def _varied(inputs: Sequence[Tensor | None], feed: Feed, kind: str) -> _Inputs:
+    """Image and, of a pair, what it was made from, by the same draws; no gradient reaches either."""
+    x, y_B, condition = inputs
+    assert x is not None
+    if x.dim() != 4:
+        raise ConfigError(
+            f"penalties: consistency mirrors and moves images, found samples of {tuple(x.shape[1:])}; leave it out"
+        )
+    draws_B3 = rng.uniform(feed.seed, f"consistency/{kind}", feed.rows, (3,)).to(x.device, non_blocking=True)
+    varied = mirrored_and_moved(x.detach(), draws_B3)
+    return (varied, y_B) if condition is None else (varied, y_B, mirrored_and_moved(condition, draws_B3))
+
+
+def _judged(part: Part, inputs: _Inputs) -> Verdict:
+    return Verdict.of(part.network(*inputs))
+
+
+def _judged_both(part: Part, real: _Inputs, fake: _Inputs) -> Sequence[Verdict]:
+    """One call on both together, two where a norm would mix them."""
+    if part.network.mixes:
+        return _judged(part, real), _judged(part, fake)
+    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
+    return _judged(part, tuple(both)).split([part.feed.rows.count] * 2)

@@ -1,0 +1,56 @@
+"""Feature matching (Salimans et al. 2016, "Improved Techniques for Training GANs", section 3.1).
+
+G's images are to have the features, in D, that real ones have on average. The paper trains G by that alone; here it
+joins the adversarial loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count, NotNegative
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side, Verdict
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: of it in G's loss. interval: every so many updates of G, then that much stronger."""
+
+    weight: NotNegative = 1.0
+    interval: Count = 1
+
+
+class Penalty:
+    """weight * |mean of f(x) - mean of f(G(z))|^2 over the whole batch, f being the features of D's verdict.
+
+    It has no samples, but the strategy sums rows and divides by the batch: so every row carries the whole value.
+    """
+
+    name = "feature_matching"
+    side = Side.G
+    needs = frozenset({Can.COUPLED})
+    per_sample = False
+    needs_real = True
+
+    def __init__(self, options: Options) -> None:
+        self.interval, self.weight = options.interval, options.weight * options.interval
+
+    def __call__(self, part: Part) -> Tensor:
+        assert part.outputs.real is not None
+        both = _features(part.outputs.fake), _features(part.outputs.real).detach()
+        fake_F, real_F = part.whole(torch.cat(both, 1)).mean(0).chunk(2)
+        return (self.weight * (fake_F - real_F).square().sum()).expand(part.feed.rows.count)
+
+
+def _features(verdict: Verdict) -> Tensor:
+    if verdict.features is None:
+        raise ConfigError(
+            "penalties: feature_matching compares features of D, found none; let D return "
+            "paragan.Verdict(logits, features)"
+        )
+    return verdict.features.flatten(1)

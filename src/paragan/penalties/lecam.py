@@ -1,0 +1,71 @@
+"""LeCam regularisation (Tseng et al. 2021, "Regularizing Generative Adversarial Networks under Limited Data").
+
+Logits of real images are drawn to a moving mean of those of fakes and the other way round, so that D does not grow ever
+surer of a small data set (section 3, equation 5). The moving means are part of D's state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paragan.core.options import Count, Fraction, Natural, NotNegative
+from paragan.core.seams import Part
+from paragan.core.types import Can, Side
+from paragan.penalties._logits import per_sample
+
+
+@dataclass(frozen=True)
+class Options:
+    """weight: the paper's lambda; 0.3 is its authors' on CIFAR. interval: every so many updates of D, then that much
+    stronger. decay: of the moving means. warmup: updates of D before the first that is penalised, as 1000 in the
+    authors' code. one_sided: only a logit that lies beyond the other mean, as there; the paper has both sides.
+    """
+
+    weight: NotNegative = 0.3
+    interval: Count = 1
+    decay: Fraction = 0.99
+    warmup: Natural = 0
+    one_sided: bool = False
+
+
+class Penalty:
+    """weight * ((D(x) - mean of fakes)^2 + (D(G(z)) - mean of reals)^2) per sample; patch logits count as their mean.
+
+    The means are over all ranks, and those of early updates are plain means of what has been seen.
+    """
+
+    name = "lecam"
+    side = Side.D
+    needs = frozenset({Can.COUPLED})
+    per_sample = False
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.interval, self.weight = options.interval, options.weight * options.interval
+        self.kept = {name: torch.zeros((), dtype=torch.float64) for name in ("real", "fake", "updates")}
+
+    def __call__(self, part: Part) -> Tensor:
+        assert part.outputs.real is not None
+        real_B, fake_B = (per_sample(verdict.logits_B) for verdict in (part.outputs.real, part.outputs.fake))
+        self._follow(part.whole(torch.stack([real_B, fake_B], 1).detach()))
+        above_B, below_B = real_B - self._mean("fake", fake_B), self._mean("real", real_B) - fake_B
+        if self.options.one_sided:
+            above_B, below_B = above_B.relu(), below_B.relu()
+        due = (self.kept["updates"] > self.options.warmup).to(real_B.dtype)
+        return self.weight * due * (above_B.square() + below_B.square())
+
+    @torch.no_grad()
+    def _follow(self, logits_T2: Tensor) -> None:
+        """Of the whole batch. One that is not finite is left out, for its step is skipped."""
+        kept, means = self.kept, logits_T2.double().mean(0)
+        finite = means.isfinite().all()
+        kept["updates"] += self.interval * finite
+        share = (self.interval / kept["updates"]).clamp(min=1 - self.options.decay)
+        for name, mean in zip(("real", "fake"), means, strict=True):
+            kept[name].copy_(torch.where(finite, kept[name].lerp(mean, share), kept[name]))
+
+    def _mean(self, name: str, like: Tensor) -> Tensor:
+        return self.kept[name].to(like.dtype, copy=True)  # the next update writes there, and a graph may hold it

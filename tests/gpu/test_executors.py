@@ -1,0 +1,65 @@
+"""On an accelerator: compiled and recorded networks train as those that run as written; `auto` looks at all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from paragan.config import load
+from paragan.core.dist import World
+from paragan.core.types import Side
+from paragan.game.network import Calling
+from paragan.game.player import Player
+from paragan.game.policy import Policy
+from paragan.hardware import executors as compiling
+from paragan.parallel import none
+from paragan.penalties import r1
+from paragan.runs import executors
+from paragan.schemes import shared_fakes, synchronous
+from tests.laws.small_gan import batches, distance, game, network, play
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,  # kernels are written
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator"),
+]
+STEPS = 6  # recording begins at the third call
+
+
+def moved(stream):
+    for batch in stream:
+        yield replace(batch, x_BCHW=batch.x_BCHW.cuda(), y_B=batch.y_B.cuda())
+
+
+def on_gpu(executor, interval):
+    calling = Calling(compiler=compiling.compiler(executor, torch.device("cuda")))
+    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)})
+    gan = game(*(Player(side, network(side).cuda(), none.Strategy(), policy, calling) for side in Side))
+    gan.prior = replace(gan.prior, device=torch.device("cuda"))
+    gan.d_penalties = (r1.Penalty(r1.Options(weight=0.3, interval=interval)),)
+    return gan
+
+
+@pytest.mark.parametrize("interval", [1, 2])
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+@pytest.mark.parametrize("executor", ["compile", "graphs"])
+def test_it_trains_as_what_runs_as_written_with_r1(executor, scheme, interval):
+    there, here = on_gpu(executor, interval), on_gpu("eager", interval)
+    for gan in (there, here):
+        play(gan, scheme, moved(batches()), STEPS)
+    for a, b in ((there.g, here.g), (there.d, here.d)):
+        assert distance(dict(a.net.state_dict()), dict(b.net.state_dict())) <= 1e-9
+
+
+def test_auto_looks_at_all_and_takes_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "WORTH_S", 0.0)
+    words = ["data.size=16", "model.width=8", "train.batch=32", "train.executor=auto", "score.extractor=none"]
+    said: list[str] = []
+    found = executors.chosen(load("digits", words), tmp_path, False, World(), said.append)
+    assert found.train.executor in ("eager", "compile", "graphs") and found.g.precision in ("bf16", "fp32")
+    told = "\n".join(said)
+    for way in ("eager bf16 channels-last", "eager fp32:", "compile", "graphs"):
+        assert f"executor  {way}" in told
+    assert "left out" not in told

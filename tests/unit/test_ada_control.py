@@ -1,0 +1,145 @@
+"""p: how it follows D, that it is told and saved, and that nobody else moves it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from paragan.augment.ada import Augment, Options
+from paragan.core.seams import adaptive
+from paragan.core.types import Report, Side
+from paragan.engine.telemetry import Telemetry
+from paragan.parallel import none
+from paragan.schemes import synchronous
+from tests.laws.small_gan import BATCH, batches, game, player
+from tests.laws.test_augmented_parts import batches as plain_batches
+from tests.laws.test_augmented_parts import game as plain_game
+from tests.laws.test_no_sync import HostReads
+from tests.laws.test_stopping_is_invisible import tensors, trainer
+
+SURE = Options(target=0.0, p=0.4, kimg=0.1, interval=2)
+
+
+def by_hand(means, images, options):
+    """p before each step and after the last."""
+    found, signs, steps, p = [], 0.0, 0, options.p
+    for mean in means:
+        found.append(p)
+        if math.isfinite(mean):
+            signs, steps = signs + mean, steps + 1
+        if steps == options.interval:
+            way = (signs / steps > options.target) - (signs / steps < options.target)
+            p = min(max(p + way * steps * images / (options.kimg * 1000), 0.0), options.most)
+            signs, steps = 0.0, 0
+    return [*found, p]
+
+
+@pytest.mark.parametrize("interval", [1, 4])
+def test_p_follows_the_signs(interval):
+    options = Options(target=0.5, p=0.1, kimg=1.0, interval=interval, most=0.35)
+    means = [1.0, 1.0, 0.25, 0.5, math.nan, 0.75, 0.75, math.inf, 1.0, 1.0] * 2 + [0.5] * 4
+    means += [-1.0, -0.25, 0.0, 0.25] * 4 + [0.75, 0.75, -math.inf, 0.25, 0.25]
+    augment, told = Augment(options), []
+    for mean in means:
+        told.append(float(augment.observe(torch.tensor(mean), 32, lambda share: share)["p"]))
+    expected = by_hand(means, 32, options)
+    assert told == pytest.approx(expected[:-1], abs=1e-6)
+    assert float(augment.kept["p"]) == pytest.approx(expected[-1], abs=1e-6)
+    assert {0.0, 0.35} <= {round(p, 6) for p in expected} and len(set(expected)) > 4
+
+
+def test_what_is_observed_stays_as_it_is():
+    """It is part of the report, where ranks sum it again."""
+    sign = torch.tensor(0.5)
+    Augment(SURE).observe(sign, 8, lambda share: share.mul_(3))
+    assert float(sign) == 0.5
+
+
+def test_a_fixed_p_is_nothing_to_remember():
+    augment = Augment(Options(target=None, p=0.2))
+    assert not augment.kept and adaptive(augment) is None
+    assert adaptive(Augment(Options())) is not None and adaptive(None) is None
+    gan = small(augment)
+    assert not {"d/sign", "d/augment_p"} & set(synchronous.step(gan, batches()).scalars)
+
+
+def small(augment, per_step=1):
+    gan = game(player(Side.G, none.Strategy()), player(Side.D, none.Strategy(), per_step=per_step))
+    gan.augment = augment
+    return gan
+
+
+@pytest.mark.parametrize("per_step", [1, 2])
+def test_the_game_tells_the_sign_the_images_and_p(per_step):
+    """Real images that D is shown count: of all its turns."""
+    augment, stream = Augment(SURE), batches()
+    gan = small(augment, per_step)
+    means, told = [], []
+    for _ in range(5):
+        found = synchronous.step(gan, stream).read()
+        means.append(found["d/sign"])
+        told.append(found["d/augment_p"])
+    assert told == pytest.approx(by_hand(means, BATCH * per_step, SURE)[:-1], abs=1e-6)
+    assert len(set(told)) == 3
+
+
+def test_logits_that_are_no_numbers_have_no_sign():
+    gan = small(Augment(SURE))
+    with torch.no_grad():
+        next(gan.d.net.parameters()).fill_(math.nan)
+    assert math.isnan(synchronous.step(gan, batches()).read()["d/sign"])
+    assert float(gan.augment.kept["steps"]) == 0 and float(gan.augment.kept["p"]) == pytest.approx(0.4)
+
+
+def test_a_step_reads_nothing_back():
+    gan, stream = small(Augment(replace(SURE, pipeline="bgcfnc"))), batches()
+    with HostReads() as reads:
+        for _ in range(3):
+            synchronous.step(gan, stream)
+    assert not reads.seen
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_parts_are_the_whole(parts):
+    games = [plain_game(1), plain_game(parts)]
+    for gan in games:
+        gan.augment, stream = Augment(SURE), plain_batches()
+        for _ in range(3):
+            synchronous.step(gan, stream)
+    for a, b in zip(*((*gan.g.net.parameters(), *gan.d.net.parameters()) for gan in games), strict=True):
+        assert (a - b).abs().max() <= 1e-12
+    assert games[0].augment.kept == games[1].augment.kept
+    assert float(games[0].augment.kept["p"]) != pytest.approx(0.4)
+
+
+ADA = (
+    "augment={name: ada, target: 0.1, p: 0.2, kimg: 0.4, interval: 3}",
+    *("d.updates_per_step=1", "g.parts=1", "every.save_kimg=0.016"),
+)
+
+
+def test_stop_and_go_on(tmp_path):
+    """Between two looks: what has been counted so far is part of the state, too."""
+    straight, first = trainer(tmp_path / "a", 0.128, *ADA), trainer(tmp_path / "b", 0.064, *ADA)
+    events = list(straight.run())
+    list(first.run())
+    assert float(first.gan.augment.kept["steps"]) == 1
+    second = trainer(tmp_path / "b", 0.128, *ADA)
+    assert second.resume() and second.clock.step == 4
+    rest = [event.read() for event in second.run() if isinstance(event, Report)]
+    assert rest == [event.read() for event in events if isinstance(event, Report)][4:]
+    assert all(torch.equal(value, tensors(second)[name]) for name, value in tensors(straight).items())
+    assert second.gan.augment.kept == straight.gan.augment.kept
+    assert len({found["d/augment_p"] for found in rest}) > 1
+
+
+def test_telemetry_does_not_move_it(tmp_path):
+    run = trainer(tmp_path, 0.128, *ADA)
+    synchronous.step(run.gan, run.batches)
+    before = {name: float(value) for name, value in run.gan.augment.kept.items()}
+    assert before["steps"] == 1
+    Telemetry(run.batches.source, run.batches.source, 16)(run.gan)
+    assert {name: float(value) for name, value in run.gan.augment.kept.items()} == before

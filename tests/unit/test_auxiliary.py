@@ -1,0 +1,155 @@
+"""The auxiliary classifier: its loss against a loop, its head's size and promises; ReACGAN is ContraGAN's networks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from paragan.core import shelf
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side, Verdict
+from paragan.layers.armed import arm
+from paragan.layers.blocks import through
+from paragan.layers.init import initialise
+from paragan.models import contragan, reacgan, sngan
+from paragan.penalties import auxiliary
+from tests.one_turn import BATCH, CLASSES, SHAPE, nets, play, turn
+
+HEADED = ["biggan", "sagan", "sngan"]
+Y = torch.tensor([0, 1, 2, 1])
+
+
+def pair_that_tells():
+    pair = nets()
+    d = sngan.Discriminator(sngan.Options(width=4, weight_init="orthogonal", head="auxiliary"), SHAPE, CLASSES)
+    initialise(d.double(), 0, "d")
+    return {**pair, Side.D: d}
+
+
+def wrong(verdict, y_B):
+    """-log softmax of the right class, row by row."""
+    found = []
+    for logits, y in zip(verdict.classes_BK, y_B.tolist(), strict=True):
+        found.append(-(logits[y].exp() / sum(logit.exp() for logit in logits)).log())
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize(("side", "fakes"), [("d", True), ("d", False), ("g", True)])
+def test_it_is_the_papers(side, fakes, parts):
+    pair = pair_that_tells()
+    penalty = auxiliary.Penalty(auxiliary.Options(weight=0.5, interval=3, side=side, fakes=fakes))
+    played = turn(Side(side), penalty)
+    feed, d = played.feed, pair[Side.D]
+    if side == "d":
+        expected = wrong(d(feed.real.x_BCHW, feed.real.y_B), feed.real.y_B)
+        expected = expected + fakes * wrong(d(feed.fakes[0], feed.y_B), feed.y_B)
+    else:
+        expected = wrong(d(pair[Side.G](feed.z_BZ, feed.y_B), feed.y_B), feed.y_B)
+    expected = 1.5 * expected
+    slopes = torch.autograd.grad(expected.sum() / BATCH, list(pair[Side(side)].parameters()), allow_unused=True)
+    terms, grads = play(played, pair, parts)
+    rows = [row for part in feed.rows.parts(parts) for row in range(BATCH)[part.window]]
+    torch.testing.assert_close(terms.loss_B["auxiliary"], expected.detach()[rows], rtol=1e-11, atol=1e-13)
+    slopes = [torch.zeros_like(v) if s is None else s for s, v in zip(slopes, grads.values(), strict=True)]
+    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-12)
+    assert max(slope.abs().max() for slope in slopes) > 1e-4
+
+
+@pytest.mark.parametrize("side", ["g", "d"])
+def test_a_network_that_tells_no_classes_is_told(side):
+    """Features of the right number are no class logits."""
+    penalty = auxiliary.Penalty(auxiliary.Options(side=side))
+    told = r"^penalties: auxiliary needs a D that tells classes, found none; set model.head=auxiliary \(biggan, sagan, "
+    with pytest.raises(ConfigError, match=told):
+        play(turn(Side(side), penalty), nets())
+
+
+def test_data_without_labels_is_told():
+    penalty, played = auxiliary.Penalty(auxiliary.Options(side="g")), turn(Side.G)
+    pair = pair_that_tells()
+    bare = dataclasses.replace(played, feed=dataclasses.replace(played.feed, y_B=None), penalties=(penalty,))
+    pair[Side.G] = sngan.Generator(sngan.Options(latent=5, width=4, conditional=False), SHAPE).double()
+    with pytest.raises(
+        ConfigError, match=r"^penalties: auxiliary tells classes, found no labels; use data with labels$"
+    ):
+        play(bare, pair)
+
+
+def discriminator(name, **more):
+    file = shelf.load("models", name)
+    known = {field.name for field in dataclasses.fields(file.Options)}
+    wanted = {"width": 8, "head": "auxiliary", **more}
+    net = file.Discriminator(file.Options(**{k: v for k, v in wanted.items() if k in known}), (1, 8, 8), 3).double()
+    initialise(net, 0, "d")
+    with torch.no_grad():
+        for parameter in net.parameters():  # away from the start, where attention does nothing yet
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)), alpha=0.1)
+    return net
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_a_head_that_tells_classes(name):
+    """No label is looked at, every weight is reached, blocks are the network."""
+    net, x = discriminator(name), torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0)).double()
+    verdict = net(x, Y)
+    assert (verdict.logits_B.shape, verdict.classes_BK.shape) == ((4,), (4, 3))
+    assert torch.equal(verdict.logits_B, net(x).logits_B) and torch.equal(verdict.classes_BK, net(x, 2 - Y).classes_BK)
+    last = Verdict.of(through(net.blocks, x, Y))
+    assert torch.equal(last.classes_BK, verdict.classes_BK) and torch.equal(last.features, verdict.features)
+    halves = verdict.split([1, 3])
+    assert torch.equal(torch.cat([half.classes_BK for half in halves]), verdict.classes_BK)
+    arm(net)
+    loss = torch.nn.functional.cross_entropy(net(x, Y).classes_BK, Y) + net(x, Y).logits_B.sin().sum()
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in net.parameters() if p.dim() > 1)
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_class_logits_are_float32_under_autocast(name):
+    net = discriminator(name).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        verdict = net(torch.randn(4, 1, 8, 8), Y)
+    assert verdict.classes_BK.dtype == verdict.logits_B.dtype == torch.float32
+
+
+# ACGAN has the projection's number: a vector for each class, no bias (benchmarks' ACGAN and ProjGAN are equal, too).
+COUNTS = {("biggan", 32, 10): 2_415_170, ("sngan", 32, 10): 1_055_105, ("sagan", 32, 10): 1_075_586}
+
+
+@pytest.mark.parametrize(("case", "count"), COUNTS.items(), ids=str)
+def test_parameter_counts(case, count):
+    name, side, classes = case
+    file = shelf.load("models", name)
+    with torch.device("meta"):
+        net = file.Discriminator(file.Options(head="auxiliary"), (3, side, side), classes)
+    assert sum(p.numel() for p in net.parameters()) == count
+    told = [module for module in net.modules() if isinstance(module, torch.nn.Linear)]
+    assert sum(layer.out_features for layer in told) == 1 + classes and "embed" not in str(dict(net.named_modules()))
+
+
+def test_without_classes_both_heads_are_one():
+    plain, told = (sngan.Discriminator(sngan.Options(width=4, conditional=False, head=head), SHAPE, 3)
+                   for head in ("projection", "auxiliary"))  # fmt: skip
+    assert plain.state_dict().keys() == told.state_dict().keys()
+
+
+@pytest.mark.parametrize(("side", "count"), [("Generator", 9_416_196), ("Discriminator", 2_517_186)])
+def test_reacgan_has_contragans_networks(side, count):
+    with torch.device("meta"):
+        nets = [getattr(file, side)(file.Options(), (3, 32, 32), 10) for file in (reacgan, contragan)]
+    shapes = [{name: tuple(value.shape) for name, value in net.state_dict().items()} for net in nets]
+    assert shapes[0] == shapes[1]
+    assert sum(p.numel() for p in nets[0].parameters()) == count
+    fields = [dataclasses.fields(file.Options) for file in (reacgan, contragan)]
+    assert [(f.name, f.type, f.default) for f in fields[0]] == [(f.name, f.type, f.default) for f in fields[1]]
+
+
+@pytest.mark.parametrize("side", ["Generator", "Discriminator"])
+def test_reacgan_speaks_of_itself(side):
+    with pytest.raises(ConfigError, match=r"^model.reacgan: found images of 28x28; .* set data.size=32$"):
+        getattr(reacgan, side)(reacgan.Options(), (1, 28, 28), 10)
+    with pytest.raises(ConfigError, match=r"^model.reacgan: found conditional=true on data without labels"):
+        getattr(reacgan, side)(reacgan.Options(), (1, 32, 32), 0)

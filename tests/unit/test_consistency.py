@@ -1,0 +1,113 @@
+"""Consistency regularisation against a loop over single images, in float64, gradients included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan.core import rng
+from paragan.core.errors import ConfigError
+from paragan.core.seams import Part
+from paragan.core.types import Feed, Outputs, Rows, Side, Verdict
+from paragan.game.network import CalledNetwork
+from paragan.models import dcgan
+from paragan.penalties import consistency
+from tests.one_turn import BATCH, SEED, SHAPE, nets, play, turn
+
+
+def naive(x, draws):
+    """One image (C, H, W): mirrored or not, then moved by up to an eighth; what comes in is zero."""
+    mirror, down, right = draws.tolist()
+    side, most = x.shape[1], x.shape[1] // 8
+    down, right = (int(draw * (2 * most + 1)) - most for draw in (down, right))
+    found = torch.zeros_like(x)
+    for i in range(side):
+        for j in range(side):
+            if 0 <= i - down < side and 0 <= j - right < side:
+                column = j - right
+                found[:, i, j] = x[:, i - down, side - 1 - column if mirror < 0.5 else column]
+    return found
+
+
+def by_hand(played, d, weight, fake_weight):
+    feed, values = played.feed, []
+    draws = {kind: rng.uniform(SEED, f"consistency/{kind}", feed.rows, (3,)) for kind in ("real", "fake")}
+    for row in range(BATCH):
+        value = 0
+        for kind, w, x, y in (
+            ("real", weight, feed.real.x_BCHW, feed.real.y_B),
+            ("fake", fake_weight, feed.fakes[0], feed.y_B),
+        ):
+            varied = naive(x[row], draws[kind][row])
+            of = [d(image[None], y[row : row + 1]).logits_B[0] for image in (x[row], varied)]
+            value = value + w * (of[0] - of[1]) ** 2
+        values.append(value)
+    return torch.stack(values)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("weights", [(0.5, 0.0), (0.5, 0.2)], ids=["cr", "bcr"])
+def test_it_is_the_papers(weights, parts):
+    pair = nets()
+    penalty = consistency.Penalty(consistency.Options(*weights, interval=3))
+    played = turn(Side.D, penalty)
+    expected = by_hand(played, pair[Side.D], *(3 * w for w in weights))
+    slopes = torch.autograd.grad(expected.sum() / BATCH, list(pair[Side.D].parameters()), allow_unused=True)
+    terms, grads = play(played, pair, parts)
+    rows = [row for part in played.feed.rows.parts(parts) for row in range(BATCH)[part.window]]
+    torch.testing.assert_close(terms.loss_B["consistency"], expected.detach()[rows], rtol=1e-10, atol=1e-13)
+    slopes = [torch.zeros_like(g) if s is None else s for s, g in zip(slopes, grads.values(), strict=True)]
+    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-12)
+    assert max(slope.abs().max() for slope in slopes) > 1e-4
+
+
+def test_images_are_mirrored_every_other_time_and_moved_either_way():
+    rows = Rows(0, 0, 200, 200)
+    x = torch.arange(16.0).expand(200, 1, 16, 16)
+    out = consistency.mirrored_and_moved(x, rng.uniform(0, "s", rows, (3,)))
+    middle = out[:, 0, 8, 6:10]
+    assert 60 < int((middle[:, 0] > middle[:, 1]).sum()) < 140
+    shifts = {(middle[n, 0] - 6).item() for n in range(200) if middle[n, 0] < middle[n, 1]}
+    assert shifts == {-2.0, -1.0, 0.0, 1.0, 2.0}
+
+
+def test_a_norm_that_mixes_sees_either_kind_by_itself():
+    """As D's own turn does: real and fake never share statistics."""
+    pair = nets()
+    pair[Side.D] = dcgan.Discriminator(dcgan.Options(width=4), SHAPE).double()
+    seen = []
+    pair[Side.D].register_forward_hook(lambda net, inputs, output: seen.append(len(inputs[0])))
+    play(turn(Side.D, consistency.Penalty(consistency.Options(1.0, 1.0))), pair)
+    assert seen == [BATCH] * 4
+
+
+def test_a_pair_is_varied_together():
+    """D judges an image by what it was made from: both are mirrored and moved alike."""
+    seen = []
+
+    class Pairs(torch.nn.Module):
+        def forward(self, x, y, condition):
+            seen.append((x, condition))
+            return (x * condition).sum((1, 2)) * torch.ones((), requires_grad=True)
+
+    rows = Rows(0, 0, BATCH, BATCH)
+    x = rng.normal(0, "x", rows, SHAPE)
+    feed = turn(Side.D).feed
+    real = type(feed.real)(rows, x, None, x)
+    net = Pairs()
+    outputs = Outputs(Verdict(torch.zeros(BATCH, 8)), Verdict(net(x, None, x)), x)
+    part = Part(CalledNetwork(net), Feed(rows, 0, real=real, condition=x, fakes=(x,)), outputs, lambda out, x: out)
+    values = consistency.Penalty(consistency.Options(1.0, 1.0))(part)
+    assert values.shape == (BATCH,)
+    assert len(seen) == 2 and torch.equal(*seen[1]) and not torch.equal(seen[1][0][:BATCH], x)
+
+
+def test_samples_that_are_no_images_are_refused():
+    feed = turn(Side.D).feed
+    real = type(feed.real)(feed.rows, torch.zeros(BATCH, 7))
+    outputs = Outputs(Verdict(torch.zeros(BATCH)), Verdict(torch.zeros(BATCH)), torch.zeros(BATCH, 7))
+    part = Part(None, Feed(feed.rows, 0, real=real), outputs, None)
+    with pytest.raises(
+        ConfigError, match=r"consistency mirrors and moves images, found samples of \(7,\); leave it out"
+    ):
+        consistency.Penalty(consistency.Options())(part)

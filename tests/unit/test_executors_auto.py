@@ -1,0 +1,202 @@
+"""`train.executor: auto`: measured before a new run, told, written into its config, and kept to when it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import pytest
+import torch
+from torch import nn
+
+from paragan.cli.main import main
+from paragan.config import load
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.estimator import Networks
+from paragan.hardware import executors as compiling
+from paragan.hardware import precision
+from paragan.runs import executors, measured
+from paragan.runs.measured import Bench, Measured
+from tests.tiny_run import newest
+
+WORDS = (
+    *("train.threads=1", "data.size=8", "model={name: dcgan, latent: 4, width: 4}", "train.batch=8", "penalties=[]"),
+    *("augment=null", "score.extractor=none", "every.sample_kimg=0", "train.kimg=0.024"),
+)
+LONG = "train.kimg=8000"  # a million steps: half an hour at 2 ms
+
+
+def config(*words):
+    return load("digits", [*WORDS, "train.executor=auto", *words])
+
+
+def way(config):
+    """As short as it can be told."""
+    return config.train.executor, config.g.precision, config.g.channels_last
+
+
+class Clock:
+    """Stands in for the measurement: milliseconds by what is measured."""
+
+    def __init__(self, step_ms, set_up_s=0.0):
+        self.step_ms, self.set_up_s, self.asked, self.budgets_s = step_ms, set_up_s, [], []
+
+    def __call__(self, config, budget_s):
+        self.asked.append(way(config))
+        self.budgets_s.append(round(budget_s) if budget_s < 1e9 else budget_s)
+        found = self.step_ms[way(config)]
+        if isinstance(found, Exception):
+            raise found
+        return Measured(found / 1000, self.set_up_s if config.train.executor != "eager" else 0.0)
+
+
+def choose(tmp_path, clock, *words, world=World()):  # noqa: B008 a world of one is immutable
+    said = []
+    found = executors.chosen(config(*words), tmp_path / "run", False, world, said.append, measure=clock)
+    return found, said
+
+
+LAST, FIRST = ("eager", "fp32", True), ("eager", "fp32", False)
+COMPILED = ("compile", "fp32", False)
+
+
+def test_the_fastest_is_chosen_and_every_one_is_told(tmp_path):
+    found, said = choose(tmp_path, clock := Clock({LAST: 3.0, FIRST: 2.0, COMPILED: 1.0}, set_up_s=100.0), LONG)
+    assert clock.asked == [*[LAST, FIRST] * 4, COMPILED] and clock.budgets_s == [10, *[20] * 7, float("inf")]
+    assert way(found) == COMPILED and found.d.channels_last is False
+    assert said == [
+        "executor  eager fp32 channels-last: 3.00 ms a step",
+        "executor  eager fp32: 2.00 ms a step",
+        "executor  compile fp32: 1.00 ms a step, after 100 s of compiling",
+        "executor  chosen: compile fp32",
+    ]
+
+
+def test_the_least_of_all_rounds_counts(tmp_path):
+    """One that was slowed down by something else is not lost."""
+
+    class Disturbed(Clock):
+        def __call__(self, config, budget_s):
+            slowed = 5.0 if way(config) == FIRST and len(self.asked) // 2 in (0, 3) else 0.0  # first round, and last
+            return Measured(super().__call__(config, budget_s).step_s + slowed)
+
+    found, said = choose(tmp_path, Disturbed({LAST: 3.0, FIRST: 2.0}))
+    assert way(found) == FIRST and said[1] == "executor  eager fp32: 2.00 ms a step"
+
+
+def test_what_compiling_takes_counts(tmp_path):
+    found, _ = choose(tmp_path, Clock({LAST: 3.0, FIRST: 2.0, COMPILED: 1.0}, set_up_s=1100.0), LONG)
+    assert way(found) == FIRST
+
+
+def test_a_short_run_is_not_compiled(tmp_path):
+    found, said = choose(tmp_path, clock := Clock({LAST: 2.0, FIRST: 3.0}))
+    assert clock.asked == [LAST, FIRST] * 4 and way(found) == LAST
+    assert said[2] == "executor  compile: not tried, 0 s of steps are too few: compiling takes a minute or two"
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigError("train.executor: found compile, which does not run here"), MemoryError("no memory")]
+)
+def test_what_does_not_compile_is_told_and_left_out(tmp_path, error):
+    found, said = choose(tmp_path, Clock({LAST: 3.0, FIRST: 2.0, COMPILED: error}), LONG)
+    assert way(found) == FIRST and said[2].startswith("executor  compile fp32: left out (") and str(error) in said[2]
+
+
+def test_an_error_of_every_way_is_the_runs(tmp_path):
+    with pytest.raises(ConfigError, match="loss: odd"):
+        choose(tmp_path, Clock({LAST: ConfigError("loss: odd")}))
+
+
+def test_what_was_given_stays_and_what_the_hardware_lacks_is_not_tried(tmp_path, monkeypatch):
+    clock = Clock({("eager", p, last): 1.0 for p in ("fp32", "bf16") for last in (True, False)})
+    found, _ = choose(tmp_path, clock, "g.precision=fp32", "d.precision=fp32", "d.channels_last=false")
+    assert clock.asked == [LAST, FIRST] * 4 and not found.d.channels_last
+    clock.asked.clear()
+    monkeypatch.setattr(precision, "has_bf16", lambda device: True)
+    choose(tmp_path, clock, "d.precision=fp32", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}")
+    assert clock.asked == [("eager", "bf16", False), FIRST] * 4  # dense networks have no layout
+
+
+def test_where_launches_are_recorded_that_is_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "can_record", lambda device: True)
+    recorded = ("graphs", "fp32", False)
+    found, _ = choose(tmp_path, Clock({LAST: 3.0, FIRST: 2.0, COMPILED: 1.5, recorded: 1.0}), LONG)
+    assert way(found) == recorded
+
+
+def test_players_that_do_not_take_turns_are_not_measured(tmp_path):
+    found, said = choose(tmp_path, clock := Clock({}), "scheme=asynchronous")
+    assert way(found) == ("eager", "auto", None) and not clock.asked and len(said) == 1 and "asynchronous" in said[0]
+
+
+def test_measuring_ends_with_its_budget(tmp_path, monkeypatch):
+    monkeypatch.setattr(executors, "BUDGET_S", 0.0)
+    found, said = choose(tmp_path, clock := Clock({LAST: 3.0, FIRST: 2.0}))
+    assert clock.asked == [way(found)] == [LAST] and said[0] == "executor  eager fp32: not tried, 0 s are over"
+    monkeypatch.undo()
+    bench = Bench(config(), World(), None)
+    steps = []
+    monkeypatch.setattr(measured.time, "perf_counter", lambda: steps.append(0) or 30.0 * len(steps))
+    bench(replace(config(), train=replace(config().train, executor="eager")), 20.0)
+    assert len(steps) == 2  # one step
+
+
+def train(tmp_path, *words):
+    return main(["train", "digits", *WORDS, *words, "--out", str(tmp_path / "run")])
+
+
+def test_a_run_keeps_to_what_it_has_chosen(tmp_path, capsys, monkeypatch):
+    assert train(tmp_path, "train.executor=auto") == 0
+    told = capsys.readouterr().out
+    assert "executor  chosen: eager fp32" in told
+    kept = load(str(tmp_path / "run/config.yaml"))
+    assert way(kept) == ("eager", "fp32", "chosen: eager fp32 channels-last" in told)
+    other = replace(kept.g, channels_last=not kept.g.channels_last)
+    monkeypatch.setattr(executors, "_fastest", lambda *given: replace(kept, g=other))  # another day's choice
+    assert train(tmp_path, "train.executor=auto", "train.kimg=0.04") == 0
+    told = capsys.readouterr().out
+    assert "executor" not in told and "resuming at step 3" in told
+    assert way(load(str(tmp_path / "run/config.yaml"))) == way(kept)
+    assert train(tmp_path, "train.executor=auto", "--fresh") == 0
+    assert way(load(str(tmp_path / "run/config.yaml"))) != way(kept)
+
+
+class Drawing(nn.Module):
+    """With dropout, whose draws a turn puts somewhere."""
+
+    def __init__(self, inputs, *outputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(inputs, prod(outputs)), nn.Dropout(0.5))
+        self.outputs = outputs
+
+    def forward(self, x, y=None):
+        return self.layers(x).reshape(-1, *self.outputs)
+
+
+class Judging(Drawing):
+    def forward(self, x, y=None):
+        return None, super().forward(x)
+
+
+def test_measuring_moves_nothing_of_the_run(tmp_path):
+    g, d = Drawing(4, 1, 8, 8), Judging(64, 1)
+    torch.manual_seed(1)
+    before, weights = torch.get_rng_state(), [weight.clone() for weight in (*g.parameters(), *d.parameters())]
+    written = replace(config(), train=replace(config().train, executor="eager"))
+    Bench(written, World(), Networks(g, d, 4, 0))(written, 20.0)
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(map(torch.equal, weights, (*g.parameters(), *d.parameters())))
+    settings = ("g.channels_last=true", "d.channels_last=true", "g.precision=fp32", "d.precision=fp32")
+    for name, executor in (("measured", "auto"), ("plain", "eager")):
+        assert train(tmp_path / name, *settings, f"train.executor={executor}") == 0
+    one, other = (newest(tmp_path / name / "run") for name in ("measured", "plain"))
+    files = sorted(file.name for file in one.glob("*.safetensors"))
+    assert files and all((one / name).read_bytes() == (other / name).read_bytes() for name in files)
+
+
+def test_a_rank_measures_its_share_of_the_batch_and_compiles_nothing(tmp_path):
+    world = World(rank=0, size=2)
+    assert Bench(config(), world, None).rows == 4
+    assert "other ranks would wait" in str(executors._uncompiled(1e9, world))

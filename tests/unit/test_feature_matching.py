@@ -1,0 +1,59 @@
+"""Feature matching against loops over rows, in float64, gradients included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paragan.core.errors import ConfigError
+from paragan.core.types import Side
+from paragan.game.gan import GAN, Loss
+from paragan.game.prior import Prior
+from paragan.losses import hinge
+from paragan.penalties import feature_matching
+from tests.one_turn import BATCH, nets, play, turn
+
+
+def naive(real, fake):
+    value = 0
+    for f in range(real.shape[1]):
+        means = [sum(rows[b, f] for b in range(BATCH)) / BATCH for rows in (real, fake)]
+        value = value + (means[0] - means[1]) ** 2
+    return value
+
+
+def test_it_is_the_papers():
+    pair = nets()
+    penalty = feature_matching.Penalty(feature_matching.Options(weight=0.5, interval=3))
+    played = turn(Side.G, penalty)
+    feed, g, d = played.feed, pair[Side.G], pair[Side.D]
+    expected = 1.5 * naive(d(feed.real.x_BCHW, feed.real.y_B).features, d(g(feed.z_BZ, feed.y_B), feed.y_B).features)
+    slopes = torch.autograd.grad(expected, list(g.parameters()), allow_unused=True)
+    terms, grads = play(played, pair)
+    values = terms.loss_B["feature_matching"]
+    torch.testing.assert_close(values, expected.detach().expand(BATCH), rtol=1e-11, atol=0)
+    slopes = [torch.zeros_like(v) if s is None else s for s, v in zip(slopes, grads.values(), strict=True)]
+    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-12)
+    assert max(slope.abs().max() for slope in slopes) > 1e-4
+
+
+def test_g_is_shown_real_images_for_it():
+    penalty = feature_matching.Penalty(feature_matching.Options())
+    loss, prior = Loss(hinge.d_loss, hinge.g_loss), Prior(0, 1)
+    assert GAN(None, None, loss, prior, g_penalties=(penalty,)).g_needs_real
+    assert not GAN(None, None, loss, prior).g_needs_real
+
+
+def test_a_network_without_features_is_told():
+    class Bare(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(64, 1).double()
+
+        def forward(self, x, y=None):
+            return self.linear(x.flatten(1)).squeeze(1)
+
+    penalty = feature_matching.Penalty(feature_matching.Options())
+    told = r"^penalties: feature_matching compares features of D, found none; let D return paragan.Verdict"
+    with pytest.raises(ConfigError, match=told):
+        play(turn(Side.G, penalty), {**nets(), Side.D: Bare()})

@@ -1,0 +1,120 @@
+"""LeCam regularisation against its plainest form over several updates, in float64; it survives a stop."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from paragan import build
+from paragan.config import load
+from paragan.core.errors import ConfigError
+from paragan.core.seams import Part
+from paragan.core.types import Outputs, Side, Verdict
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
+from paragan.game.trial import refuse_what_it_cannot
+from paragan.penalties import lecam
+from tests.one_turn import BATCH, nets, play, turn
+
+LOGITS = torch.randn(5, 2, BATCH, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def called(penalty, real, fake):
+    part = Part(None, turn(Side.D).feed, Outputs(Verdict(fake), Verdict(real)), None)
+    return penalty(part)
+
+
+def naive(options):
+    """Values of every update, as lists."""
+    held, found, updates = {}, [], 0
+    for real, fake in LOGITS.tolist():
+        updates += options.interval
+        for name, values in (("real", real), ("fake", fake)):
+            share = max(1 - options.decay, options.interval / updates)
+            held[name] = held.get(name, 0.0) + share * (sum(values) / BATCH - held.get(name, 0.0))
+        row = []
+        for r, f in zip(real, fake, strict=True):
+            above, below = r - held["fake"], held["real"] - f
+            if options.one_sided:
+                above, below = max(above, 0), max(below, 0)
+            row.append(options.weight * options.interval * (above**2 + below**2) * (updates > options.warmup))
+        found.append(row)
+    return found
+
+
+@pytest.mark.parametrize(
+    "wanted", [{}, {"decay": 0.6}, {"warmup": 2}, {"interval": 2, "warmup": 4, "decay": 0.5}, {"one_sided": True}]
+)
+def test_it_is_the_papers_over_several_updates(wanted):
+    options = lecam.Options(weight=0.7, **wanted)
+    penalty = lecam.Penalty(options)
+    found = [called(penalty, real, fake).tolist() for real, fake in LOGITS]
+    torch.testing.assert_close(found, naive(options), rtol=1e-12, atol=1e-13)
+
+
+def test_gradients_take_the_means_as_given():
+    pair, penalty = nets(), lecam.Penalty(lecam.Options(weight=0.5))
+    played = turn(Side.D, penalty)
+    d, feed = pair[Side.D], played.feed
+    real = [d(x[None], y[None]).logits_B[0] for x, y in zip(feed.real.x_BCHW, feed.real.y_B, strict=True)]
+    fake = [d(x[None], y[None]).logits_B[0] for x, y in zip(feed.fakes[0], feed.y_B, strict=True)]
+    of_real, of_fake = (math.fsum(v.item() for v in values) / BATCH for values in (real, fake))
+    loss = sum(0.5 * ((r - of_fake) ** 2 + (f - of_real) ** 2) for r, f in zip(real, fake, strict=True)) / BATCH
+    slopes = torch.autograd.grad(loss, list(d.parameters()), allow_unused=True)
+    _, grads = play(played, pair)
+    slopes = [torch.zeros_like(g) if s is None else s for s, g in zip(slopes, grads.values(), strict=True)]
+    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-9, atol=1e-12)
+    assert max(slope.abs().max() for slope in slopes) > 1e-4
+
+
+def test_logits_that_are_not_finite_are_not_remembered():
+    penalty = lecam.Penalty(lecam.Options())
+    called(penalty, *LOGITS[0])
+    before = {name: value.clone() for name, value in penalty.kept.items()}
+    called(penalty, LOGITS[1][0] * math.nan, LOGITS[1][1])
+    assert penalty.kept == before
+    called(penalty, *LOGITS[1])
+    torch.testing.assert_close(penalty.kept["real"], LOGITS[:2, 0].mean(), rtol=1e-12, atol=0)
+
+
+def test_what_it_remembers_is_on_the_way_of_no_gradient():
+    """Two updates before either backward, as extragradient plays."""
+    penalty = lecam.Penalty(lecam.Options())
+    leaves = [logits.clone().requires_grad_() for logits in LOGITS[:2]]
+    losses = [called(penalty, *leaf).sum() for leaf in leaves]
+    sum(losses).backward()
+    assert all(leaf.grad.isfinite().all() for leaf in leaves)
+
+
+def test_parts_are_refused():
+    told = "parts: found 2 with the penalty lecam, which couples the samples of a batch; set d.parts to 1"
+    with pytest.raises(ConfigError, match=told):
+        refuse_what_it_cannot(
+            PlayerOptions(parts=2), Player(Side.D, torch.nn.Linear(1, 1)), (lecam.Penalty(lecam.Options()),)
+        )
+
+
+SETTINGS = [
+    "data.size=8", "model.width=8", "model.latent=8", "train.batch=16", "every.sample_kimg=1",
+    "every.save_kimg=0.032", "score.extractor=none", "penalties=[{name: lecam, weight: 0.3, decay: 0.5}]",
+]  # fmt: skip
+
+
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
+    def trainer(name, kimg):
+        return build.trainer(load("digits", [*SETTINGS, f"train.kimg={kimg}"]), tmp_path / name, print, lambda: False)
+
+    def state(run):
+        d = run.players["d"]
+        return {**d.net.state_dict(), **d.kept}
+
+    straight, first, second = trainer("a", 0.064), trainer("b", 0.032), trainer("b", 0.064)
+    list(straight.run()), list(first.run())
+    assert second.resume() and second.clock.step == 2
+    assert float(second.players["d"].kept["lecam/updates"]) == 2
+    list(second.run())
+    there, here = state(straight), state(second)
+    assert all(torch.equal(value, here[name]) for name, value in there.items())
+    assert float(here["lecam/real"]) != float(state(first)["lecam/real"])

@@ -1,0 +1,126 @@
+"""Convolutions beside a change of resolution as fewer or larger products, against torch's own in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import functional_call, stack_module_state
+
+from paragan.layers import nine, strided
+from paragan.layers.blocks import plain
+from paragan.layers.resample import UpConv2d
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.layers.strided import Double, Halve
+
+
+def images(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def conv3(module, x):
+    return F.conv2d(x, module.weight, module.bias, padding=1)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Nine products also for toys; how often they were taken."""
+    taken, way = [], nine.doubled_convolved
+    monkeypatch.setattr(nine, "_CHANNELS", 1)
+    monkeypatch.setattr(nine, "doubled_convolved", lambda *told: (taken.append(1), way(*told))[1])
+    return taken
+
+
+def last(x: torch.Tensor) -> torch.Tensor:
+    """With channels beside each other; stacked images, too."""
+    return x.movedim(-3, -1).contiguous().movedim(-1, -3)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 4), (2, 3, 1, 3), (1, 3, 1, 1)])
+@pytest.mark.parametrize("wrap", [plain, spectral_norm])
+def test_nine_products_are_a_resize_and_a_convolution(narrow, shape, wrap):
+    torch.manual_seed(0)
+    module, x = wrap(UpConv2d(3, 4).double()), last(images(*shape)).requires_grad_()
+    outs = module(x), conv3(module, F.interpolate(x, scale_factor=2))
+    assert len(narrow) == 1 and outs[0].is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(*outs, rtol=1e-12, atol=1e-13)
+    grads = [torch.autograd.grad(out.sin().sum(), [x, *module.parameters()]) for out in outs]
+    torch.testing.assert_close(*grads, rtol=1e-11, atol=1e-12)
+    module(x).relu_().sum().backward()  # its output may be written over
+
+
+def test_nine_products_are_differentiable_twice(narrow):
+    module, x = UpConv2d(2, 3).double(), last(images(1, 2, 2, 2)).requires_grad_()
+
+    def f(x, weight, bias):
+        return functional_call(module, {"weight": weight, "bias": bias}, (x,)).sin()
+
+    assert torch.autograd.gradgradcheck(f, (x, module.weight, module.bias)) and narrow
+
+
+def test_sixteen_are_taken_where_nine_do_not_pay(narrow):
+    module = UpConv2d(3, 4)
+    x = last(images(2, 3, 4, 4).float())
+    with torch.autocast("cpu", torch.bfloat16):
+        module(x)
+    module(x.contiguous()), module.to("meta")(x.to("meta")), module.bfloat16()
+    assert not narrow
+
+
+FOUR = [(Halve, (2, 3, 4, 6), F.conv2d), (Double, (2, 3, 2, 3), F.conv_transpose2d)]
+FOUR += [(Halve, (1, 3, 2, 2), F.conv2d), (Double, (1, 3, 1, 1), F.conv_transpose2d)]
+
+
+@pytest.fixture
+def as_product(monkeypatch):
+    monkeypatch.setattr(strided, "_outweighed", lambda x, weight: True)
+
+
+@pytest.mark.parametrize(("kind", "shape", "plainly"), FOUR)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_product_is_the_convolution_of_four(as_product, kind, shape, plainly, layout):
+    torch.manual_seed(0)
+    module, x = kind(3, 5).double().to(memory_format=layout), images(*shape).contiguous(memory_format=layout)
+    outs = module(x.requires_grad_()), plainly(x, module.weight, stride=2, padding=1)
+    assert outs[0].is_contiguous(memory_format=layout)
+    torch.testing.assert_close(*outs, rtol=1e-12, atol=1e-13)
+    grads = [torch.autograd.grad(out.sin().sum(), [x, module.weight]) for out in outs]
+    torch.testing.assert_close(*grads, rtol=1e-11, atol=1e-12)
+    module(x).sum().backward()
+    assert module.weight.grad.stride() == module.weight.stride()  # else every update copies it
+
+
+@pytest.mark.parametrize(("kind", "shape", "plainly"), FOUR)
+def test_a_product_is_differentiable_twice(as_product, kind, shape, plainly):
+    module, x = kind(3, 2).double(), images(1, *shape[1:]).requires_grad_()
+
+    def f(x, weight):
+        return functional_call(module, {"weight": weight}, (x,)).sin()
+
+    assert torch.autograd.gradgradcheck(f, (x, module.weight))
+
+
+def test_only_maps_smaller_than_their_weights_are_multiplied(monkeypatch):
+    taken = []
+    monkeypatch.setattr(strided, "_matrix", lambda weight: taken.append(weight.shape) or (weight.flatten(1), False))
+    Halve(4, 4)(images(1, 4, 8, 8).float()), Double(4, 4)(images(2, 4, 8, 8).float())
+    assert not taken
+    Halve(4, 4)(images(1, 4, 6, 6).float()), Double(4, 4)(images(2, 4, 4, 4).float())
+    assert taken == [(4, 4, 4, 4)] * 2
+
+
+@pytest.mark.parametrize("kind", [Halve, Double, UpConv2d])
+def test_stacked_ones_are_each_alone(as_product, narrow, kind):
+    torch.manual_seed(0)
+    modules = [kind(3, 4).double() for _ in range(2)]
+    parameters, _ = stack_module_state(modules)
+    x = last(images(2, 2, 3, 4, 2))
+
+    def loss(parameters, x):
+        return functional_call(modules[0], parameters, (x,)).sin().sum()
+
+    found = torch.vmap(torch.func.grad(loss))(parameters, x)
+    assert bool(narrow) == (kind is UpConv2d)
+    for i, module in enumerate(modules):
+        module(x[i]).sin().sum().backward()
+        torch.testing.assert_close(found["weight"][i], module.weight.grad, rtol=1e-11, atol=1e-12)

@@ -1,0 +1,126 @@
+"""Relativistic averages against loops, and how the game hands them the logits of the whole batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from paragan import build, build_cells
+from paragan.config import choose, load
+from paragan.core.errors import ConfigError
+from paragan.core.types import Can, Outputs, Side, Verdict
+from paragan.game.gan import GAN, Loss
+from paragan.game.network import CalledNetwork
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.trial import refuse_what_it_cannot
+from paragan.layers.across import Across
+from paragan.losses import relativistic_average
+from paragan.parallel import _loop, averaged
+from tests.one_turn import nets, play, turn
+from tests.unit.test_cells_differ import WORDS
+
+REAL, FAKE = torch.randn(2, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+PRICES = {
+    "logistic": lambda a: -math.log(1 / (1 + math.exp(-a))),
+    "least_squares": lambda a: (a - 1) ** 2,
+    "hinge": lambda a: max(0, 1 - a),
+}
+
+
+def naive(kind, one, other):
+    """Of each row: one kind above the mean of the other, the other below the mean of this one."""
+    mean_one, mean_other = (sum(values) / len(values) for values in (one, other))
+    price = PRICES[kind]
+    return [price(a - mean_other) + price(-(b - mean_one)) for a, b in zip(one, other, strict=True)]
+
+
+@pytest.mark.parametrize("kind", PRICES)
+def test_it_is_the_papers(kind):
+    pair = relativistic_average.Loss(relativistic_average.Options(kind))
+    real, fake = REAL.tolist(), FAKE.tolist()
+    torch.testing.assert_close(pair.d_loss(REAL, FAKE).tolist(), naive(kind, real, fake), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(pair.g_loss(FAKE, REAL).tolist(), naive(kind, fake, real), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", PRICES)
+def test_rows_of_a_batch_are_those_of_the_whole(kind):
+    """What a rank computes of its rows; patches have means over all places."""
+    pair = relativistic_average.Loss(relativistic_average.Options(kind))
+    real, fake = REAL.view(3, 2), FAKE.view(3, 2)
+    for function, a, b in ((pair.d_loss, real, fake), (pair.g_loss, fake, real)):
+        rows = [function(a[part], b[part], a, b) for part in (slice(0, 1), slice(1, 3))]
+        torch.testing.assert_close(torch.cat(rows).flatten(), function(a.flatten(), b.flatten()), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_the_game_gives_it_the_whole_batch_with_its_gradient(side):
+    """Through the plain strategy; the gradient is that of the loops."""
+    loss = Loss(relativistic_average.d_loss, relativistic_average.g_loss, True, compares=True)
+    game, pair = GAN(None, None, loss, Prior(0, 1)), nets()
+    objective = game._d_objective if side is Side.D else game._g_objective
+    played = replace(turn(side), objective=objective, needs_real=True)
+    feed, d = played.feed, pair[Side.D]
+    images = feed.fakes[0] if side is Side.D else pair[Side.G](feed.z_BZ, feed.y_B)
+    real, fake = d(feed.real.x_BCHW, feed.real.y_B).logits_B, d(images, feed.y_B).logits_B
+    a, b = (real, fake) if side is Side.D else (fake, real)
+    expected = -((a - b.mean()).sigmoid().log() + (a.mean() - b).sigmoid().log())
+    slopes = torch.autograd.grad(expected.mean(), list(pair[side].parameters()), allow_unused=True)
+    terms, grads = play(played, pair)
+    torch.testing.assert_close(terms.loss_B["adversarial"], expected.detach(), rtol=1e-11, atol=1e-13)
+    slopes = [torch.zeros_like(v) if s is None else s for s, v in zip(slopes, grads.values(), strict=True)]
+    torch.testing.assert_close([*grads.values()], slopes, rtol=1e-8, atol=1e-12)
+    assert max(slope.abs().max() for slope in slopes) > 1e-4
+
+
+def test_losses_that_do_not_compare_are_given_their_rows_alone():
+    asked = []
+    outputs = Outputs(Verdict(FAKE), Verdict(REAL), whole=lambda x: asked.append(x) or x)
+    loss = Loss(lambda real, fake: fake - real, lambda fake, real: -fake)
+    GAN(None, None, loss, Prior(0, 1))._d_objective(outputs, None)
+    assert not asked
+
+
+def test_build_sees_that_it_compares():
+    assert build.adversarial(choose("losses", "relativistic_average")).compares
+    assert not build.adversarial(choose("losses", "relativistic")).compares
+
+
+def test_parts_and_steps_apart_are_refused():
+    needs, net = frozenset({Can.COUPLED}), torch.nn.Linear(1, 1)
+    told = "parts: found 2 with the loss relativistic_average, which couples the samples of a batch; set d.parts to 1"
+    with pytest.raises(ConfigError, match=told):
+        refuse_what_it_cannot(PlayerOptions(parts=2), Player(Side.D, net), (), needs, "relativistic_average")
+    apart = Player(Side.D, net)
+    apart.strategy = averaged.Strategy(averaged.Options())
+    with pytest.raises(ConfigError, match="loss: relativistic_average needs terms that mix samples, which strategy"):
+        refuse_what_it_cannot(PlayerOptions(), apart, (), needs, "relativistic_average")
+
+
+def test_rows_that_are_not_all_there_are_refused_where_nobody_can_be_asked():
+    """In parts without `build`, and on a worker of a parameter server, which plays its share by itself."""
+    loss = Loss(relativistic_average.d_loss, relativistic_average.g_loss, True, compares=True)
+    played = replace(turn(Side.D), objective=GAN(None, None, loss, Prior(0, 1))._d_objective)
+    with pytest.raises(ConfigError, match=r"^loss: found 2 of the 6 rows of a batch whose samples it or a penalty"):
+        play(played, nets(), parts=3)
+    called = {side: CalledNetwork(net) for side, net in nets().items()}
+    with pytest.raises(ConfigError, match=r"^loss: found 2 of the 6 rows"):  # ranks could be asked, but not thrice
+        _loop.forward_backward(played, called, 3, _loop.input_gradient, across=Across(None))
+    rows = replace(played.feed.rows, total=12)
+    with pytest.raises(ConfigError, match=r"^loss: found 6 of the 12 rows"):
+        play(replace(played, feed=replace(played.feed, rows=rows)), nets())
+
+
+def test_a_stack_refuses_it_and_cells_one_by_one_take_it(tmp_path):
+    """A stack's rows are those of all cells: their mean would be nobody's."""
+    words = (*WORDS, "loss=relativistic_average", "grid.fitness.loss=relativistic_average", "train.kimg=0.032")
+    told = "grid.executor: found stacked, but a loss compares the samples of a batch"
+    with pytest.raises(ConfigError, match=told):
+        build_cells.trainer(load("digits", (*words, "grid.executor=stacked")), tmp_path, print, lambda: False)
+    run = build_cells.trainer(load("digits", words), tmp_path, print, lambda: False)
+    list(run.run())
+    assert run.clock.images >= 32
