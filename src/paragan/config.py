@@ -174,7 +174,7 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
     known = shelf.names("recipes")
     if recipe not in known:
         meant = shelf.did_you_mean(shelf.near(recipe, known))
-        expected = f"one of {', '.join(known)}, or a path ending in .yaml"
+        expected = f"one of {len(known)} (digits, own, …) or a path ending in .yaml"
         raise ConfigError(f"found the recipe {recipe!r}, expected {expected}{meant}")
     return parse.file(shelf.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
 

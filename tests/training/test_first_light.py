@@ -1,7 +1,7 @@
 """The first command a newcomer types: it trains, and the score says so.
 
-By default half of it, after which the scores are far beyond what is asked for here (label_accuracy 0.99, fd[judge] a
-hundredth); in full under `./run test all`.
+By default the first 40 of its 96 kimg, after which scores are beyond what is asked for here (of two seeds the worse:
+label_accuracy 0.977, class_variance_min 0.77, coverage 0.89, fd[judge] an eightieth); in full under `./run test all`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from paragan.cli.main import main
 pytestmark = pytest.mark.training
 
 
-HALF = ("train.kimg=48",)
+SHORT = ("train.kimg=40",)
 
 
-@pytest.fixture(scope="module", params=[HALF, pytest.param((), marks=pytest.mark.slow)], ids=["half", "whole"])
+@pytest.fixture(scope="module", params=[SHORT, pytest.param((), marks=pytest.mark.slow)], ids=["short", "whole"])
 def run(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("first") / "digits"
     assert main(["train", *request.param, "--out", str(folder)]) == 0

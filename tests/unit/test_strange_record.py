@@ -172,9 +172,23 @@ shallow = some.sampled_from([way for way in WAYS if len(way) <= 3])
 changes = some.tuples(some.sampled_from(WAYS) | shallow, values | numbers)
 
 
-@settings(max_examples=60, deadline=None)
-@given(some.lists(changes, min_size=1, max_size=8))
+ANYTHING = some.lists(changes, min_size=1, max_size=8)
+
+
+@settings(max_examples=30, deadline=None)
+@given(ANYTHING)
 def test_a_grid_that_tells_anything_gives_a_page_and_a_view(found):
+    shown_in_full(found)
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(ANYTHING)
+def test_of_many_grids_that_tell_anything_all_give_a_page_and_a_view(found):
+    shown_in_full(found)
+
+
+def shown_in_full(found):
     lines = json.loads(json.dumps(LINES))
     for way, value in found:
         spoiled(lines, way, value)

@@ -82,8 +82,8 @@ class Scheme:
             )
         if gan.g_needs_real:
             raise ConfigError(
-                "scheme: asynchronous has no real images where G sits, found a loss or penalty that shows G's turn some; "
-                "use synchronous, or hinge"
+                "scheme: asynchronous has no real images where G sits, found a loss or penalty that shows G's turn "
+                "some; use synchronous, or hinge"
             )
         refuse_remembering(gan, "scheme.asynchronous", all_of_it=False)  # G's thread would read it at any moment
 
