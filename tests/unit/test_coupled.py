@@ -118,6 +118,15 @@ def test_a_network_that_compares_nothing_is_told(module):
 
 
 @pytest.mark.parametrize("module", KINDS)
+def test_features_that_are_no_points_are_told(module):
+    """An even number of them could be cut into halves, which would mean nothing."""
+    penalty = module.Penalty(module.Options())
+    told = rf"^penalties: {penalty.name} needs a D that compares, found features of \(6, 4\); use model contragan or"
+    with pytest.raises(ConfigError, match=told):
+        play(turn(Side.D, penalty), nets())
+
+
+@pytest.mark.parametrize("module", KINDS)
 def test_parts_and_steps_apart_are_refused(module):
     penalty, net = module.Penalty(module.Options()), torch.nn.Linear(1, 1)
     told = f"parts: found 2 with the penalty {penalty.name}, which couples the samples of a batch; set d.parts to 1"
