@@ -84,8 +84,15 @@ def all_of(output: Tensor | Verdict) -> Tensor:
     return torch.cat([value.reshape(BATCH, -1) for value in (output.logits_B, output.features)], 1)
 
 
+def again(name: str, side: str) -> tuple[pytest.MarkDecorator, ...]:
+    """One that another file's class is, too, is looked at for that file's."""
+    kind = getattr(shelf.load("models", name), side)
+    others = (getattr(shelf.load("models", other), side) for other in MODELS if other != name)
+    return (pytest.mark.slow,) if any(issubclass(kind, other) for other in others) else ()
+
+
 CASES = [
-    pytest.param(name, side, classes, id=f"{name}-{side}-{'labels' if classes else 'plain'}")
+    pytest.param(name, side, classes, marks=again(name, side), id=f"{name}-{side}-{'labels' if classes else 'plain'}")
     for name, side, classes in product(MODELS, SIDES, (0, CLASSES))
     if not classes or is_conditional(name)
 ]
@@ -112,7 +119,7 @@ def test_shapes_and_ranges(name, side, classes, shape):
 
 
 @every_network
-@pytest.mark.parametrize("pixels", [8, 16, 32, 64, 128])
+@pytest.mark.parametrize("pixels", [8, 32, 128, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 64))])
 def test_sizes_by_shape_alone(name, side, classes, pixels):
     """At the default width, on the meta device: nothing is computed."""
     kind = shelf.load("models", name)

@@ -79,13 +79,16 @@ def write_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
             group["lr"] = float(lr)
 
 
-def step_if(ok: Tensor, optimizer: torch.optim.Optimizer) -> None:
-    """`optimizer.step()` unless `ok` (0-dim bool) is false; the only call of it in the library."""
+def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, as_given: bool = False) -> None:
+    """`optimizer.step()` unless `ok` (0-dim bool) is false; the only call of it in the library. The gradients are used
+    up; as_given: they are left as they are.
+    """
     if getattr(optimizer, "_step_supports_amp_scaling", False):
         where = optimizer.param_groups[0]["params"][0].device  # offloaded weights are stepped on the host
         optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]  # torch's own protocol with its GradScaler
         optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
-        _as_they_lie(optimizer)
+        if not as_given:
+            _as_they_lie(optimizer)
     elif not ok.item():
         return
     optimizer.step()
@@ -94,7 +97,7 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer) -> None:
 def _as_they_lie(optimizer: torch.optim.Optimizer) -> None:
     """Channels-last gradients on a processor become contiguous in name alone. Its fused Adam walks weight, moments and
     gradient in the order of memory, and copies, for nothing, gradients that are not contiguous: twice the time of a
-    step. The gradients are dropped after it.
+    step.
     """
     kind: Any = type(optimizer)
     if kind not in (torch.optim.Adam, torch.optim.AdamW) or not _walks_memory(kind):
@@ -104,7 +107,8 @@ def _as_they_lie(optimizer: torch.optim.Optimizer) -> None:
             grad = weight.grad
             if grad is None or grad.dim() != 4 or not weight.is_cpu or isinstance(grad, DTensor):
                 continue
-            if not grad.is_contiguous() and grad.stride() == weight.stride():
+            nhwc = grad.is_contiguous(memory_format=torch.channels_last) and not grad.is_contiguous()
+            if nhwc and grad.stride() == weight.stride():
                 weight.grad = grad.permute(0, 2, 3, 1).view(grad.shape)
 
 
@@ -119,7 +123,7 @@ def _walks_memory(kind: type[torch.optim.Optimizer]) -> bool:
         for step in (1, 2):
             grad = (start * step).sin()
             weight.grad = grad.permute(0, 2, 3, 1).view(grad.shape) if renamed else grad
-            optimizer.step()
+            step_if(torch.tensor(True), optimizer, as_given=True)
         found.append(weight.detach())
     return torch.equal(*found)
 
