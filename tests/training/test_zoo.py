@@ -61,7 +61,13 @@ def test_its_score_falls(name, data_root, request, tmp_path):
     from paragan import config
 
     recipe = config.load(name)
-    kimg = 6 if name.endswith("imagenet128") else 24 if recipe.d.updates_per_step > 1 else 12
+    kimg = (
+        6
+        if name.endswith("imagenet128")
+        else 24
+        if recipe.d.updates_per_step > 1 or recipe.model.name == "stylegan2"
+        else 12
+    )
     words = [
         *NARROW[recipe.model.name],
         *SHORT,
@@ -69,7 +75,8 @@ def test_its_score_falls(name, data_root, request, tmp_path):
         f"train.kimg={kimg}",
         f"every.score_kimg={kimg}",
     ]
-    words += [f"{side}.optimizer.lr=1e-3" for side in "gd"]
+    if recipe.g.optimizer.lr < 1e-3:
+        words += [f"{side}.optimizer.lr=1e-3" for side in "gd"]
     if recipe.g.ema is not None:
         words += ["g.ema.half_life_kimg=0.2", "g.ema.start_kimg=0"]
     words += where(name, data_root, request)
