@@ -55,19 +55,20 @@ def where(name: str, data_root: Path, request) -> list[str]:
     return [f"data.path={data_root / 'tiny-imagenet-50'}"]
 
 
+def length(recipe, name: str) -> int:
+    """Thousands of images: what is large is slow, and few turns of G, or a slow start, take longer."""
+    if name.endswith("imagenet128"):
+        return 6
+    return 24 if recipe.d.updates_per_step > 1 or recipe.model.name == "stylegan2" else 12
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ZOO)
 def test_its_score_falls(name, data_root, request, tmp_path):
     from paragan import config
 
     recipe = config.load(name)
-    kimg = (
-        6
-        if name.endswith("imagenet128")
-        else 24
-        if recipe.d.updates_per_step > 1 or recipe.model.name == "stylegan2"
-        else 12
-    )
+    kimg = length(recipe, name)
     words = [
         *NARROW[recipe.model.name],
         *SHORT,
