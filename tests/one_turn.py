@@ -17,6 +17,17 @@ SHAPE, CLASSES, BATCH, SEED = (1, 8, 8), 3, 6, 11
 OPTIONS = sngan.Options(latent=5, width=4, weight_init="orthogonal")
 
 
+class Bare(nn.Module):
+    """A discriminator of logits alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 1).double()
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        return self.linear(x.flatten(1)).squeeze(1)
+
+
 def nets() -> dict[Side, nn.Module]:
     found = {Side.G: sngan.Generator(OPTIONS, SHAPE, CLASSES), Side.D: sngan.Discriminator(OPTIONS, SHAPE, CLASSES)}
     for side, net in found.items():

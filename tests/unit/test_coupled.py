@@ -15,7 +15,7 @@ from paragan.game.trial import refuse_what_it_cannot
 from paragan.models import contragan
 from paragan.parallel import averaged
 from paragan.penalties import contrastive, data_to_data
-from tests.one_turn import BATCH, CLASSES, SHAPE, nets, play, turn
+from tests.one_turn import BATCH, CLASSES, SHAPE, Bare, nets, play, turn
 
 KINDS = [contrastive, data_to_data]
 POINTS, LABELS = 5, torch.tensor([0, 1, 0, 2, 1, 0, 0])
@@ -103,14 +103,6 @@ def test_each_side_compares_its_own_images(module, side):
 
 @pytest.mark.parametrize("module", KINDS)
 def test_a_network_that_compares_nothing_is_told(module):
-    class Bare(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = torch.nn.Linear(64, 1).double()
-
-        def forward(self, x, y=None):
-            return self.linear(x.flatten(1)).squeeze(1)
-
     penalty = module.Penalty(module.Options())
     told = rf"^penalties: {penalty.name} needs a D that compares, found none; use model contragan or reacgan$"
     with pytest.raises(ConfigError, match=told):

@@ -11,7 +11,7 @@ from paragan.game.gan import GAN, Loss
 from paragan.game.prior import Prior
 from paragan.losses import hinge
 from paragan.penalties import feature_matching
-from tests.one_turn import BATCH, nets, play, turn
+from tests.one_turn import BATCH, Bare, nets, play, turn
 
 
 def naive(real, fake):
@@ -45,14 +45,6 @@ def test_g_is_shown_real_images_for_it():
 
 
 def test_a_network_without_features_is_told():
-    class Bare(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = torch.nn.Linear(64, 1).double()
-
-        def forward(self, x, y=None):
-            return self.linear(x.flatten(1)).squeeze(1)
-
     penalty = feature_matching.Penalty(feature_matching.Options())
     told = r"^penalties: feature_matching compares features of D, found none; let D return paragan.Verdict"
     with pytest.raises(ConfigError, match=told):
