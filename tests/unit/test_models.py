@@ -54,6 +54,7 @@ COUNTS = {  # published, or built from the published code of others
     ("stylegan2", (3, 32, 32), 0, "mapping: 2, residual: false"): (19_947_539, 20_720_641),
     ("stylegan2", (3, 128, 128), 0, "base: 16384, mapping: 2"): (22_949_277, 23_882_369),
     ("stylegan2", (3, 128, 128), 1000, "base: 16384, mapping: 2"): (23_723_933, 26_758_272),
+    ("stylegan2", (3, 128, 128), 1000, "base: 16384, mapping: 2, head: contrast"): (23_723_933, 31_179_393),
     ("stylegan2", (3, 256, 256), 0, "base: 16384"): (24_767_458, 24_001_089),
     ("stylegan2", (3, 1024, 1024), 0): (30_370_060, 29_012_513),
 }

@@ -61,6 +61,18 @@ def test_input_gradient_penalties(module, by_hand, parts):
 
 
 @pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize(("module", "by_hand"), CASES[:2], ids=["r1", "r2"])
+def test_slopes_may_matter_less_with_time(module, by_hand, parts):
+    """A cosine from 0.5 to 0.1 over 60 images, of which step 5 is the middle."""
+    for step, gamma in ((0, 0.5), (5, 0.3), (10, 0.1), (99, 0.1)):
+        pair = nets()
+        played = turn(Side.D, module.Penalty(module.Options(weight=0.5, final=0.1, final_kimg=0.06)), step=step)
+        expected = by_hand(played, pair[Side.D]).mean() * gamma / 1.5
+        terms, _ = play(played, pair, parts)
+        torch.testing.assert_close(terms.loss_B[module.Penalty.name].mean(), expected.detach(), rtol=1e-11, atol=0)
+
+
+@pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("side", list(Side))
 def test_orthogonal(side, parts):
     pair, penalty = nets(), orthogonal.Penalty(orthogonal.Options(weight=0.5, interval=3, side=side.value))

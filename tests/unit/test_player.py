@@ -29,7 +29,7 @@ def plain_game(**kinds):
     seats = []
     for side in Side:
         options = {"lr": 1e-2, **kinds.get(side.value, {})}
-        ema = Ema(network(side), EmaOptions(half_life_kimg=0.02, start_kimg=kinds.get("start", 0.0)))
+        ema = Ema(network(side), EmaOptions(half_life_kimg=0.02, **kinds.get("average", {})))
         seats.append(Player(side, network(side), none.Strategy(), Policy(**options), ema=ema))
     return game(*seats)
 
@@ -116,7 +116,7 @@ class Unary(nn.Module):
 
 def test_average_is_its_closed_form():
     """e_n = sum over k of (1 - b) b^(n-k) w_k + b^n w_0, where the average follows until `start`."""
-    gan = plain_game(start=2 * BATCH / 1000)
+    gan = plain_game(average={"start_kimg": 2 * BATCH / 1000})
     stream, history = batches(), []
     for _ in range(6):
         synchronous.step(gan, stream)
@@ -129,6 +129,21 @@ def test_average_is_its_closed_form():
         assert torch.allclose(found, expected, rtol=0, atol=1e-14)
     for name, found in gan.g.ema.net.named_buffers():
         assert torch.equal(found, history[-1][name])
+
+
+def test_a_ramp_forgets_the_start():
+    """The half-life is half of the images before the update, 0, B/2, B, 3B/2, until that is more than 20."""
+    gan = plain_game(average={"ramp": 0.5})
+    stream, expected = batches(), {}
+    for finished in range(6):
+        synchronous.step(gan, stream)
+        half_life = min(20.0, finished * BATCH / 2)
+        beta = 0.5 ** (BATCH / half_life) if half_life else 0.0
+        for name, weight in weights(gan.g).items():
+            expected[name] = beta * expected.get(name, 0) + (1 - beta) * weight
+        for name, found in gan.g.ema.net.named_parameters():
+            assert torch.allclose(found, expected[name], rtol=0, atol=1e-14)
+    assert half_life == 20
 
 
 def test_clipping_scales_the_whole_gradient():

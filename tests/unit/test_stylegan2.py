@@ -170,6 +170,43 @@ def test_truncation_goes_towards_the_mean_of_the_class(classes):
     assert (none[0] - many).abs().max() < 0.1 * mapping.style(z, y).std()
 
 
+def discriminator(**wanted) -> stylegan2.Discriminator:
+    net = stylegan2.Discriminator(stylegan2.Options(**{**SMALL, **wanted}), SHAPE, CLASSES)
+    initialise(net.double(), SEED, "d")
+    return net
+
+
+def of_size_one(rows):
+    return [row / (row.square().mean() + 1e-8).sqrt() for row in rows]
+
+
+def layer(linear, x):
+    return linear.scales[0] * (linear.weight @ x) + linear.scales[1] * linear.bias
+
+
+def test_heads_project_or_compare():
+    """The label's vector goes through 8 layers and meets the features, or through one to a point of length 1."""
+    x, y = normal(3, *SHAPE), [2, 0, 2]
+    for kind, depth in (("projection", 8), ("contrast", 1)):
+        net = discriminator(head=kind, embed=6)
+        logits_B, features = (verdict := net(x, torch.tensor(y))).logits_B, verdict.features
+        head = net.blocks[-1].head
+        found_BF = discriminator(conditional=False)(x).features if kind == "contrast" else features  # of equal weights
+        towards = head.towards
+        own = of_size_one(towards.embed.weight[number] / CLASSES**0.5 + towards.embed.bias for number in y)
+        assert len(towards.layers) == depth
+        for linear in towards.layers:
+            own = [F.leaky_relu(layer(linear, row), 0.2) for row in own]
+        for i, (seen, row) in enumerate(zip(found_BF, own, strict=True)):
+            if kind == "contrast":
+                torch.testing.assert_close(logits_B[i], layer(head.out, seen)[0], rtol=1e-10, atol=1e-12)
+                for place, point in enumerate((layer(head.project, seen), row)):
+                    torch.testing.assert_close(features[i, place], point / point.norm(), rtol=1e-10, atol=1e-12)
+            else:
+                expected = (layer(head.out, seen) * row).sum() / len(row) ** 0.5
+                torch.testing.assert_close(logits_B[i], expected, rtol=1e-10, atol=1e-12)
+
+
 def path_length_by_hand(net, z, y, noise, mean):
     """Equation 4 with the whole Jacobian: lengths per image, averaged over layers as mean squares."""
     lengths = []

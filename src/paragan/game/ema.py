@@ -33,9 +33,12 @@ class Ema:
 
     def weight(self, images: int, batch: int) -> float:
         """1 - beta of an update that ends at `images` and saw `batch` of them."""
-        if images <= self.options.start_kimg * 1000:
+        half_life = self.options.half_life_kimg * 1000
+        if self.options.ramp is not None:
+            half_life = min(half_life, self.options.ramp * (images - batch))
+        if images <= self.options.start_kimg * 1000 or half_life <= 0:
             return 1.0
-        return float(1.0 - 0.5 ** (batch / (self.options.half_life_kimg * 1000)))
+        return float(1.0 - 0.5 ** (batch / half_life))
 
     @torch.no_grad()
     def follow(

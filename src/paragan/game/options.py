@@ -48,11 +48,15 @@ class ScheduleOptions:
 class EmaOptions:
     """Averaged weights: half-life in thousands of images; until `start_kimg` the average simply follows the weights.
 
+    ramp: the half-life is at most this share of the images so far (Karras et al. 2020, "Training generative adversarial
+    networks with limited data", appendix: 0.05), so that a long one does not remember the start.
+
     Images are counted over this player's own turns: with k updates of D per step, the run's clock is k times as fast.
     """
 
     half_life_kimg: Positive = 1.0
     start_kimg: NotNegative = 0.0
+    ramp: Positive | None = None
 
 
 @dataclass(frozen=True)

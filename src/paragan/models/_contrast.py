@@ -28,5 +28,9 @@ class ContrastHead(nn.Module):
         with autocast_off(h):
             features_BF = h.relu().sum((2, 3), dtype=torch.promote_types(h.dtype, torch.float32))
             points = self.project(features_BF), self.embed(required(y_B, len(h)))
-            compared_B2E = torch.stack([F.normalize(point, dim=1) for point in points], 1)
-            return self.linear(features_BF).squeeze(1), compared_B2E
+            return self.linear(features_BF).squeeze(1), paired(*points)
+
+
+def paired(image_BE: Tensor, class_BE: Tensor) -> Tensor:
+    """(B, 2, E): the image's point, then its class' point, each of length 1."""
+    return torch.stack([F.normalize(point, dim=1) for point in (image_BE, class_BE)], 1)

@@ -3,9 +3,10 @@
 A latent becomes a style that scales the channels of every layer; each side adds its own part of the image; D has
 residual blocks and sees how much the images of a batch differ. In pure torch. Parameters (G / D), three colours:
 1024 px 30,370,060 / 29,012,513; 256 px with base 16384 24,767,458 / 24,001,089; 128 px with base 16384 and mapping 2
-22,949,277 / 23,882,369; 32 px, 10 classes, mapping 2, residual false 20,215,315 / 23,089,664. Conditional as in Karras
-et al. 2020, "Training generative adversarial networks with limited data", appendix. Trained with the loss
-`nonsaturating` and the penalties `r1` and `path_length`. Images are not confined to [-1, 1] while it trains.
+22,949,277 / 23,882,369, of 1000 classes 23,723,933 / 26,758,272 or, with head contrast, 31,179,393; 32 px, 10 classes,
+mapping 2, residual false 20,215,315 / 23,089,664. Conditional as in Karras et al. 2020, "Training generative
+adversarial networks with limited data", appendix. Trained with the loss `nonsaturating` and the penalties `r1` and
+`path_length`. Images are not confined to [-1, 1] while it trains.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.precision import autocast_off, widened
 from paragan.models._checks import classes_of, side_of
-from paragan.models._style import LOWEST, ClassVector, Mapping, Stage, Start, Styled, ToImage, layers
+from paragan.models._style import LOWEST, Mapping, Stage, Start, Styled, ToImage
+from paragan.models._style_heads import Contrast, Plain, Projection
 
 _SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _CENTRE = 4096  # latents, of whose styles the mean is taken
-_TOWARDS = 8  # layers that make a direction of a class in D
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Options:
     """latent: length of z. style: length of a style. mapping: layers that make it (the paper: 8; 2 for small images).
     base: a map of side s has base / s channels, and at most `width`. mixing: how many of the images have the styles of
     two latents. noise: for every pixel. residual: D's blocks have a short-cut (the paper; for 32 px none). group: so
-    many images of a batch are compared.
+    many images of a batch are compared. head: what D makes of labels: directions, or points for the penalty
+    `data_to_data` (ReACGAN's StyleGAN2), in a space of `embed` dimensions (None: four times its last width).
     """
 
     latent: Count = 512
@@ -51,6 +53,8 @@ class Options:
     noise: bool = True
     residual: bool = True
     group: Count = 4
+    head: Literal["projection", "contrast"] = "projection"
+    embed: Count | None = None
     conditional: bool | None = True
     weight_init: Literal["torch", "orthogonal", "glorot", "normal_0.02"] = "torch"
 
@@ -92,7 +96,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `Verdict`; its features are those of the last hidden layer."""
+    """x_BCHW (and y_B) to a `Verdict`; its features are those of the last hidden layer, or points to be compared."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
@@ -100,7 +104,8 @@ class Discriminator(nn.Module):
         self.weight_init = options.weight_init
         widths = _widths(options, side_of(shape, "stylegan2", _SIDES))[::-1]
         halves = [Halve(a, b, options.residual) for a, b in pairwise(widths)]
-        self.blocks = nn.ModuleList([Seen(shape[0], widths[0]), *halves, End(widths[-1], classes, options.group)])
+        end = End(widths[-1], options.group, _head(options, widths[-1], classes))
+        self.blocks = nn.ModuleList([Seen(shape[0], widths[0]), *halves, end])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
         return Verdict.of(through(self.blocks, x_BCHW, y_B))
@@ -133,30 +138,30 @@ class Halve(nn.Module):
 
 
 class End(nn.Module):
-    """The last map to a logit; with classes, to the direction that a few layers make of the label. At least float32."""
+    """The last map to features, and by `head` to a verdict. At least float32."""
 
     keeps_float32 = True
 
-    def __init__(self, channels: int, classes: int, group: int) -> None:
+    def __init__(self, channels: int, group: int, head: nn.Module) -> None:
         super().__init__()
         self.spread = MinibatchStd(group)
         self.conv = EqualConv2d(channels + 1, channels, 3, gain=GAIN)
         self.linear = EqualLinear(channels * LOWEST**2, channels, gain=GAIN)
-        self.out = EqualLinear(channels, channels if classes else 1)
-        self.embed = ClassVector(classes, channels) if classes else None
-        self.towards = layers(channels, channels, _TOWARDS if classes else 0)
+        self.head = head
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
             h = leaky(self.conv(self.spread(widened(h))))
-            features_BF = leaky(self.linear(h.flatten(1)))
-            found = self.out(features_BF)
-            if self.embed is None:
-                return found.squeeze(1), features_BF
-            towards = self.embed(y_B, len(h))
-            for layer in self.towards:
-                towards = leaky(layer(towards))
-            return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
+            logits_B, features = self.head(leaky(self.linear(h.flatten(1))), y_B)
+            return logits_B, features
+
+
+def _head(options: Options, features: int, classes: int) -> nn.Module:
+    if not classes:
+        return Plain(features)
+    if options.head == "contrast":
+        return Contrast(features, classes, options.embed or 4 * features)
+    return Projection(features, classes)
 
 
 def _widths(options: Options, side: int) -> list[int]:

@@ -10,21 +10,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core.options import Count, NotNegative
+from paragan.core.options import Count, NotNegative, Positive
 from paragan.core.seams import Part
 from paragan.core.types import Can, Side
-from paragan.penalties._slope import squared_slope
+from paragan.penalties._slope import faded, squared_slope
 
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger.
+    """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger. final: its
+    weight after the first `final_kimg` thousand images of D's turns, to which it fades (Huang et al. 2024, appendix).
 
     The lazy interval is of Karras et al. 2020, "Analyzing and Improving the Image Quality of StyleGAN", section 3.1.
     """
 
     weight: NotNegative = 10.0
     interval: Count = 1
+    final: NotNegative | None = None
+    final_kimg: Positive = 20_000.0
 
 
 def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
@@ -49,9 +52,10 @@ class Penalty:
     per_sample = False
 
     def __init__(self, options: Options) -> None:
-        self.interval = options.interval
-        self.weight = options.weight * options.interval
+        self.options, self.interval = options, options.interval
 
     def __call__(self, part: Part) -> Tensor:
         assert part.outputs.real is not None and part.feed.real is not None and part.feed.real.x_BCHW is not None
-        return self.weight / 2 * squared_slope(part, part.outputs.real.logits_B, part.feed.real.x_BCHW)
+        own = self.options
+        gamma = faded(own.weight, own.final, own.final_kimg, part) * own.interval
+        return gamma / 2 * squared_slope(part, part.outputs.real.logits_B, part.feed.real.x_BCHW)

@@ -1,0 +1,61 @@
+"""What becomes of the features of StyleGAN2's D: a logit, one of the label's direction, or points to be compared."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from torch import Tensor, nn
+
+from paragan.layers.equalised import EqualLinear, leaky
+from paragan.models._contrast import paired
+from paragan.models._style import ClassVector, layers
+
+
+class Plain(nn.Module):
+    """features_BF to logits_B, and the features."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.out = EqualLinear(features, 1)
+
+    def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.out(features_BF).squeeze(1), features_BF
+
+
+class Towards(nn.Module):
+    """y_B to (B, length): a vector for each class, and a few layers."""
+
+    def __init__(self, classes: int, length: int, depth: int) -> None:
+        super().__init__()
+        self.embed, self.layers = ClassVector(classes, length), layers(length, length, depth)
+
+    def forward(self, y_B: Tensor | None, count: int) -> Tensor:
+        h = self.embed(y_B, count)
+        for layer in self.layers:
+            h = leaky(layer(h))
+        return h
+
+
+class Projection(nn.Module):
+    """features_BF to logits_B, how far they lie in the direction of the label, and the features."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.out, self.towards = EqualLinear(features, features), Towards(classes, features, depth=8)
+
+    def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        towards = self.towards(y_B, len(features_BF))
+        return (self.out(features_BF) * towards).sum(1) / sqrt(towards.shape[1]), features_BF
+
+
+class Contrast(nn.Module):
+    """features_BF to logits_B, and to what is compared, (B, 2, embed), as of `_contrast`."""
+
+    def __init__(self, features: int, classes: int, embed: int) -> None:
+        super().__init__()
+        self.out, self.project = EqualLinear(features, 1), EqualLinear(features, embed)
+        self.towards = Towards(classes, embed, depth=1)
+
+    def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        points = self.project(features_BF), self.towards(y_B, len(features_BF))
+        return self.out(features_BF).squeeze(1), paired(*points)
