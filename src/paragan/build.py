@@ -45,7 +45,7 @@ from paragan.game.remember import refuse_remembering, remember
 from paragan.game.snapshot import Snapshot
 from paragan.game.trial import refuse_odd_counts, refuse_other_data, refuse_unfit, refuse_what_it_cannot
 from paragan.hardware import device as devices
-from paragan.hardware import executors, precision
+from paragan.hardware import executors, precision, products
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
 from paragan.loading.places import Places
@@ -74,6 +74,7 @@ def maker(config: RunConfig, side: Side, found: Data, device: torch.device, mode
                 raise ConfigError(f"{name}: found no torch.nn.Module; derive the class from it")
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        products.multiply_by(net, options.matmul, device)
         if outside:
             fill(net)  # it may keep what its constructor drew, and that takes the whole of it
         return net

@@ -15,7 +15,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.estimator import Networks
 from paragan.hardware import executors as compiling
-from paragan.hardware import precision
+from paragan.hardware import precision, products
 from paragan.runs import executors, measured
 from paragan.runs.measured import Bench, Measured
 from tests.tiny_run import newest
@@ -59,6 +59,7 @@ def choose(tmp_path, clock, *words, world=World()):  # noqa: B008 a world of one
 
 LAST, FIRST = ("eager", "fp32", True), ("eager", "fp32", False)
 COMPILED = ("compile", "fp32", False)
+DENSE = "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"
 
 
 def test_the_fastest_is_chosen_and_every_one_is_told(tmp_path):
@@ -115,8 +116,23 @@ def test_what_was_given_stays_and_what_the_hardware_lacks_is_not_tried(tmp_path,
     assert clock.asked == [LAST, FIRST] * 4 and not found.d.channels_last
     clock.asked.clear()
     monkeypatch.setattr(precision, "has_bf16", lambda device: True)
-    choose(tmp_path, clock, "d.precision=fp32", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}")
+    choose(tmp_path, clock, "d.precision=fp32", "g.matmul=native", "d.matmul=native", DENSE)
     assert clock.asked == [("eager", "bf16", False), FIRST] * 4  # dense networks have no layout
+
+
+@pytest.mark.skipif(not products.available(torch.device("cpu")), reason="this torch is built without oneDNN")
+def test_dense_networks_have_a_library(tmp_path):
+    def measure(config, budget_s):
+        asked.append((config.g.matmul, config.d.matmul))
+        return Measured(0.001 if config.g.matmul == "onednn" else 0.002)
+
+    asked = []
+    found, said = choose(tmp_path, measure, DENSE, "d.matmul=native")
+    assert asked == [("native", "native"), ("onednn", "native")] * 4
+    assert (found.g.matmul, found.d.matmul) == ("onednn", "native")
+    assert said[-1] == "executor  chosen: eager G fp32 onednn, D fp32"
+    kept, _ = choose(tmp_path, measure)
+    assert len(asked) == 16 and kept.g.matmul == "native"  # nothing dense to speak of
 
 
 def test_where_launches_are_recorded_that_is_tried(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ from paragan.core.types import Side, Terms, Update
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player, fakes_for
+from paragan.hardware import products
 from paragan.hardware.graphs import Graph, Recorded, Work
 
 _LARGE = 65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
@@ -47,6 +48,8 @@ def unfit(cells: Sequence[Cell]) -> str | None:
                 return f"{name} draws in its own call (dropout)"
             if player.calling.channels_last or player.calling.scaled:
                 return f"{name} is called channels-last or with a loss scale"
+            if any(isinstance(layer, products.Linear) for layer in player.net.modules()):
+                return f"{name} multiplies by onednn"
             if player.policy.parts > 1 or player.strategy.trained(player.net) is not player.net:
                 return f"{name} is trained in parts, or by a strategy"
             if player.updates_per_step != like.updates_per_step or player.version != like.version:

@@ -69,13 +69,15 @@ class PlayerOptions:
     strategy: where the network lies; `none` in one process and `ddp` on several ranks unless given. norm_ranks: over
     how many ranks batch norm takes its statistics; all unless given, 1: each rank by itself. reduce: the format in
     which gradients (`averaged`: changes of weights) travel. recompute: activations inside blocks are computed again in
-    the backward, for less memory. offload: optimiser state lies in the host's memory.
+    the backward, for less memory. offload: optimiser state lies in the host's memory. matmul: what multiplies the
+    matrices of dense layers in float32 on a processor; torch's own (None) may reach half of what onednn does on AMD's.
     """
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
     precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
     channels_last: bool | None = None  # None: chosen by the hardware and the network
+    matmul: Literal["native", "onednn"] | None = None
     max_norm: Positive | None = None
     parts: Count = 1
     updates_per_step: Count = 1

@@ -21,11 +21,12 @@ from paragan.core.types import Side
 from paragan.engine.folder import RunFolder
 from paragan.engine.together import together
 from paragan.game.options import PlayerOptions
-from paragan.hardware import executors, precision
+from paragan.hardware import executors, precision, products
 from paragan.runs.measured import Bench, Measured
 
 BUDGET_S = 20.0  # for all that runs as written
 _ROUNDS = 4
+_OPEN = {"precision": "auto", "channels_last": None, "matmul": None}  # by their value, of each side
 WORTH_S = 1200.0  # of a whole run: compiling takes a minute or two, and cannot be broken off
 
 Say = Callable[[str], None]
@@ -70,7 +71,7 @@ def _before(config: RunConfig, out: Path) -> RunConfig | None:
 
 
 def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, measure: Measure | None) -> RunConfig:
-    """Precision and layout as written; then what is fastest, compiled, where a run is long enough for that."""
+    """Precision, layout, library as written; then what is fastest, compiled, where a run is long enough for that."""
     plain = replace(config, train=replace(config.train, executor="eager"))
     if hasattr(build.scheme(config), "roles"):
         say(f"executor  eager: players of scheme {config.scheme.name} do not take turns, and are not measured")
@@ -158,20 +159,19 @@ class _Trial:
 
 
 def ways(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.Module]) -> Iterator[RunConfig]:
-    """Every precision and layout that is left open, of both sides together; the likeliest first."""
+    """Every precision, layout and library that is left open, of both sides together; the likeliest first."""
     sides = {Side.G: config.g, Side.D: config.d}
-    formats = {side: precision.worth_measuring(own.precision, device) for side, own in sides.items()}
-    layouts = {side: precision.layouts(own.channels_last, nets[side]) for side, own in sides.items()}
-    for f, last in product(range(_most(formats)), range(_most(layouts))):
+    open_to: dict[str, dict[Side, tuple[Any, ...]]] = {
+        "precision": {side: precision.worth_measuring(own.precision, device) for side, own in sides.items()},
+        "channels_last": {side: precision.layouts(own.channels_last, nets[side]) for side, own in sides.items()},
+        "matmul": {side: products.libraries(own.matmul, nets[side], device) for side, own in sides.items()},
+    }
+    for numbers in product(*(range(max(map(len, choices.values()))) for choices in open_to.values())):
         g, d = (
-            replace(own, precision=_at(formats[side], f), channels_last=_at(layouts[side], last))
+            replace(own, **{key: _at(open_to[key][side], n) for key, n in zip(open_to, numbers, strict=True)})
             for side, own in sides.items()
         )
         yield replace(config, g=g, d=d)
-
-
-def _most(choices: Mapping[Side, tuple[Any, ...]]) -> int:
-    return max(map(len, choices.values()))
 
 
 def _at(choices: tuple[Any, ...], number: int) -> Any:
@@ -188,7 +188,10 @@ def _uncompiled(run_s: float, world: World) -> str | None:
 
 
 def name_of(config: RunConfig) -> str:
-    told = [f"{own.precision}{' channels-last' * bool(own.channels_last)}" for own in (config.g, config.d)]
+    told = [
+        f"{own.precision}{' channels-last' * bool(own.channels_last)}{' onednn' * (own.matmul == 'onednn')}"
+        for own in (config.g, config.d)
+    ]
     both = told[0] if told[0] == told[1] else f"G {told[0]}, D {told[1]}"
     return f"{config.train.executor} {both}"
 
@@ -196,7 +199,7 @@ def name_of(config: RunConfig) -> str:
 def _left_open(config: RunConfig) -> dict[str, Any]:
     """What is chosen, as JSON."""
     sides = {"g": config.g, "d": config.d}
-    ways = {name: {"precision": own.precision, "channels_last": own.channels_last} for name, own in sides.items()}
+    ways = {name: {key: getattr(own, key) for key in _OPEN} for name, own in sides.items()}
     return {"executor": config.train.executor, **ways}
 
 
@@ -204,8 +207,7 @@ def _with(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
     """What was given stays as it was given."""
 
     def settled(own: PlayerOptions, way: Mapping[str, Any]) -> PlayerOptions:
-        kept = {"precision": own.precision != "auto", "channels_last": own.channels_last is not None}
-        return replace(own, **{key: value for key, value in way.items() if not kept[key]})
+        return replace(own, **{key: way[key] for key, value in _OPEN.items() if getattr(own, key) == value})
 
     train = replace(config.train, executor=found["executor"])
     return replace(config, train=train, g=settled(config.g, found["g"]), d=settled(config.d, found["d"]))
