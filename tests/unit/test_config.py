@@ -198,7 +198,7 @@ def test_differences_are_dotted_keys(recipe):
     words = ["train.batch=3", "penalties.0.weight=7", "g.ema={}", "d.optimizer.arguments.betas=[0, 1]"]
     assert differences(first, load(path, words)) == [
         *("penalties.0.weight", "g.ema", "d.optimizer.arguments", "train.batch"),
-        *("g.ema.half_life_kimg", "g.ema.start_kimg", "d.optimizer.arguments.betas"),
+        *("g.ema.half_life_kimg", "g.ema.start_kimg", "g.ema.ramp", "d.optimizer.arguments.betas"),
     ]
     assert set(differences(first, load(path, ["model=dcgan"]))) >= {"model.name", "model.g_widths", "model.width"}
 

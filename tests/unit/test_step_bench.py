@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import _SpectralNorm
 
-from benchmarks import step
+from benchmarks import step, step_dense
 from paragan.layers.random import Dropout
 from paragan.layers.spectral_norm import SpectralNorm
 
@@ -85,3 +85,18 @@ def test_both_sides_make_a_step(name):
         make()
         moved = [not torch.equal(a, b) for a, b in zip(before, weights, strict=True)]
         assert sum(moved) > 0.8 * len(moved)
+
+
+def test_dense_networks_are_the_same():
+    plain_g, plain_d = step_dense.nets()
+    gan = step_dense.ours(4, "native").args[0]
+    z, x = torch.randn(4, step_dense.LATENT), step_dense.real(4).x_BCHW
+    for mine, theirs, inputs in ((gan.g.net, plain_g, z), (gan.d.net, plain_d, x)):
+        theirs.load_state_dict(dict(zip(theirs.state_dict(), mine.state_dict().values(), strict=True)))
+        out = mine(inputs)
+        out = out if torch.is_tensor(out) else out.logits_B.unsqueeze(1)
+        torch.testing.assert_close(out, theirs(inputs))
+    before = [weight.clone() for weight in (*gan.g.net.parameters(), *gan.d.net.parameters())]
+    step_dense.plain(4)(), step_dense.synchronous.step(gan, iter([step_dense.real(4)]))
+    moved = zip(before, (*gan.g.net.parameters(), *gan.d.net.parameters()), strict=True)
+    assert not any(torch.equal(a, b) for a, b in moved)
