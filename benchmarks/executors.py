@@ -1,13 +1,14 @@
 """What `train.executor=auto` chooses against every fixed choice. Aim: none is more than 5 % faster.
 
-    python -m benchmarks.executors [pairs] [RECIPE] [compile]
+    python -m benchmarks.executors [--pairs 15] [--compile] [RECIPE] [KEY=VALUE …]
 
-Steps of the recipe's batch at one thread, pair by pair; compile: also what is compiled, which takes minutes.
+Steps of the recipe's batch at one thread, pair by pair; --compile: also what is compiled, which takes minutes.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,9 +23,9 @@ from paragan.runs.executors import name_of, ways
 from paragan.runs.measured import Bench
 
 
-def main(pairs: int = 15, recipe: str = "digits", compiled: bool = False) -> dict[str, Ratio]:
+def measured(pairs: int, recipe: str, words: Sequence[str] = (), compiled: bool = False) -> dict[str, Ratio]:
     torch.set_num_threads(1)
-    config = load(recipe, ["train.executor=auto", "train.threads=1"])
+    config = load(recipe, [*words, "train.executor=auto", "train.threads=1"])
     bench = Bench(config, ALONE, None)
     plain = replace(config, train=replace(config.train, executor="eager"))
     fixed = list(ways(plain, bench.device, bench.networks()))
@@ -34,13 +35,22 @@ def main(pairs: int = 15, recipe: str = "digits", compiled: bool = False) -> dic
     with TemporaryDirectory() as folder:
         auto = executors.chosen(config, Path(folder), False, ALONE, print)
     step = bench.stepper(auto)
-    results = {
+    return {
         f"{recipe}: {name_of(way)} / auto ({name_of(auto)})": compare(bench.stepper(way), step, pairs, warm_up=4)
         for way in fixed
     }
-    keep(f"executors-{recipe}", results, f"batch {config.train.batch}, one step per call")
-    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", nargs="?", default="digits")
+    parser.add_argument("words", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--compile", action="store_true")
+    told = parser.parse_args()
+    results = measured(told.pairs, told.recipe, told.words, told.compile)
+    keep(f"executors-{told.recipe}", results, "one step of the recipe's batch per call")
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:2]), *sys.argv[2:3], *(word == "compile" for word in sys.argv[3:4]))
+    main()

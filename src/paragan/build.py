@@ -259,7 +259,7 @@ def _batches(config: RunConfig, found: Data, device: torch.device, roles: Roles)
     """Of D's updates; where no turn of D's is played, which rows they have is enough."""
     share = roles.own.share(config.train.batch)
     if Side.D in roles.plays:
-        return Loader(found.train, config.train.batch, config.seed, device, share=share)
+        return Loader(found.train, config.train.batch, config.seed, device, share=share, flip=found.flip)
     return Places(found.train, config.train.batch, share)
 
 

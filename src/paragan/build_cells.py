@@ -124,7 +124,7 @@ class Ground:
         if self.options.opponents == "random":
             assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
             gan = replace(gan, g=Rivalled(gan.g), d=Rivalled(gan.d))
-        batches = Loader(self.diets.of(number), config.train.batch, seed, self.device)
+        batches = Loader(self.diets.of(number), config.train.batch, seed, self.device, flip=self.found.flip)
         drawn = self.losses[: len(self.options.losses)] if own.loss is None else ()
         return Cell(number, gan, build.scheme(mine), batches, drawn, loss=loss)
 

@@ -14,6 +14,7 @@ from paragan.datasets._mapped import once_per_host
 class Data:
     train: Source
     held_out: Source
+    flip: bool = False  # half of the images to train with are mirrored
 
     @property
     def num_classes(self) -> int:
@@ -30,4 +31,5 @@ def data(config: RunConfig, shared: bool = False) -> Data:
     """
     module = shelf.load("datasets", config.data.name)
     found = (module.source(config.data.options, split) for split in ("train", "held_out"))
-    return Data(*(map(once_per_host, found) if shared else found))
+    train, held_out = map(once_per_host, found) if shared else found
+    return Data(train, held_out, getattr(config.data.options, "flip", False))

@@ -10,7 +10,7 @@ import torch
 
 from paragan.augment.ada import Augment, Options
 from paragan.core.seams import adaptive
-from paragan.core.types import Report, Side
+from paragan.core.types import Report, Rows, Side
 from paragan.engine.telemetry import Telemetry
 from paragan.parallel import none
 from paragan.schemes import synchronous
@@ -64,6 +64,17 @@ def test_a_fixed_p_is_nothing_to_remember():
     assert adaptive(Augment(Options())) is not None and adaptive(None) is None
     gan = small(augment)
     assert not {"d/sign", "d/augment_p"} & set(synchronous.step(gan, batches()).scalars)
+
+
+def test_p_may_go_its_own_way():
+    """From 0 to 0.6 by a cosine over 120 images, of which step 3 of 20 is the middle."""
+    grows, x = Augment(Options(target=None, final=0.6, final_kimg=0.12)), torch.rand(20, 3, 8, 8)
+    assert not grows.kept
+    for step, p in ((0, 0.0), (3, 0.3), (6, 0.6), (99, 0.6)):
+        rows = Rows(step, 0, 20, 20)
+        assert torch.equal(grows(x, 1, "s", rows), Augment(Options(target=None, p=p))(x, 1, "s", rows))
+    with pytest.raises(ValueError, match=r"^final: found 0\.6 beside a target, which p follows; set target to null$"):
+        Options(final=0.6)
 
 
 def small(augment, per_step=1):

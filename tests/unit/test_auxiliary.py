@@ -149,7 +149,7 @@ def test_reacgan_has_contragans_networks(side, count):
 
 @pytest.mark.parametrize("side", ["Generator", "Discriminator"])
 def test_reacgan_speaks_of_itself(side):
-    with pytest.raises(ConfigError, match=r"^model.reacgan: found images of 28x28; .* set data.size=32$"):
+    with pytest.raises(ConfigError, match=r"^model.reacgan: found images of 28x28; .* bring them to 32x32 "):
         getattr(reacgan, side)(reacgan.Options(), (1, 28, 28), 10)
     with pytest.raises(ConfigError, match=r"^model.reacgan: found conditional=true on data without labels"):
         getattr(reacgan, side)(reacgan.Options(), (1, 32, 32), 0)

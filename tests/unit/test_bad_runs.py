@@ -125,6 +125,17 @@ def test_fresh_keeps_the_former_run(trained, capfd):
     assert "run.old-1" in capfd.readouterr().out
 
 
+def test_what_never_began_is_in_nobodys_way(refused, capfd, tmp_path):
+    """A run that failed in its first step has nothing to go on from; it is kept all the same."""
+    words = ("train", "digits", *TINY, "augment=null", "--out", "run")
+    assert "path_length needs" in refused(*words, "penalties=[path_length]", changes=True)
+    before = tree(tmp_path / "run")
+    assert main([*words, "penalties=[]"]) == 0
+    assert tree(tmp_path / "run.old-1") == before
+    assert "the former run, which ended before its first step, is kept in" in capfd.readouterr().out
+    assert "penalties" in refused(*words, "penalties=[path_length]")  # this one has begun
+
+
 def test_classes_by_name_and_number(trained, refused):
     assert main(["sample", "run", "--num", "3", "--class", "3", "--class", "9", "--out", "a.png"]) == 0
     assert "--class: found 'x'" in refused("sample", "run", "--class", "x")

@@ -107,6 +107,9 @@ def test_a_folder_without_it_says_what_is_wanted(tmp_path):
     assert BINARY in refused(tmp_path) and LOSSLESS in refused(tmp_path)
     assert LOSSLESS not in refused(tmp_path, variant="jpeg")
     assert "data.path=FOLDER" in refused(tmp_path / "nowhere")
+    (tmp_path / LOSSLESS).touch()
+    told = f"data.path: found {LOSSLESS}, expected {BINARY}; set data.variant=lossless for that"
+    assert refused(tmp_path, variant="binary") == told
 
 
 def test_a_batch_of_another_length_is_refused(tmp_path, small):

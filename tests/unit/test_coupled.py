@@ -94,7 +94,7 @@ def test_each_side_compares_its_own_images(module, side):
         verdict, y_B = pair[Side.D](pair[Side.G](feed.z_BZ, feed.y_B), feed.y_B), feed.y_B
     e, p = (part.tolist() for part in verdict.features.unbind(1))
     by_hand = contrastive_by_hand(e, p, y_B, 1.0) if module is contrastive else None
-    by_hand = by_hand or data_to_data_by_hand(e, p, y_B, 0.5, 0.98, -0.02)
+    by_hand = by_hand or data_to_data_by_hand(e, p, y_B, 0.5, 0.98, 0.02)
     terms, grads = play(played, pair)
     expected = [1.5 * value for value in by_hand]
     torch.testing.assert_close(terms.loss_B[penalty.name].tolist(), expected, rtol=1e-10, atol=1e-12)

@@ -19,6 +19,7 @@ from paragan.engine.judge import Judge, ready_made, train_or_load
 from paragan.game.prior import Prior
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
+from paragan.metrics._judged import Judged
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,25 @@ def noise(first, count):
 
 def labels(first, count):
     return torch.arange(first, first + count) % 10
+
+
+@pytest.mark.parametrize(
+    ("side", "mode", "most"), [(8, "eval", 250), (128, "eval", 62), (1024, "eval", 4), (1024, "train-stats", 250)]
+)
+def test_large_images_are_made_a_few_at_a_time(side, mode, most):
+    """Of 128 px, 250 with their attention take 8 GB."""
+    asked = []
+
+    def generate(first, count):
+        asked.append((first, count))
+        return torch.zeros(count, 1, 1, 1), None
+
+    shape = (1, side, side)
+    source = SimpleNamespace(shape=shape, class_names=())
+    judge = SimpleNamespace(shape=shape, judge=lambda x, y: Judged(x.flatten(1), x.flatten(1)))
+    judged = Evaluator(judge, source, source, num_images=510, mode=mode)._fakes(generate)
+    assert len(judged.features_BF) == 510 == sum(count for _, count in asked)
+    assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most
 
 
 def test_real_images_score_as_well_as_it_gets(evaluator, small):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.game.remember import remember
 from paragan.losses import wasserstein
 from paragan.parallel import none
 from paragan.parallel._demands import Demands
@@ -90,6 +92,27 @@ def test_it_is_its_paper(kind, arguments):
         max(float((s.net.w - e).detach().abs().max()) for s, e in zip((gan.g, gan.d), expected, strict=True)) <= 1e-14
     )
     assert (int(gan.g.updates), gan.g.version, gan.clock.images) == (STEPS, STEPS, STEPS * BATCH)
+
+
+class Counting:
+    """A penalty that counts how often it was asked, and remembers it."""
+
+    name, needs, per_sample, interval = "counting", frozenset(), False, 1
+
+    def __init__(self):
+        self.kept = {"asked": torch.zeros(())}
+
+    def __call__(self, part):
+        self.kept["asked"] += 1
+        return part.outputs.fake.logits_B * 0
+
+
+def test_what_penalties_remember_is_of_updates():
+    gan = replace(game(), d_penalties=(counting := Counting(),))
+    remember(gan)
+    for step in range(3):
+        extragradient.step(gan, iter([real(step)]))
+    assert float(counting.kept["asked"]) == int(gan.d.updates) == 3
 
 
 def test_where_plain_steps_circle_it_arrives():

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
 
+from paragan import build
+from paragan.config import load
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 from paragan.loading.loader import Loader
 from paragan.loading.order import Order
 
 CPU = torch.device("cpu")
+WORDS = ("model={name: dcgan, width: 4, latent: 4}", "augment=null", "score.extractor=none", "train.batch=16")
 
 
 class Numbered:
@@ -66,6 +71,46 @@ def test_epochs_follow_one_another_without_a_seam():
 def test_a_batch_may_span_several_epochs():
     batch = next(Loader(Numbered(3), 7, seed=0, device=CPU))
     assert torch.bincount(row_numbers(batch)).tolist() in ([2, 2, 3], [2, 3, 2], [3, 2, 2])
+
+
+def mirrored(batch):
+    """Which images are; the first pixel is the row, the others are 7."""
+    left, right = batch.x_BCHW[:, 0, 0].round(decimals=4).unbind(1)
+    assert ((left == round(7 / 127.5 - 1, 4)) != (right == round(7 / 127.5 - 1, 4))).all()
+    return (left == round(7 / 127.5 - 1, 4)).tolist()
+
+
+def test_a_coin_for_every_place_mirrors_its_image():
+    """Whatever batch and share the place is loaded in; another one in the next epoch, and of another seed."""
+    whole = Loader(Numbered(7), 35, seed=3, device=CPU, flip=True)
+    found = [mirrored(next(whole)) for _ in range(200)]
+    coins = [coin for batch in found for coin in batch]
+    assert 0.47 < sum(coins) / len(coins) < 0.53
+    again = []
+    parts = [Loader(Numbered(7), 10, seed=3, device=CPU, share=share, flip=True) for share in ((0, 3), (3, 7))]
+    for _ in range(14):
+        again += [coin for part in parts for coin in mirrored(next(part))]
+    assert again == coins[:140]
+    other = Loader(Numbered(7), 35, seed=4, device=CPU, flip=True)
+    assert mirrored(next(other)) != coins[:35]
+    straight = Loader(Numbered(7), 35, seed=3, device=CPU)
+    assert not any(mirrored(next(straight)))
+    runs = sum(a != b for a, b in pairwise(coins)) / len(coins)
+    assert 0.47 < runs < 0.53  # coins beside each other are not alike
+
+
+def test_data_that_is_to_be_mirrored_is_in_training_alone(tmp_path):
+    x = np.zeros((40, 8, 8), np.uint8)
+    x[:, :, :2] = 255  # bright on the left
+    np.savez(tmp_path / "x.npz", images=x)
+    config = load("digits", [f"data={{name: npz, path: {tmp_path / 'x.npz'}, flip: true}}", *WORDS])
+    found = build.data(config)
+    batches = build.trainer(config, tmp_path, print, stop=lambda: False).batches
+    seen = torch.cat([next(batches).x_BCHW for _ in range(8)])
+    left = (seen[:, 0, 0, 0] == 1).double().mean()
+    assert found.flip and 0.3 < left < 0.7
+    assert (found.held_out.fetch(np.arange(4))[0][:, :, :, :2] == 255).all()
+    assert not build.data(load("digits", WORDS)).flip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -90,6 +90,15 @@ def test_layers_of_another_kind_are_left_alone():
     assert [type(layer) for layer in net] == [Own, products.Linear]
 
 
+def test_compiled_it_is_the_compilers(asked):
+    net = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512))
+    products.multiply_by(net, "onednn", CPU)
+    x = torch.randn(64, 512)
+    call = torch.compile(net, backend="aot_eager")
+    torch.testing.assert_close(call(x), net(x), rtol=1e-4, atol=1e-4)
+    assert len(asked) == 2  # as it is written
+
+
 def test_a_device_without_it_is_told():
     told = "^matmul: found onednn on the device meta, which has none; set matmul=native$"
     with pytest.raises(ConfigError, match=told):

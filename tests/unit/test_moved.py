@@ -63,6 +63,19 @@ def test_a_player_moves_as_if_it_had_played_itself():
     assert all(weight.grad is None for weight in mine.net.parameters())
 
 
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+def test_gradients_may_lie_otherwise_than_weights(kind):
+    """Fused kernels look at the memory, not at strides."""
+    nets = []
+    for layout in (torch.channels_last, torch.contiguous_format):
+        player = Player(Side.D, played(1), policy=Policy(kind, 0.1))
+        gradients = [None if w.grad is None else w.grad.clone() for w in player.net.parameters()]
+        given = [g.contiguous(memory_format=layout) if g is not None and g.dim() == 4 else g for g in gradients]
+        player.apply_gradients(given, 5)
+        nets.append(player.net)
+    assert all(torch.equal(a, b) for a, b in zip(*(net.parameters() for net in nets), strict=True))
+
+
 def test_a_step_by_numbers_that_are_not_finite_is_skipped():
     player = Player(Side.D, played(1))
     before = {name: value.clone() for name, value in player.net.state_dict().items()}

@@ -89,7 +89,10 @@ def test_the_share_held_out(save):
         ({"images": IMAGES, "labels": LABELS / 1}, "found float64"),
         ({"images": IMAGES, "labels": LABELS - 1}, "labels -1 to 2"),
         ({"images": IMAGES, "labels": LABELS + 40}, "labels 40 to 43"),
-        ({"images": IMAGES, "labels": LABELS, "class_names": np.array(["a"])}, "at least (4,)"),
+        (
+            {"images": IMAGES, "labels": LABELS, "class_names": np.array(["a"])},
+            "found 1 names, expected text, a name for each",
+        ),
         ({"images": IMAGES, "labels": LABELS, "class_names": np.arange(4)}, "expected text"),
     ],
 )

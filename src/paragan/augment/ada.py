@@ -27,6 +27,7 @@ from paragan.augment._corruption import cut, filtered, noisy
 from paragan.augment._draws import Draws
 from paragan.augment._geometry import blitted, moved
 from paragan.core.errors import ConfigError
+from paragan.core.fade import faded
 from paragan.core.options import Count, Fraction, Positive
 from paragan.core.types import Rows
 from paragan.layers.precision import autocast_off, widened
@@ -35,16 +36,25 @@ from paragan.layers.precision import autocast_off, widened
 @dataclass(frozen=True)
 class Options:
     """pipeline: the groups, by the paper's letters. target: mean sign of D's logits on real images above which p rises,
-    of losses that have their border at 0; null: p stays. p: at the start. kimg: thousands of images in which p may go
-    from 0 to 1. interval: steps from look to look. most: p stays below; above 0.8 G may learn to make augmented images.
+    of losses that have their border at 0; null: p stays, or goes by a cosine to `final` over the run's first
+    `final_kimg` thousand images. p: at the start. kimg: thousands of images in which p may go from 0 to 1. interval:
+    steps from look to look. most: p stays below; above 0.8 G may learn to make augmented images.
     """
 
     pipeline: Literal["b", "bg", "bgc", "bgcf", "bgcfn", "bgcfnc"] = "bgc"
     target: Fraction | None = 0.6
     p: Fraction = 0.0
+    final: Fraction | None = None
+    final_kimg: Positive = 20_000.0
     kimg: Positive = 500.0
     interval: Count = 4
     most: Fraction = 1.0
+
+    def __post_init__(self) -> None:
+        if self.p > self.most:
+            raise ValueError(f"p: found {self.p:g}, expected at most {self.most:g}, as `most` has it")
+        if self.final is not None and self.target is not None:
+            raise ValueError(f"final: found {self.final:g} beside a target, which p follows; set target to null")
 
 
 class Augment:
@@ -69,7 +79,9 @@ class Augment:
                 f"augment: found samples of {tuple(x_BCHW.shape[1:])}, expected images; leave augment out"
             )
         x = widened(x_BCHW)
-        draws = Draws(seed, stream, rows, x, self.kept.get("p", self.options.p))
+        own = self.options
+        p = self.kept.get("p", faded(own.p, own.final, own.final_kimg, rows))
+        draws = Draws(seed, stream, rows, x, p)
         with autocast_off(x):
             for group in self._groups:
                 x = group(x, draws)

@@ -15,7 +15,7 @@ def run(path: Path, as_json: bool, num_images: int | None, seed: int | None, tru
     run = opened.open_run(path, num_images, trust, best)
     if not run.trainer.is_scored:
         raise ConfigError(
-            f"{path}: this run has score.extractor none; nothing can score it: train it with judge or mnist-cnn"
+            f"{path}: this run has score.extractor none; nothing can score it: set score.extractor=judge and train on"
         )
     score = run.trainer.measured(run.prior(seed))
     if as_json:

@@ -22,7 +22,7 @@ from paragan.coevolution.mixed import Mixed
 from paragan.coevolution.stack import Stack
 from paragan.coevolution.stacked_adam import StackedAdam, fits
 from paragan.core.clock import Clock
-from paragan.core.seams import Network, Opponent, Turn
+from paragan.core.seams import Network, Opponent, Penalty, Turn
 from paragan.core.types import Side, Terms, Update
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
@@ -70,11 +70,18 @@ def unrecorded(cells: Sequence[Cell]) -> str | None:
         players = [cell.players[side] for cell in cells]
         if not fits(players):
             return f"{side.value.upper()}'s players are not all stepped by the same plain Adam"
+    if any(_fades(penalty) for penalty in (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties)):
+        return "a penalty's weight changes from step to step"
     if cells[0].gan.augment is not None:
         return "what D is shown is varied by draws of every step"
     if getattr(cells[0].scheme, "SHARES_FAKES", False):
         return "the scheme shows G's images to D before G's own turn"
     return None
+
+
+def _fades(penalty: Penalty) -> bool:
+    """By a number of the host, which a recording would keep as it was."""
+    return getattr(getattr(penalty, "options", None), "final", None) is not None
 
 
 class Executor:

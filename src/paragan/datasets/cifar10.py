@@ -45,10 +45,13 @@ class Options:
     binary: `cifar-10-binary.tar.gz`, or its unpacked `data_batch_1.bin` …, 50,000 and 10,000 images. lossless:
     `cifar10-lossless-first4000.npz`, the first 4,000 training images. jpeg: `cifar10-jpeg.tar.xz`, all images, but
     LOSSY: a Fréchet distance measured on them is comparable with nobody else's.
+
+    flip: half of the images to train with are mirrored, drawn anew in every epoch.
     """
 
     path: str = ""
     variant: Literal["auto", "binary", "lossless", "jpeg"] = "auto"
+    flip: bool = False
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
@@ -68,6 +71,8 @@ def _found(options: Options) -> tuple[str, Path]:
             if options.variant in ("auto", variant) and candidate.is_file():
                 return variant, candidate
     wanted = {**_FILES, "binary": _BINARY}.get(options.variant, f"{_BINARY}, {' or '.join(_FILES.values())}")
+    if other := next((name for name in _FILES if any(file.is_file() for file in _candidates(path, name))), None):
+        raise DataError(f"data.path: found {_FILES[other]}, expected {wanted}; set data.variant={other} for that")
     raise DataError(f"data.path: found no CIFAR-10 in {options.path!r}, expected {wanted}; give data.path=FOLDER")
 
 

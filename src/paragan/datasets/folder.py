@@ -31,6 +31,8 @@ class Options:
     picture squashed. background: grey level, 0 to 255, behind transparent parts. held_out: the share kept from
     training, unless there are the folders `train` and `val` (`held_out`, `valid`, `validation`, `test`). cache_mb: MiB
     of decoded pictures to keep in memory, for each part.
+
+    flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
     """
 
     path: str = ""
@@ -40,6 +42,7 @@ class Options:
     background: Annotated[int, Range(least=0, most=255)] = 255
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
     cache_mb: Natural = 128
+    flip: bool = False
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

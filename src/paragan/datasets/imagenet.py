@@ -37,11 +37,14 @@ class Options:
 
     size: height and width that the largest square in the middle is brought to. cache_mb: MiB of decoded pictures to
     keep in memory, for each part.
+
+    flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
     """
 
     path: str = ""
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 128
     cache_mb: Natural = 128
+    flip: bool = False
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

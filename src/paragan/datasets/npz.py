@@ -29,7 +29,8 @@ class Options:
     """path: the file. images, labels, class_names: names of its arrays; a file need not have the last two.
 
     images: uint8 (N, H, W, C), (N, C, H, W) or (N, H, W), C 1 or 3. labels: integers (N,) from 0. class_names: text.
-    held_out: the share kept from training, of every class alike.
+    held_out: the share kept from training, of every class alike. flip: half of the images to train with are mirrored,
+    drawn anew in every epoch.
     """
 
     path: str = ""
@@ -37,6 +38,7 @@ class Options:
     labels: str = "labels"
     class_names: str = "class_names"
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    flip: bool = False
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
@@ -78,11 +80,13 @@ def _classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, t
         )
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= count:
-        raise DataError(f"{where}: found labels {lowest} to {highest}, expected them to count from 0 without a gap")
+        raise DataError(f"{where}: found labels {lowest} to {highest}, expected them to count the classes from 0")
     if options.class_names == "class_names" and "class_names" not in there:
         return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
     names = _npz.read(path, options.class_names)
     if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
-        found, least = f"{names.dtype} {names.shape}", highest + 1
-        raise DataError(f"{path}: {options.class_names}: found {found}, expected text, at least ({least},)")
+        found = f"{len(names)} names" if names.dtype.kind == "U" and names.ndim == 1 else f"{names.dtype} {names.shape}"
+        raise DataError(
+            f"{path}: {options.class_names}: found {found}, expected text, a name for each of {highest + 1} classes"
+        )
     return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))

@@ -32,11 +32,14 @@ class Options:
     Pictures to train with are in train/WNID (and folders below), held out are those in val: in val/WNID, or labelled
     by val/val_annotations.txt. size: height and width they are brought to; 64 leaves them as they are. cache_mb: MiB of
     decoded pictures to keep in memory, for each part; all that there are to train with have 1,172.
+
+    flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
     """
 
     path: str = ""
     size: Literal[8, 16, 32, 64, 128] = 64
     cache_mb: Natural = 128
+    flip: bool = False
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

@@ -92,8 +92,8 @@ class Evaluator:
         taken, ranks must see the same images.
         """
         world = self.world if self.mode == "eval" else ALONE
-        firsts = range(0, self.num_images, _AT_ONCE)
-        blocks = [(first, min(_AT_ONCE, self.num_images - first)) for first in firsts]
+        size = self._at_once
+        blocks = [(first, min(size, self.num_images - first)) for first in range(0, self.num_images, size)]
         mine = blocks[world.rank :: world.size] or blocks[-1:]
         mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
         judged = []
@@ -102,6 +102,12 @@ class Evaluator:
             _finite(x, world)
             judged.append(self.judge.judge(x, asked if self._recognises else None))
         return _whole(Judged.joined(judged), [count for _, count in blocks], world)
+
+    @property
+    def _at_once(self) -> int:
+        """Images that are made together: fewer large ones, for memory, but where what is with them changes them."""
+        _, height, width = self.train.shape
+        return _AT_ONCE if self.mode != "eval" else max(4, min(_AT_ONCE, _AT_ONCE * 64 * 64 // (height * width)))
 
     def _prepare(self) -> None:
         """What is computed once and kept."""

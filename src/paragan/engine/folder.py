@@ -38,6 +38,16 @@ class RunFolder:
     def samples(self) -> Path:
         return self.path / "samples"
 
+    @property
+    def never_began(self) -> bool:
+        """Whether a run has failed here before its first step."""
+        if any(self.checkpoints.glob("*")):
+            return False
+        with suppress(OSError, ValueError):
+            found = json.loads((self.path / "exit.json").read_text())
+            return isinstance(found, dict) and found.get("step") == 0 and found.get("code") == 2
+        return False
+
     def __enter__(self) -> RunFolder:
         """Create the folder and hold its lock; a second live process is refused."""
         try:

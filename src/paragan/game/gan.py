@@ -57,7 +57,8 @@ class GAN:
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(
-                    f"{side.value}: found two losses called {twice!r}, expected a name of its own for each"
+                    f"{side.value}: found two losses called {twice!r}, expected a name of its own for each: leave "
+                    "one out, or give one of two penalties the other side"
                 )
 
     @property

@@ -119,7 +119,8 @@ class Player:
         What the optimiser remembers moves on both times (Gidel et al. 2019, algorithm 4). No update of the game.
         """
         stepped = [weight for group in self.optimizer.param_groups for weight in group["params"]]
-        self._left = [(weight, weight.detach().clone()) for weight in stepped]
+        # what penalties have seen from where they were is what they remember of the update
+        self._left = [(one, one.detach().clone()) for one in (*stepped, *self.kept.values())]
         self._apply(played.ok)
 
     @torch.no_grad()
@@ -137,7 +138,7 @@ class Player:
     def apply_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
         """Step, or skip, by gradients that were computed elsewhere, over so many images; their norm before clipping."""
         for weight, gradient in zip(self._weights, gradients, strict=True):
-            weight.grad = gradient
+            weight.grad = None if gradient is None else _laid_like(weight, gradient)
         norm = self.strategy.finish(self.net, self.policy.max_norm)
         self._step(norm.isfinite(), images)
         return norm
@@ -221,3 +222,8 @@ def fakes_for(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
     """D's fakes; in one call where G mixes samples: they are one batch to G, however D cuts them."""
     cuts = turn.feed.parts(1 if generator.mixes else parts)
     return tuple(Made.of(generator(*feed.fake_inputs)).images for feed in cuts)
+
+
+def _laid_like(weight: Tensor, gradient: Tensor) -> Tensor:
+    """In the memory order of the weight: fused kernels on a processor walk both as they lie."""
+    return gradient if gradient.stride() == weight.stride() else torch.empty_like(weight).copy_(gradient)

@@ -125,7 +125,7 @@ def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: st
         if found != expected:
             raise CheckpointError(
                 f"checkpoint of another model: {what}: {name}: found {found}, expected {expected}; "
-                "give the model settings it was trained with, another --out, or --fresh"
+                "give the model settings and the data (size, classes) it was trained with, another --out, or --fresh"
             )
 
 

@@ -26,7 +26,7 @@ class SelfAttention(nn.Module):
         if channels % _KEYS:
             raise ConfigError(
                 f"model.width: found attention on {channels} channels, expected a multiple of {_KEYS}; "
-                f"give a width that is one, or model.attention=0"
+                f"give a multiple of {_KEYS}, or, where the model has it, model.attention=false"
             )
         self.query = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))
         self.key = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.seams import Source, paired
 from paragan.core.types import Batch, Rows
@@ -24,7 +25,8 @@ class Loader(Iterator[Batch]):
     """Endless global batches of `batch` images; epochs follow one another without a seam, so a batch may span several.
 
     Row r of batch number `position` is place position * batch + r of the seeded order (`Order`), whoever loads it:
-    `share`, (first, count), says which rows are loaded here, all by default. `position` is the whole state. Images
+    `share`, (first, count), says which rows are loaded here, all by default. flip: a fair coin for each place says
+    whether its image is mirrored; pairs draw for themselves. `position` is the whole state. Images
     arrive in [-1, 1] as `dtype`; they travel to the device as uint8. `wait_s`: seconds spent here so far.
 
     Raises `ConfigError` where the source is empty or the share does not lie in the batch.
@@ -38,10 +40,12 @@ class Loader(Iterator[Batch]):
         device: torch.device,
         dtype: torch.dtype = torch.float32,
         share: tuple[int, int] | None = None,
+        flip: bool = False,
     ) -> None:
         self.position = 0
         self.wait_s = 0.0
         self.source, self._batch, self._device, self._dtype = source, batch, device, dtype
+        self._flip = flip
         self._share = share or (0, batch)
         _check(source, batch, self._share)
         self._order, self._pairs = Order(len(source), seed), paired(source)
@@ -56,7 +60,8 @@ class Loader(Iterator[Batch]):
         places = _places(self._rows)
         rows = self._visited(places)
         if self._pairs is None:
-            return *self.source.fetch(rows), None
+            x_BCHW, y_B = self.source.fetch(rows)
+            return _mirrored(x_BCHW, _coins(self._order.seed, places)) if self._flip else x_BCHW, y_B, None
         x_BCHW, condition = self._pairs.fetch_pairs(rows, places, self._order.seed)
         return x_BCHW, None, condition
 
@@ -100,6 +105,17 @@ def next_of(loaders: Sequence[Loader]) -> Batch:
 def _joined(values: Sequence[Tensor | None]) -> Tensor | None:
     there = [value for value in values if value is not None]
     return torch.cat(there) if len(there) > 1 else (there[0] if there else None)
+
+
+def _mirrored(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
+    return torch.where(which_B[:, None, None, None], x_BCHW.flip(3), x_BCHW)
+
+
+def _coins(seed: int, places: Places) -> Tensor:
+    """One for each place, bool (B,): a bit of the key that 32 places have together."""
+    keys, bits = np.divmod(places, 32)
+    drawn = {number: rng.key(seed, "flip", number) for number in range(int(keys[0]), int(keys[-1]) + 1)}
+    return torch.tensor([drawn[int(key)] >> int(bit) & 1 == 1 for key, bit in zip(keys, bits, strict=True)])
 
 
 def normalised(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

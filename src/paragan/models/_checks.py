@@ -15,7 +15,8 @@ def side_of(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] = SI
     near = next((side for side in sides if side >= max(height, width)), sides[-1])
     expected = ", ".join(map(str, sides))
     raise ConfigError(
-        f"model.{model}: found images of {height}x{width}; expected squares of {expected}: set data.size={near}"
+        f"model.{model}: found images of {height}x{width}; expected squares of {expected}: bring them to {near}x{near} "
+        f"(data.size={near}, where the data set has it)"
     )
 
 

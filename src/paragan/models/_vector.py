@@ -87,7 +87,7 @@ def cut(latent: int | None, num_blocks: int, each: int, model: str) -> int:
     if whole % (num_blocks + 1):
         near = -(-whole // (num_blocks + 1)) * (num_blocks + 1)
         raise ConfigError(
-            f"model.{model}.latent: found {whole}, expected a multiple of {num_blocks + 1}, a part for each of "
+            f"model.latent: found {whole}, expected a multiple of {num_blocks + 1}, a part for each of "
             f"{num_blocks} blocks and one for the first map; set model.latent={near}"
         )
     return whole // (num_blocks + 1)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from paragan.core.options import Count
+from paragan.core.options import Count, Natural
 from paragan.core.types import Verdict
 from paragan.layers.blocks import through
 from paragan.layers.spectral_norm import spectral_norm
@@ -37,7 +37,7 @@ class Options:
 
     latent: Count | None = None
     width: Count = 96
-    shared: int = 128
+    shared: Natural = 128
     flavour: Literal["studio", "brock"] = "studio"
     attention: bool | None = None
     head: Literal["projection", "auxiliary"] = "projection"

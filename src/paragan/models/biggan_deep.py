@@ -105,7 +105,7 @@ class Discriminator(nn.Module):
         for number, (a, b) in enumerate(pairwise(widths)):
             down = number < halvings
             blocks += [DownNeck(a, b, down, convolved, spectral_norm), DownNeck(b, b, False, convolved, spectral_norm)]
-            if options.attention and number == 0:
+            if options.attention and side >> (number + 1) == (side // 2 if side <= 256 else 64):
                 blocks.append(SelfAttention(b, spectral_norm))
         self.blocks = nn.ModuleList([*blocks, ReluHead(widths[-1], classes, spectral_norm)])
 

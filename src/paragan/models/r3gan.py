@@ -196,9 +196,11 @@ class End(nn.Module):
 def _plan(options: Options, shape: tuple[int, int, int]) -> tuple[int, float]:
     """Resolutions, and how much smaller Fix-up draws weights where there are so many residual blocks."""
     num = (side_of(shape, "r3gan", _SIDES) // _LOWEST).bit_length()
-    if 2 * options.width % options.groups:
+    inside = 2 * options.width
+    if inside % options.groups:
+        near = next(groups for groups in range(options.groups, 0, -1) if inside % groups == 0)
         raise ConfigError(
-            f"model.r3gan.groups: found {options.groups} for {2 * options.width} channels (twice model.width), "
-            "expected a divisor of them"
+            f"model.groups: found {options.groups} for {inside} channels (twice model.width), expected a divisor of "
+            f"them; set model.groups={near}"
         )
     return num, (num * options.blocks) ** -0.25

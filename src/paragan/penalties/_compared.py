@@ -26,7 +26,9 @@ def compared(part: Part, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor,
     if features is None or features.dim() != 3 or features.shape[1] != 2:
         found = "none" if features is None else f"features of {tuple(features.shape)}"
         told = f"penalties: {name} needs a D that compares, found {found}"
-        raise ConfigError(f"{told}; use model contragan, reacgan, or stylegan2 with its head contrast")
+        raise ConfigError(
+            f"{told}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not model.conditional=false"
+        )
     points_BE, proxies_BE = features.unbind(1)
     rows = part.feed.rows
     own_B = torch.arange(rows.total, device=y_B.device)[rows.window]

@@ -58,6 +58,6 @@ def _wrong(verdict: Verdict, y_B: Tensor | None) -> Tensor:
     if verdict.classes_BK is None:
         raise ConfigError(
             "penalties: auxiliary needs a D that tells classes, found none; set model.head=auxiliary (biggan, sagan, "
-            "sngan), or let D return paragan.Verdict(logits, features, classes)"
+            "sngan; not model.conditional=false), or let D return paragan.Verdict(logits, features, classes)"
         )
     return F.cross_entropy(verdict.classes_BK, y_B, reduction="none")

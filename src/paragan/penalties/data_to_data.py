@@ -22,14 +22,14 @@ from paragan.penalties._compared import compared
 class Options:
     """weight: the paper's lambda. interval: every so many updates, then that much stronger. temperature: its tau.
     near: the margin m_p, above which an image is near enough to its class. far: the margin m_n, below which images of
-    other classes are far enough. side: whose loss it is; ReACGAN has one of each.
+    other classes are far enough (the authors' code: 1 - m_p). side: whose loss it is; ReACGAN has one of each.
     """
 
     weight: NotNegative = 1.0
     interval: Count = 1
     temperature: Positive = 0.5
     near: float = 0.98
-    far: float = -0.02
+    far: float = 0.02
     side: Literal["g", "d"] = "d"
 
 

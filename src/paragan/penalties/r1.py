@@ -10,16 +10,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paragan.core.fade import faded
 from paragan.core.options import Count, NotNegative, Positive
 from paragan.core.seams import Part
 from paragan.core.types import Can, Side
-from paragan.penalties._slope import faded, squared_slope
+from paragan.penalties._slope import squared_slope
 
 
 @dataclass(frozen=True)
 class Options:
     """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger. final: its
-    weight after the first `final_kimg` thousand images of D's turns, to which it fades (Huang et al. 2024, appendix).
+    weight after the run's first `final_kimg` thousand images, to which it fades (Huang et al. 2024, appendix).
 
     The lazy interval is of Karras et al. 2020, "Analyzing and Improving the Image Quality of StyleGAN", section 3.1.
     """
@@ -57,5 +58,5 @@ class Penalty:
     def __call__(self, part: Part) -> Tensor:
         assert part.outputs.real is not None and part.feed.real is not None and part.feed.real.x_BCHW is not None
         own = self.options
-        gamma = faded(own.weight, own.final, own.final_kimg, part) * own.interval
+        gamma = faded(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval
         return gamma / 2 * squared_slope(part, part.outputs.real.logits_B, part.feed.real.x_BCHW)

@@ -182,7 +182,9 @@ def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
             "choose another folder with --out DIR, or start anew with --fresh"
         ) from None
     changed = [key for key in differences(before, config) if not key.startswith(_MAY_CHANGE)]
-    if changed:
+    if changed and folder.never_began:
+        _say(f"the former run, which ended before its first step, is kept in {folder.set_aside()}")
+    elif changed:
         named = ", ".join(changed[:5]) + (", …" if len(changed) > 5 else "")
         raise CheckpointError(
             f"run folder {folder.path}: holds a run with other settings ({named}); "
