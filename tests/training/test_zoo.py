@@ -60,7 +60,7 @@ def where(name: str, data_root: Path, request) -> list[str]:
 def length(recipe, name: str) -> int:
     """Thousands of images: what is large is slow, and few turns of G, or a slow start, take longer."""
     if name.endswith("imagenet128"):
-        return 6
+        return 3 if "deep" in name else 6
     return 24 if recipe.d.updates_per_step > 1 or recipe.model.name == "stylegan2" else 12
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 
+from paragan.cli.main import main
 from paragan.core import shelf
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side, Verdict
@@ -145,6 +146,26 @@ def test_reacgan_has_contragans_networks(side, count):
     assert sum(p.numel() for p in nets[0].parameters()) == count
     fields = [dataclasses.fields(file.Options) for file in (reacgan, contragan)]
     assert [(f.name, f.type, f.default) for f in fields[0]] == [(f.name, f.type, f.default) for f in fields[1]]
+
+
+@pytest.mark.parametrize(
+    ("model", "penalties", "told"),
+    [
+        ("{name: sngan, head: auxiliary}", "[]", ["G: {name: auxiliary, side: g}", "D: {name: auxiliary, side: d}"]),
+        ("{name: sngan, head: auxiliary}", "[auxiliary]", ["G: {name: auxiliary, side: g}"]),
+        ("{name: sngan, head: auxiliary, conditional: false}", "[]", []),
+        ("{name: sngan}", "[]", []),
+        ("contragan", "[data_to_data, {name: contrastive, side: g}]", []),
+        ("{name: stylegan2, head: contrast}", "[contrastive]", ["G: {name: contrastive, side: g} or"]),
+    ],
+)
+def test_a_head_that_no_penalty_teaches_is_told(tmp_path, capsys, model, penalties, told):
+    words = ("data.size=8", "train.batch=8", "train.kimg=0.008", "train.threads=1", "score.extractor=none")
+    small = ("model.width=8", "every.sample_kimg=0", "augment=null", f"model={model}", f"penalties={penalties}")
+    assert main(["train", "digits", *words, *small, "--out", str(tmp_path / "run")]) == 0
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("labels ")]
+    for line, (side, add) in zip(found, (one.split(": ", 1) for one in told), strict=True):
+        assert line.startswith(f"labels    mean nothing to {side}: D's head is for") and f"; add {add}" in line
 
 
 @pytest.mark.parametrize("side", ["Generator", "Discriminator"])

@@ -62,6 +62,15 @@ class GAN:
                 )
 
     @property
+    def untaught(self) -> dict[Side, tuple[str, ...]]:
+        """Sides that no penalty teaches what labels mean, though D has a head for that alone; the names of such."""
+        net = getattr(self.d, "net", None)  # of a player that is here
+        heads = () if net is None else net.modules()
+        taught = next((found for head in heads if (found := getattr(head, "taught_by", None))), ())
+        sides = {Side.G: self.g_penalties, Side.D: self.d_penalties}
+        return {side: taught for side, own in sides.items() if taught and not {p.name for p in own} & set(taught)}
+
+    @property
     def g_needs_real(self) -> bool:
         """Whether G's turn looks at D's verdict on real samples."""
         return self.loss.g_needs_real or any(getattr(penalty, "needs_real", False) for penalty in self.g_penalties)

@@ -10,6 +10,8 @@ from paragan.layers.blocks import Wrap
 from paragan.layers.conditional_norm import required
 from paragan.layers.precision import autocast_off
 
+COMPARE = ("contrastive", "data_to_data")  # the penalties that do
+
 
 class ContrastHead(nn.Module):
     """ReLU, features f (B, F) summed over the map, to logits w.f + b, and to what is compared: (B, 2, E), the image's
@@ -17,6 +19,7 @@ class ContrastHead(nn.Module):
     """
 
     keeps_float32 = True
+    taught_by = COMPARE
 
     def __init__(self, features: int, classes: int, embed: int, wrap: Wrap) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from math import sqrt
 from torch import Tensor, nn
 
 from paragan.layers.equalised import EqualLinear, leaky
-from paragan.models._contrast import paired
+from paragan.models._contrast import COMPARE, paired
 from paragan.models._style import ClassVector, layers
 
 
@@ -50,6 +50,8 @@ class Projection(nn.Module):
 
 class Contrast(nn.Module):
     """features_BF to logits_B, and to what is compared, (B, 2, embed), as of `_contrast`."""
+
+    taught_by = COMPARE
 
     def __init__(self, features: int, classes: int, embed: int) -> None:
         super().__init__()

@@ -19,6 +19,7 @@ from paragan.core.errors import CheckpointError, ConfigError, FollowedError, out
 from paragan.core.files import write_text
 from paragan.core.make import Model
 from paragan.core.printable import printable
+from paragan.core.types import Side
 from paragan.engine.desk import Desk
 from paragan.engine.folder import RunFolder, environment, write_json
 from paragan.engine.session import Session, players
@@ -229,6 +230,7 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
         f"{start}: {run} ({asked.goes_on})",
         f"data      {len(source):,} {colour}images{classes}, {size}",
         *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
+        *map(_untaught, trainer.gan.untaught.items()),
         *([ranks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
         *(
             ["executor  compiled: the first steps take a minute or two"]
@@ -237,6 +239,12 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
         ),
     ]
     return "\n".join(lines)
+
+
+def _untaught(found: tuple[Side, tuple[str, ...]]) -> str:
+    side, names = found
+    added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
+    return f"labels    mean nothing to {side.value.upper()}: D's head is for a penalty that it has not; add {added}"
 
 
 def _player(values: dict[str, Any]) -> str:
