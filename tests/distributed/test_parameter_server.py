@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from paragan.core.types import Side
 from paragan.engine.checkpoint import Checkpoints
 from paragan.game.network import Calling
 from paragan.parallel import none
+from paragan.penalties import contrastive
 from paragan.schemes.parameter_server import Scheme
 from tests.distributed import cases_parameter_server as cases
 from tests.laws.small_gan import BATCH, game, player
@@ -136,6 +139,19 @@ def test_one_process_is_the_synchronous_run(tmp_path):
     for name, mine in served.players.items():
         theirs = plain.players[name].net.state_dict()
         assert all(value.equal(theirs[key]) for key, value in mine.net.state_dict().items())
+
+
+def test_what_compares_a_batch_that_is_dealt_is_refused():
+    scheme, plain = Scheme(), game(*(player(side, none.Strategy()) for side in Side))
+    compared = replace(plain, d_penalties=(contrastive.Penalty(contrastive.Options()),))
+    averaged = replace(plain, loss=replace(plain.loss, compares=True))
+    for workers in (1, 2):
+        scheme._roles = Roles(World(size=workers + 1), ALONE, {side: range(1) for side in Side})
+        scheme.refuse(plain, False)
+        for gan, found in ((compared, "contrastive"), (averaged, "the loss")):
+            told = f"parameter_server deals a batch to 2 workers, found {found}, which compares all of its samples"
+            with pytest.raises(ConfigError, match=told) if workers > 1 else nullcontext():
+                scheme.refuse(gan, False)
 
 
 def test_a_loss_scale_is_refused():

@@ -18,7 +18,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.options import Natural
 from paragan.core.roles import Roles, served, together
-from paragan.core.types import Batch, Report
+from paragan.core.types import Batch, Can, Report
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes import synchronous
@@ -56,6 +56,14 @@ class Scheme:
         if self._is_served and any(seat.calling.dtype is torch.float16 for seat in seats):
             raise ConfigError(
                 "scheme: parameter_server has no loss scale that all workers know, found precision fp16; use bf16"
+            )
+        comparing = [penalty.name for penalty in (*gan.g_penalties, *gan.d_penalties) if Can.COUPLED in penalty.needs]
+        comparing += ["the loss"] * gan.loss.compares
+        workers = self._roles.world.size - 1 if self._roles is not None and self._is_served else 1
+        if workers > 1 and comparing:
+            raise ConfigError(
+                f"scheme: parameter_server deals a batch to {workers} workers, found {comparing[0]}, which compares "
+                "all of its samples; use scheme synchronous"
             )
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
