@@ -1,7 +1,7 @@
 """Which library multiplies the matrices of dense layers, in float32 on a processor.
 
-Torch takes MKL, which reaches about half of what a processor of AMD with AVX-512 can do; oneDNN, which torch takes for
-convolutions, does not (docs/journal.md). No setting of torch changes the library and keeps float32.
+Torch takes MKL, which reaches about half of what a processor of AMD with AVX-512 can do. oneDNN, which torch takes for
+convolutions, reaches all of it (docs/journal.md). No setting of torch changes the library and keeps float32.
 """
 
 from __future__ import annotations
