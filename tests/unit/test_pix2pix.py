@@ -122,5 +122,5 @@ def test_without_a_condition_it_says_so():
 
 
 def test_sides_that_do_not_halve_are_refused():
-    with pytest.raises(ConfigError, match=r"model\.pix2pix: found images of 200x200; .* set data\.size=256"):
+    with pytest.raises(ConfigError, match=r"model\.pix2pix: found images of 200x200; .* \(data\.size=256"):
         pix2pix.Generator(pix2pix.Options(), (3, 200, 200))
