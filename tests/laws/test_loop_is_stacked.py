@@ -231,3 +231,12 @@ def test_what_cannot_be_stacked_is_told(change, why):
     if "version" in change:
         found[1].gan.g.version = change["version"]
     assert (stacked.unfit(found) or "").startswith(why)
+
+
+def test_a_weight_that_fades_is_not_recorded():
+    """A recording would go on with that of its first step."""
+    for final, why in ((None, None), (0.0, "a penalty's weight changes from step to step")):
+        found = cells()
+        found[0].gan.d_penalties = (r1.Penalty(r1.Options(weight=5.0, final=final)),)
+        assert stacked.unfit(found) is None
+        assert stacked.unrecorded(found) == why

@@ -70,7 +70,7 @@ def test_p_may_go_its_own_way():
     """From 0 to 0.6 by a cosine over 120 images, of which step 3 of 20 is the middle."""
     grows, x = Augment(Options(target=None, final=0.6, final_kimg=0.12)), torch.rand(20, 3, 8, 8)
     assert not grows.kept
-    for step, p in ((0, 0.0), (3, 0.3), (6, 0.6), (99, 0.6)):
+    for step, p in ((0, 0.0), (2, 0.15), (3, 0.3), (6, 0.6), (99, 0.6)):
         rows = Rows(step, 0, 20, 20)
         assert torch.equal(grows(x, 1, "s", rows), Augment(Options(target=None, p=p))(x, 1, "s", rows))
     with pytest.raises(ValueError, match=r"^final: found 0\.6 beside a target, which p follows; set target to null$"):
