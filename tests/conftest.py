@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,8 +14,30 @@ import pytest
 from tests.processes import children, kill
 
 os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, or as a background job of a script
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes that tests start must not inherit it
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--cpu", choices=["this", "fp32", "bf16"], default="this", help="the precision `auto` chooses on the CPU"
+    )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The outcome of no test may depend on the processor: `./run test --cpu fp32`, `./run test --cpu bf16`."""
+    chosen = request.config.getoption("--cpu")
+    if chosen == "this":
+        yield
+        return
+    from paragan.hardware import precision
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(precision, "_cpuinfo", lambda: "amx_bf16" if chosen == "bf16" else "")
+        yield
 
 
 def pytest_runtest_setup() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +20,18 @@ def environment(**more):
 def kill(pid, number=signal.SIGKILL):
     with suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+@contextmanager
+def running(command, **options):
+    """A process that is killed where the block ends: leaving `subprocess.Popen` itself waits for ever."""
+    process = subprocess.Popen(command, text=True, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        with suppress(ValueError):  # its pipes are closed
+            process.communicate(timeout=60)
 
 
 def children(pid):

@@ -19,6 +19,7 @@ from paragan.cli.main import main
 from paragan.core import shelf
 from paragan.core.errors import DataError, ParaganError, outcome
 from paragan.core.printable import printable
+from tests.processes import running
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"
@@ -282,7 +283,7 @@ def test_our_own_bugs_keep_their_traceback(verb, raised):
 def test_a_reader_that_leaves_is_no_error():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = [sys.executable, "-m", "paragan.cli.main", "list"]
-    with subprocess.Popen(command, text=True, env=ENVIRONMENT, **pipes) as process:
+    with running(command, env=ENVIRONMENT, **pipes) as process:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(60) == 1

@@ -23,8 +23,17 @@ from tests.tiny_run import newest
 WORDS = (
     *("train.threads=1", "data.size=8", "model={name: dcgan, latent: 4, width: 4}", "train.batch=8", "penalties=[]"),
     *("augment=null", "score.extractor=none", "every.sample_kimg=0", "train.kimg=0.024"),
+    *("g.precision=fp32", "d.precision=fp32"),  # `auto` depends on the processor
 )
+AUTO = ("g.precision=auto", "d.precision=auto")
 LONG = "train.kimg=8000"  # a million steps: half an hour at 2 ms
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["no-bf16", "bf16"])
+def has_bf16(request, monkeypatch):
+    """Every test runs as on a processor without fast bfloat16, and as on one with it."""
+    monkeypatch.setattr(precision, "has_bf16", lambda device: request.param)
+    return request.param
 
 
 def config(*words):
@@ -110,14 +119,14 @@ def test_an_error_of_every_way_is_the_runs(tmp_path):
         choose(tmp_path, Clock({LAST: ConfigError("loss: odd")}))
 
 
-def test_what_was_given_stays_and_what_the_hardware_lacks_is_not_tried(tmp_path, monkeypatch):
+def test_what_was_given_stays_and_what_the_hardware_lacks_is_not_tried(tmp_path, has_bf16):
     clock = Clock({("eager", p, last): 1.0 for p in ("fp32", "bf16") for last in (True, False)})
-    found, _ = choose(tmp_path, clock, "g.precision=fp32", "d.precision=fp32", "d.channels_last=false")
+    found, _ = choose(tmp_path, clock, "d.channels_last=false")
     assert clock.asked == [LAST, FIRST] * 4 and not found.d.channels_last
     clock.asked.clear()
-    monkeypatch.setattr(precision, "has_bf16", lambda device: True)
-    choose(tmp_path, clock, "d.precision=fp32", "g.matmul=native", "d.matmul=native", DENSE)
-    assert clock.asked == [("eager", "bf16", False), FIRST] * 4  # dense networks have no layout
+    choose(tmp_path, clock, "g.precision=auto", "g.matmul=native", "d.matmul=native", DENSE)
+    half = [("eager", "bf16", False)] if has_bf16 else []
+    assert clock.asked == [*half, FIRST] * 4  # dense networks have no layout
 
 
 @pytest.mark.skipif(not products.available(torch.device("cpu")), reason="this torch is built without oneDNN")
@@ -143,7 +152,7 @@ def test_where_launches_are_recorded_that_is_tried(tmp_path, monkeypatch):
 
 
 def test_players_that_do_not_take_turns_are_not_measured(tmp_path):
-    found, said = choose(tmp_path, clock := Clock({}), "scheme=asynchronous")
+    found, said = choose(tmp_path, clock := Clock({}), *AUTO, "scheme=asynchronous")
     assert way(found) == ("eager", "auto", None) and not clock.asked and len(said) == 1 and "asynchronous" in said[0]
 
 
@@ -212,7 +221,7 @@ def test_measuring_moves_nothing_of_the_run(tmp_path):
     assert files and all((one / name).read_bytes() == (other / name).read_bytes() for name in files)
 
 
-def test_a_rank_measures_its_share_of_the_batch_and_compiles_nothing(tmp_path):
+def test_a_rank_measures_its_share_of_the_batch_and_compiles_nothing():
     world = World(rank=0, size=2)
     assert Bench(config(), world, None).rows == 4
     assert "other ranks would wait" in str(executors._uncompiled(1e9, world))

@@ -13,6 +13,7 @@ import pytest
 
 import paragan
 from paragan.core import interrupt
+from tests.processes import running
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}
 
@@ -32,10 +33,9 @@ print("left", flush=True)
 @pytest.fixture
 def loop():
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([sys.executable, "-c", LOOP], text=True, env=ENVIRONMENT, **pipes) as process:
+    with running([sys.executable, "-c", LOOP], env=ENVIRONMENT, **pipes) as process:
         assert process.stdout.readline() == "ready\n"
         yield process
-        process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

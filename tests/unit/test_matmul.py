@@ -106,7 +106,7 @@ def test_a_device_without_it_is_told():
 
 
 def test_a_run_trains_with_it_as_without(tmp_path, asked):
-    """G's products alone: steps differ by rounding."""
+    """G's products alone: steps differ by rounding, or not at all where native products are oneDNN's too."""
     found = {}
     for name in ("native", "onednn"):
         assert not asked
@@ -115,7 +115,7 @@ def test_a_run_trains_with_it_as_without(tmp_path, asked):
         found[name] = load_file(newest(tmp_path / name) / "g.safetensors")
     assert asked and found["native"].keys() == found["onednn"].keys()
     apart = [float((found["native"][key] - found["onednn"][key]).abs().max()) for key in found["native"]]
-    assert 0 < max(apart) < 1e-3
+    assert max(apart) < 1e-3
 
 
 def test_cells_that_multiply_by_it_are_not_stacked():

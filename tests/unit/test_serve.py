@@ -20,6 +20,7 @@ from paragan.cli import serve as serving
 from paragan.cli.serve import open_server
 from paragan.core.errors import CheckpointError, ConfigError
 from tests.browser import made_run
+from tests.processes import running
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
@@ -184,7 +185,7 @@ def test_ctrl_c_ends_it_with_success_and_it_says_how_to_look(tmp_path):
     made_run.make(tmp_path / "run", steps=5)
     code = "import sys; from pathlib import Path; from paragan.cli.serve import serve; serve(Path(sys.argv[1]), 0)"
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(SOURCES)}) as process:
+    with running(command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(SOURCES)}) as process:
         told = process.stdout.readline() + process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
