@@ -13,4 +13,6 @@ def entry() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:  # Python put the working directory first: a torch.py there would replace the library
+        sys.path.append(sys.path.pop(0))
     entry()

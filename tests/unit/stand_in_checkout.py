@@ -25,7 +25,7 @@ case "$*" in
     *' pip '*)
         sleep "${STUB_PIP_SLEEPS:-0}"
         case "$*" in ${STUB_PIP_FAILS-}) echo "ERROR: ${STUB_PIP_SAYS:-No matching distribution}"; exit 1 ;; esac ;;
-    '-m paragan'*) echo "pid=$$ cwd=$PWD"; exit "${STUB_EXIT:-0}" ;;
+    '-P -m paragan'*) echo "pid=$$ cwd=$PWD"; exit "${STUB_EXIT:-0}" ;;
     *) case "$*" in ${STUB_STEP_FAILS-}) exit 1 ;; esac ;;
 esac
 """

@@ -122,6 +122,7 @@ def test_the_environment_of_the_ranks(tmp_path):
         "OMP_NUM_THREADS": "2",
         "GLOO_SOCKET_IFNAME": "lo",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "11",
+        "PYTHONSAFEPATH": "1",
         place.LAUNCHER: shared[place.LAUNCHER],
     }
     assert shared[place.LAUNCHER] == str(os.getpid())

@@ -39,7 +39,7 @@ def test_usage_costs_nothing(checkout, arguments):
 def test_first_call_installs_and_hands_over(checkout):
     done = checkout.run("train", "digits", "data.path=a b")
     assert done.returncode == 0, done.stderr
-    assert checkout.calls("-m paragan") == ["-m paragan train digits data.path=a b"]
+    assert checkout.calls("-m paragan") == ["-P -m paragan train digits data.path=a b"]
     assert done.stdout.endswith(f" cwd={checkout.folder}\n")  # paths are the caller's
     assert len(checkout.calls(" venv ")) == 1
     assert [line.split(" install ")[1] for line in checkout.calls(" pip ")][-1].endswith("-c constraints.txt -e .")

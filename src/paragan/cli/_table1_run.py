@@ -47,7 +47,7 @@ class Running:
             with open(self._log(rank), "wb") as log:
                 self.processes.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", _MODULE, json.dumps(job)],
+                        [sys.executable, "-P", "-m", _MODULE, json.dumps(job)],
                         env=self._environment(rank),
                         stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE,

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     if not {"", str(Path.cwd())} & set(sys.path):
-        sys.path.insert(0, str(Path.cwd()))  # where a user's own networks lie, also for the installed `paragan`
+        sys.path.append(str(Path.cwd()))  # local networks are found; a local jinja2.py never replaces the library
     try:
         code = typer.main.get_command(app)(argv, prog_name="paragan", standalone_mode=False)
     except typer.Abort:

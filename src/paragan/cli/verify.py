@@ -60,7 +60,7 @@ def _examined(asked: Asked) -> Iterator[Finding]:
     from paragan.engine import laws, laws_on_ranks
     from paragan.engine.laws_played import exact
 
-    command = [sys.executable, "-m", subject.__name__, asked.text()]
+    command = [sys.executable, "-P", "-m", subject.__name__, asked.text()]
     warnings.filterwarnings("ignore", module="torch")  # of strategies that the user has not chosen
     tried = subject.subject(asked)
     with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact():

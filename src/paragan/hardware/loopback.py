@@ -46,7 +46,8 @@ def all_reduce(command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), t
 
 def _start(words: tuple[str, ...], said: IO[str], given: IO[str] | None = None) -> subprocess.Popen[str]:
     source = subprocess.DEVNULL if given is None else given
-    return subprocess.Popen([sys.executable, *words], stdin=source, stdout=subprocess.PIPE, stderr=said, text=True)
+    command = [sys.executable, "-P", *words]
+    return subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=said, text=True)
 
 
 def meet(rank: int, timeout_s: float) -> None:

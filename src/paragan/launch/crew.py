@@ -30,7 +30,7 @@ class Crew:
         self.logs.mkdir(parents=True, exist_ok=True)
         for _ in range(count):
             with open(self.logs / f"worker-{len(self._processes) + 1}.log", "wb") as log:
-                command = [sys.executable, "-m", "paragan", "worker", f"{self.address[0]}:{self.address[1]}"]
+                command = [sys.executable, "-P", "-m", "paragan", "worker", f"{self.address[0]}:{self.address[1]}"]
                 command += [
                     "--device",
                     str(len(self._processes)),

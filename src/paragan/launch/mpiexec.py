@@ -37,7 +37,7 @@ def launch(words: Sequence[str], count: int, folder: Path, timeout_s: float, int
 
     The first request to stop goes to the one that holds the run's folder, which saves; a second Ctrl-C ends all.
     """
-    command = [*_mpiexec(), "-n", str(count), sys.executable, "-m", "paragan", *words]
+    command = [*_mpiexec(), "-n", str(count), sys.executable, "-P", "-m", "paragan", *words]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     deadline = float("inf")
     while process.poll() is None and not interrupt.aborted and time.monotonic() < deadline:

@@ -54,6 +54,7 @@ class Job:
         """Of torchrun and the ranks: the cores are shared out, and gloo stays on this host; what is set stands."""
         shared = {
             "OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices)),
+            "PYTHONSAFEPATH": "1",  # the working directory is searched last: `cli.main` appends it
             "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(int(self.timeout_s) + 1),  # older torchruns have no option for it
         }
         if (interface := loopback()) is not None:
