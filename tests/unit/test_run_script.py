@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,18 @@ def test_usage_costs_nothing(checkout, arguments):
     assert done.returncode == 0
     assert "./run train" in done.stdout
     assert not (checkout.root / ".venv").exists()
+
+
+def test_usage_lists_the_verbs_of_the_command_line_and_three_examples(checkout):
+    import typer
+
+    from paragan.cli.main import app
+
+    verbs, _, examples = checkout.run("--help").stdout.partition("Examples:")
+    of_the_script = {"test", "check", "docs"}
+    listed = re.findall(r"^  ([a-z]+)  +\S", verbs, re.MULTILINE)
+    assert sorted(listed) == sorted({*typer.main.get_command(app).commands, *of_the_script})
+    assert len(re.findall(r"^  \./run \S", examples, re.MULTILINE)) == 3
 
 
 def test_first_call_installs_and_hands_over(checkout):
@@ -102,7 +115,9 @@ def test_failing_pip(checkout, fails, what, says, cure):
 
 
 def test_unknown_torch_choice(checkout):
-    assert_refused(checkout.run("train", PARAGAN_TORCH="gpu"), "PARAGAN_TORCH=gpu", "auto, cpu or cuda", alone=False)
+    assert_refused(
+        checkout.run("train", PARAGAN_TORCH="gpu"), "invalid PARAGAN_TORCH=gpu", "use auto, cpu", alone=False
+    )
 
 
 CPU = "--no-deps --timeout 10 --retries 1 torch==1.2.3+cpu"
@@ -254,6 +269,67 @@ def test_the_lock_of_a_dead_installation_is_taken_over(checkout):
     assert checkout.run("train", PARAGAN_LOCK_S="1").returncode == 0
 
 
+@pytest.mark.parametrize("is_being_taken_over", [False, True])
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_a_lock_that_a_killed_installer_left_is_taken_over_within_seconds(checkout, is_signed, is_being_taken_over):
+    checkout.stub("sleep", "#!/bin/sh\n")  # seconds are counted, not slept
+    dead = subprocess.Popen(["true"])
+    dead.wait(timeout=60)
+    hold(checkout, dead.pid)
+    if not is_signed:  # killed between making the lock and signing it
+        (checkout.root / ".venv" / "lock" / "owner").unlink()
+    if is_being_taken_over:  # killed while it took over the lock of another
+        (checkout.root / ".venv" / "takeover").mkdir()
+    done = checkout.run("train", PARAGAN_LOCK_S="10")
+    assert done.returncode == 0, done.stderr
+    assert not (checkout.root / ".venv" / "lock").exists()
+
+
+def test_a_lock_is_not_taken_over_before_its_owner_had_time_to_sign(checkout):
+    checkout.stub("sleep", "#!/bin/sh\n")
+    (checkout.root / ".venv" / "lock").mkdir(parents=True)
+    assert_refused(checkout.run("train", PARAGAN_LOCK_S="3"), "another installation", alone=False)
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_venv_that_is_a_link_is_installed_where_it_leads(checkout, is_empty):
+    target = checkout.folder / "large disk"
+    if is_empty:
+        target.mkdir()
+    else:  # an installation of this script
+        checkout.run("train", STUB_VERSION="3.11.1")
+        (checkout.root / ".venv").rename(target)
+    (checkout.root / ".venv").symlink_to(target)
+    done = checkout.run("train")
+    assert done.returncode == 0, done.stderr
+    assert checkout.calls(" venv ")[-1] == f"-m venv {target}"
+    before = len(checkout.calls(" pip "))
+    assert checkout.run("train").returncode == 0
+    assert len(checkout.calls(" pip ")) == before
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_venv_that_the_script_did_not_make_is_not_emptied(checkout, is_link):
+    foreign = checkout.folder / "theirs" if is_link else checkout.root / ".venv"
+    (foreign / "lib").mkdir(parents=True)
+    (foreign / "lib" / "mine.py").write_text("precious")
+    if is_link:
+        (checkout.root / ".venv").symlink_to(foreign)
+    assert_refused(checkout.run("train"), "did not write", "such as .venv/lib", str(foreign), "rename or remove")
+    assert [path.name for path in foreign.iterdir()] == ["lib"]
+    assert (foreign / "lib" / "mine.py").read_text() == "precious"
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_a_venv_that_is_no_folder_is_refused(checkout, is_link):
+    venv = checkout.root / ".venv"
+    if is_link:
+        venv.symlink_to(checkout.folder / "nowhere")
+    else:
+        venv.write_text("a file")
+    assert_refused(checkout.run("train"), "neither a folder nor a link", str(venv), "remove it")
+
+
 def hold(checkout, pid: int) -> None:
     lock = checkout.root / ".venv" / "lock"
     lock.mkdir(parents=True)
@@ -277,7 +353,7 @@ def wait_until(condition, limit_s: float = 60) -> None:
 )
 def test_tests_are_chosen_by_marker(checkout, arguments, markers):
     checkout.run("test", *arguments, "-k", "ema")
-    (call,) = checkout.calls("pytest")
+    (call,) = checkout.calls("-m pytest")
     assert call == f"-m pytest -n 2 --dist loadfile --no-loadscope-reorder -m {markers} -k ema"
 
 
