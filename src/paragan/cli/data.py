@@ -52,6 +52,7 @@ def lines(found: Findings) -> list[str]:
         f"  shorter side  {low:,} to {high:,} px, median {middle:,}; {found.not_square:,} not square",
         f"  kinds         {kinds or 'none'}",
         f"  classes       {_classes(found.classes)}",
+        *(f"  warning: {line}" for line in found.warnings),
         f"  duplicates    {found.num_duplicates:,}",
         *(f"    {name} is {earlier}" for name, earlier in found.duplicates),
         f"  damaged       {found.num_damaged:,}",

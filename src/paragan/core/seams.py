@@ -228,3 +228,8 @@ class Paired(Source, Protocol):
 def paired(source: Source) -> Paired | None:
     """The same source, if it has pairs."""
     return cast(Paired, source) if hasattr(source, "fetch_pairs") else None
+
+
+def notices(source: Source) -> tuple[str, ...]:
+    """What the source warns of, a line each: images that were left out, folders that are no classes."""
+    return tuple(getattr(source, "notices", ()))

@@ -16,7 +16,7 @@ from PIL import Image
 
 from paragan.core.command import me
 from paragan.core.errors import DataError
-from paragan.datasets import _decode, _paths, folder, npz
+from paragan.datasets import _class_folders, _decode, _paths, folder, npz
 
 FEW = 1000
 _UNEVEN = 10
@@ -41,6 +41,7 @@ class Findings:
     duplicates: list[tuple[str, str]] = field(default_factory=list)  # a picture and an earlier one, the first few
     num_duplicates: int = 0
     classes: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)  # of class folders without images
     size: int = 0
     num_smaller: int = 0
     advice: list[str] = field(default_factory=list)
@@ -58,7 +59,9 @@ def check(path: str, size: int | None = None, say: Callable[[int, int], None] = 
     if Path(path).suffix.lower() == ".npz":
         return _arrays(path)
     files, paths = folder.listed(path)
-    found, sides = Findings(path, len(paths), classes=_classes(path, paths)), []
+    parts = [_paths.part(paths, split, 0.1, path) for split in ("train", "held_out")]
+    found, sides = Findings(path, len(paths), classes=_classes(parts)), []
+    found.warnings = list(_class_folders.warnings(files, paths, parts[0], "train"))
     seen: dict[bytes, str] = {}
     for number, name in enumerate(map(os.fsdecode, paths), start=1):
         where = files.where(name)
@@ -76,8 +79,7 @@ def check(path: str, size: int | None = None, say: Callable[[int, int], None] = 
     return found
 
 
-def _classes(path: str, paths: list[bytes]) -> dict[str, int]:
-    parts = [_paths.part(paths, split, 0.1, path) for split in ("train", "held_out")]
+def _classes(parts: list[_paths.Part]) -> dict[str, int]:
     counts = Counter(label for part in parts if part.labels is not None for label in part.labels.tolist())
     return {name: counts[label] for label, name in enumerate(parts[0].class_names)}
 
@@ -141,14 +143,18 @@ def _judge(found: Findings, sides: np.ndarray, size: int | None, sizes: tuple[in
     found.num_smaller = int((sides < found.size).sum())
     found.advice = _advice(found)
     grey = ["data.channels=1"] if set(found.kinds) == {"grey"} else []
-    found.command = _command(found, f"data.size={found.size}", *grey)
+    skip = ["data.damaged=skip"] if found.num_damaged else []
+    found.command = _command(found, f"data.size={found.size}", *grey, *skip)
 
 
 def _advice(found: Findings) -> list[str]:
     """What to think about, a line each, the gravest first."""
     lines = []
     if found.num_damaged:
-        lines.append(f"{_files(found.num_damaged)} damaged: remove or mend, training stops at the first it meets")
+        lines.append(
+            f"{_files(found.num_damaged)} damaged: remove or mend; training stops at the first, "
+            "data.damaged=skip leaves them out"
+        )
     if found.images < FEW:
         lines.append(
             f"only {found.images:,} pictures: D learns them by heart; switch on augmentation "

@@ -38,6 +38,10 @@ class Tar:
     def where(self, path: str) -> str:
         return f"{self._name}: {path}"
 
+    def folders(self, top: bytes) -> list[bytes]:
+        """None: only images of a tar file are held, and what they lie in."""
+        return []
+
 
 def listed(path: str, texts: frozenset[str] = frozenset()) -> tuple[Files, list[bytes]]:
     """The pictures' relative paths, sorted, and how to read them. texts: names of other files that will be read.

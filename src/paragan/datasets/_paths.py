@@ -103,6 +103,18 @@ def part(paths: list[bytes], split: str, held_out: float, name: str) -> Part:
     return Part(Paths(mine), labels, tuple(folder.decode("utf-8", "replace") for folder in classes))
 
 
+def levels(paths: list[bytes]) -> list[bytes]:
+    """Where class folders stand, each with its slash: at the top, in a folder that is alone, or in both parts."""
+    found, top = [b""], b""
+    while alone := only_folder([path[len(top) :] for path in paths]):
+        top += alone
+        found.append(top)
+    folders = folders_at(paths, len(top), top)
+    unseen = next((word for word in _HELD_OUT if word in folders), None)
+    is_split = b"train" in folders and unseen is not None
+    return [*found[:-1], top + b"train/", top + unseen + b"/"] if is_split and unseen else found
+
+
 def only_folder(paths: list[bytes]) -> bytes:
     """The one folder that all pictures lie in, with its slash; empty where there is no such folder."""
     top, slash, _ = paths[0].partition(b"/")
@@ -139,9 +151,10 @@ def _is_hidden(path: bytes) -> bool:
     return any(word.startswith((b".", b"__MACOSX")) for word in path.split(b"/"))
 
 
-def folders_at(paths: list[bytes], start: int = 0) -> set[bytes]:
-    """The folders at the top, which begins at byte `start`."""
+def folders_at(paths: list[bytes], start: int = 0, top: bytes = b"") -> set[bytes]:
+    """The folders at the top, which begins at byte `start`. top: of the paths that begin with it."""
     found, row = set(), 0
+    paths = paths[span(paths, top)] if top else paths
     while row < len(paths):
         end = paths[row].find(b"/", start)
         if end < 0:

@@ -36,6 +36,8 @@ class Files(Protocol):
 
     def where(self, path: str) -> str: ...  # its name in messages
 
+    def folders(self, top: bytes) -> list[bytes]: ...  # names of the visible folders in `top`, with images or without
+
 
 class Folder:
     """Files of a folder by their path in it."""
@@ -68,6 +70,10 @@ class Folder:
     def where(self, path: str) -> str:
         return os.path.join(self._root, path)
 
+    def folders(self, top: bytes) -> list[bytes]:
+        with os.scandir(os.path.join(os.fsencode(self._root), top)) as entries:
+            return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b".")]
+
 
 class Zip:
     """Members of a zip file, read in place."""
@@ -91,11 +97,16 @@ class Zip:
     def where(self, path: str) -> str:
         return f"{self._name}: {path}"
 
+    def folders(self, top: bytes) -> list[bytes]:
+        names = [name for name in map(os.fsencode, self.archive.namelist()) if name.startswith(top)]
+        inside = {name[len(top) :].partition(b"/")[0] for name in names if name.find(b"/", len(top)) > 0}
+        return [name for name in inside if not name.startswith((b".", b"__MACOSX"))]
+
 
 class Pictures:
     """Fulfils `core.seams.Source`. draw: uint8 (C, H, W) from a file's bytes and its name for messages.
 
-    seal: what else than the files decides the pixels.
+    seal: what else than the files decides the pixels. notices: what to warn of, a line each.
 
     Rows are kept in memory as they come until `cache_bytes` are used, and those stay: every epoch asks for every row
     once, so giving up one row for another would gain nothing.
@@ -109,8 +120,9 @@ class Pictures:
         draw: Callable[[bytes, str], NDArray[np.uint8]],
         cache_bytes: int,
         seal: str,
+        notices: tuple[str, ...] = (),
     ) -> None:
-        self.shape, self.class_names = shape, part.class_names
+        self.shape, self.class_names, self.notices = shape, part.class_names, notices
         self._files, self._part, self._draw, self._seal = files, part, draw, seal
         self._kept = np.empty((min(cache_bytes // math.prod(shape), len(part.paths)), *shape), np.uint8)
         self._place = np.full(len(part.paths), -1, np.int32)

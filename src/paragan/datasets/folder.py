@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.core.options import Natural, Range
 from paragan.core.seams import Source
-from paragan.datasets import _decode, _paths
+from paragan.datasets import _class_folders, _decode, _paths
+from paragan.datasets._damaged import naming_cure, without_damaged
 from paragan.datasets._pictures import Files, Folder, Pictures, Zip
 
 _KINDS = "png jpg jpeg webp bmp gif tif tiff"
@@ -30,7 +31,8 @@ class Options:
     size: height and width they are brought to. channels: 1 grey, 3 colour. crop: the square in the middle, or the whole
     picture squashed. background: grey level, 0 to 255, behind transparent parts. held_out: the share kept from
     training, unless there are the folders `train` and `val` (`held_out`, `valid`, `validation`, `test`). cache_mb: MiB
-    of decoded pictures to keep in memory, for each part.
+    of decoded pictures to keep in memory, for each part. damaged: what an image that cannot be decoded does: `stop` the
+    run when it is fetched, or `skip`: all images are decoded once before training and those are left out.
 
     flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
     """
@@ -43,18 +45,24 @@ class Options:
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
     cache_mb: Natural = 128
     flip: bool = False
+    damaged: Literal["stop", "skip"] = "stop"
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """(channels, size, size) each. Only the names are read now; a damaged file is a `DataError` when it is fetched.
 
+    With `damaged: skip` every image is decoded now, or its former result is read, and damaged ones are no part of it.
     Raises `DataError` where there is no such folder, or fewer than two pictures in it.
     """
     files, paths = listed(options.path)
-    part = _paths.part(paths, split, options.held_out, options.path)
     shape = (options.channels, options.size, options.size)
-    seal = f"{options.crop} {options.background}"
-    return Pictures(files, part, shape, partial(drawn, options), options.cache_mb << 20, seal)
+    seal, notices = f"{options.crop} {options.background}", ()
+    draw = partial(drawn, options)
+    if options.damaged == "skip":
+        paths, notices = without_damaged(files, paths, draw, f"folder {shape} {seal}", options.path)
+    part = _paths.part(paths, split, options.held_out, options.path)
+    notices += _class_folders.warnings(files, paths, part, split)
+    return Pictures(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
 
 
 def listed(path: str) -> tuple[Files, list[bytes]]:

@@ -23,6 +23,7 @@ from paragan.core.errors import DataError
 from paragan.core.options import Count, Natural, Range
 from paragan.core.seams import Paired
 from paragan.datasets import _decode, _packed, _paths
+from paragan.datasets._damaged import naming_cure, without_damaged
 from paragan.datasets._pictures import Folder, Pictures
 
 
@@ -34,6 +35,8 @@ class Options:
     random (null: 286 for 256, in proportion for others; equal to `size`: no crop). flip: half of them are mirrored.
     channels: 1 grey, 3 colour. held_out: the share kept from training, unless there are the folders `train` and `val`
     (`held_out`, `valid`, `validation`, `test`). cache_mb: MiB of decoded pairs to keep in memory, for each part.
+    damaged: a file that is no pair of images stops the run when it is fetched (`stop`), or is left out (`skip`): all
+    files are decoded once before training.
     """
 
     path: str = ""
@@ -44,6 +47,7 @@ class Options:
     channels: Literal[1, 3] = 3
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
     cache_mb: Natural = 256
+    damaged: Literal["stop", "skip"] = "stop"
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Paired:
@@ -53,13 +57,19 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Paired:
     than the size.
     """
     files, paths = _packed.listed(options.path)
+    notices: tuple[str, ...] = ()
+    if options.damaged == "skip":
+        at_final_size = partial(_drawn, options.size, options.channels)
+        paths, notices = without_damaged(
+            files, paths, at_final_size, f"paired {options.size} {options.channels}", options.path
+        )
     part = _paths.part(paths, split, options.held_out, options.path)
     part = _paths.Part(part.paths, None, ())  # folders are no classes here
     load = _load_size(options) if split == "train" else options.size
     seal = f"{options.direction} {options.size} {options.flip}"
     shape = (options.channels, load, 2 * load)
     draw = partial(_drawn, load, options.channels)
-    whole = Pictures(files, part, shape, draw, options.cache_mb << 20, seal)
+    whole = Pictures(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
     return Pairs(whole, options.size, options.direction == "b_to_a", options.flip and split == "train")
 
 
@@ -86,6 +96,7 @@ class Pairs:
         self._room = whole.shape[1] - size + 1  # places of a crop along either axis
         self.shape = (whole.shape[0], size, size)
         self.class_names: tuple[str, ...] = ()
+        self.notices = whole.notices
 
     def __len__(self) -> int:
         return len(self._whole)

@@ -12,7 +12,7 @@ import torch
 
 from paragan.core.dist import ALONE, World
 from paragan.core.notes import Note, Writer
-from paragan.core.seams import paired
+from paragan.core.seams import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
 from paragan.engine.delays import Delays, means
@@ -59,6 +59,8 @@ class Session:
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
         self._note("start", {**self.about, **self._start()})
+        for text in notices(self.trainer.batches.source):
+            self._note("event", {"text": f"warning: {text}"})
         self._advise()
         for stage in self.trainer.stages():
             self._hear(stage)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Source
+from paragan.core.seams import Source, notices
 from paragan.loading.order import Indices, Order
 
 _AT_ONCE = 256
@@ -23,6 +23,7 @@ class Diet:
     def __init__(self, source: Source, rows: Indices) -> None:
         self.source, self._rows = source, rows
         self.shape, self.class_names = source.shape, source.class_names
+        self.notices = notices(source)
         digest = hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
         self.fingerprint = f"{len(rows)} of {source.fingerprint} ({digest})"
 

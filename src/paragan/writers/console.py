@@ -53,7 +53,8 @@ class Writer:
             case "advice":
                 self._say(f"{kimg}  advice: {values['means']} {values['try']}")
             case "event":
-                self._say(f"{kimg}  {values['text']}")
+                text = values["text"]
+                self._say(text if text.startswith("warning:") else f"{kimg}  {text}")
             case "end":
                 self.close()
 

@@ -1,0 +1,190 @@
+"""`data.damaged` and folders without images: which images a run has, and how it says so."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+
+from paragan.cli import data as verb
+from paragan.cli.main import main
+from paragan.core.errors import DataError
+from paragan.core.seams import notices
+from paragan.datasets import _damaged, folder, paired
+from paragan.writers.report import render
+
+TINY = (
+    *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "every.score_kimg=0", "every.sample_kimg=0"),
+    *("augment=null", "score.extractor=none"),
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "damaged"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Twelve cats and twelve dogs; one cat is cut short and one dog is text."""
+    root = tmp_path / "photos"
+    for number in range(24):
+        put(root / ("cats" if number < 12 else "dogs") / f"{number:02}.png", number)
+    cut = root / "cats" / "03.png"
+    cut.write_bytes(cut.read_bytes()[:120])
+    (root / "dogs" / "20.png").write_text("no image")
+    return root
+
+
+def put(path, number, width=8):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 256, (8, width, 3), np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def read(root, split="train", **options):
+    return folder.source(folder.Options(str(root), 8, damaged="skip", **options), split)
+
+
+def paths(source):
+    return list(source._part.paths)
+
+
+def test_stop_names_the_setting_that_skips(photos):
+    source = folder.source(folder.Options(str(photos), 8), "train")
+    with pytest.raises(DataError, match=r"data\.damaged=skip leaves them out$"):
+        source.fetch(range(len(source)))
+
+
+def test_skip_leaves_the_damaged_out_of_both_parts_and_moves_no_other_image(photos):
+    before = {split: paths(folder.source(folder.Options(str(photos), 8), split)) for split in ("train", "held_out")}
+    for split, all_paths in before.items():
+        source = read(photos, split)
+        assert paths(source) == [path for path in all_paths if path not in ("cats/03.png", "dogs/20.png")]
+        source.fetch(range(len(source)))
+    assert len(before["train"] + before["held_out"]) == 24
+
+
+def test_skip_counts_and_names_them(photos):
+    expected = "2 of 24 images are damaged and left out (data.damaged=skip): 'cats/03.png', 'dogs/20.png'"
+    assert notices(read(photos)) == (expected,) == notices(read(photos, "held_out"))
+
+
+def test_skip_without_damage_is_the_same_data(tmp_path):
+    for number in range(4):
+        put(tmp_path / "photos" / f"{number}.png", number)
+    source, plain = read(tmp_path / "photos"), folder.source(folder.Options(str(tmp_path / "photos"), 8), "train")
+    assert source.fingerprint == plain.fingerprint and notices(source) == ()
+
+
+def test_the_result_is_stored_until_a_file_changes(photos, cache, monkeypatch):
+    first, decoded = read(photos), []
+    monkeypatch.setattr(_damaged, "_decode_all", lambda files, paths, draw: decoded.append(1) or set())
+    assert read(photos).fingerprint == first.fingerprint and not decoded
+    (stored,) = cache.iterdir()
+    assert json.loads(stored.read_text()) == ["cats/03.png", "dogs/20.png"]
+    put(photos / "cats" / "03.png", 3)
+    read(photos)
+    assert decoded
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "[" * 10_000])
+def test_a_stored_result_that_makes_no_sense_is_decoded_anew(photos, cache, content):
+    first = read(photos)
+    (stored,) = cache.iterdir()
+    stored.write_text(content)
+    assert read(photos).fingerprint == first.fingerprint
+
+
+def test_skip_works_where_nothing_can_be_stored(photos, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "file"))
+    assert len(notices(read(photos))) == 1
+
+
+def test_a_zip_is_skipped_alike(photos, tmp_path):
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
+        archive.writestr("birds/", b"")
+        for path in sorted(photos.rglob("*.png")):
+            archive.write(path, path.relative_to(photos))
+    source = read(tmp_path / "photos.zip")
+    assert paths(source) == paths(read(photos))
+    assert notices(source)[1] == "class folder 'birds' has no images; it is not a class"
+
+
+def test_pairs_are_skipped_alike(tmp_path):
+    for number in range(6):
+        put(tmp_path / "pairs" / f"{number}.png", number, width=16)
+    (tmp_path / "pairs" / "4.png").write_bytes(b"")
+    put(tmp_path / "pairs" / "5.png", 5, width=15)  # no two images of one width
+    options = paired.Options(str(tmp_path / "pairs"), size=8, damaged="skip")
+    parts = [paired.source(options, split) for split in ("train", "held_out")]
+    assert sum(map(len, parts)) == 4
+    assert notices(parts[0])[0].startswith("2 of 6 images are damaged")
+
+
+def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
+    for path in (photos / "dogs").iterdir():
+        path.write_bytes(b"")
+    (photos / "birds").mkdir()
+    put(photos / "birds" / "1.png", 1)
+    source = read(photos)
+    assert source.class_names == ("birds", "cats")
+    assert notices(source)[1] == "class folder 'dogs' has no images; it is not a class"
+
+
+def test_empty_class_folders_are_named_in_one_line(tmp_path):
+    for name in ("a/1.png", "b/2.png"):
+        put(tmp_path / name, 1)
+    for name in ("c", "d/inner", ".hidden"):
+        (tmp_path / name).mkdir(parents=True)
+    expected = "2 class folders have no images; they are not classes: 'c', 'd'"
+    assert notices(folder.source(folder.Options(str(tmp_path), 8), "train"))[0] == expected
+
+
+@pytest.mark.parametrize("top", ["", "mine/"])
+def test_an_empty_folder_that_leaves_one_class_leaves_none(tmp_path, top):
+    for number in range(4):
+        put(tmp_path / top / "cats" / f"{number}.png", number)
+    (tmp_path / top / "dogs").mkdir()
+    (line,) = notices(folder.source(folder.Options(str(tmp_path), 8), "train"))
+    named = f"class folder '{top}dogs' has no images; it is not a class"
+    assert line == f"{named}; fewer than two folders have images, so no classes are left"
+
+
+def test_a_class_with_no_image_to_train_on_is_named(tmp_path):
+    for name in ("train/a/1.png", "train/b/2.png", "val/a/3.png", "val/c/4.png"):
+        put(tmp_path / name, 1)
+    (tmp_path / "train" / "e").mkdir()
+    (tmp_path / "val" / "b").mkdir()  # a class by the other part
+    source = folder.source(folder.Options(str(tmp_path), 8), "train")
+    expected = ("class folder 'train/e' has no images; it is not a class", "class 'c' has no images to train on")
+    assert source.class_names == ("a", "b", "c") and notices(source) == expected
+
+
+def test_data_check_warns_and_its_command_skips(photos, capsys):
+    (photos / "birds").mkdir()
+    assert typer.main.get_command(verb.app)(["check", str(photos)], standalone_mode=False) == 2
+    out = capsys.readouterr().out
+    assert "  warning: class folder 'birds' has no images; it is not a class\n" in out
+    assert out.rstrip().endswith("data.size=8 data.damaged=skip")
+
+
+def test_a_run_says_so_on_the_console_in_the_record_and_in_the_report(photos, tmp_path, capsys):
+    (photos / "birds").mkdir()
+    out = tmp_path / "run"
+    words = [f"data.path={photos}", "data.damaged=skip", "train.kimg=0.016", *TINY, "--out", str(out)]
+    assert main(["train", "own", *words]) == 0
+    lines = (
+        "warning: 2 of 24 images are damaged and left out (data.damaged=skip): 'cats/03.png', 'dogs/20.png'",
+        "warning: class folder 'birds' has no images; it is not a class",
+    )
+    console, record = capsys.readouterr().out.splitlines(), (out / "metrics.jsonl").read_text()
+    page = render(out).replace("&#39;", "'")
+    for line in lines:
+        assert line in console and line in record and line in page
