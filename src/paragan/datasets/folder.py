@@ -56,8 +56,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     files, paths = listed(options.path)
     shape = (options.channels, options.size, options.size)
-    seal, notices = f"{options.crop} {options.background}", ()
-    draw = partial(drawn, options)
+    seal, draw = f"{options.crop} {options.background}", partial(drawn, options)
+    notices: tuple[str, ...] = ()
     if options.damaged == "skip":
         paths, notices = without_damaged(files, paths, draw, f"folder {shape} {seal}", options.path)
     part = _paths.part(paths, split, options.held_out, options.path)
