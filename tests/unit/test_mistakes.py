@@ -30,7 +30,6 @@ def test_there_are_forty():
 @pytest.mark.parametrize("row", ROWS, ids=[row["mistake"].replace(" ", "-") for row in ROWS])
 def test_a_mistake_is_answered(row, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PARAGAN_COMMAND", raising=False)
     with mistaken.given(row.get("given", ""), tmp_path, monkeypatch):
         before = _files(tmp_path)
         capsys.readouterr()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as `paragan train` makes it.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, made by `train`.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Seed = Annotated[int | None, typer.Option(help="Other latents and labels than the run's own.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Import the outside code that the run's config names.")]

@@ -24,6 +24,7 @@ from paragan.cli.verify import verify
 from paragan.cli.watch import watch
 from paragan.cli.worker import worker
 from paragan.core import override
+from paragan.core.command import me
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import printable
 
@@ -33,7 +34,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=T
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="RECIPE key.path=value", help="A name of `paragan list recipes` or a .yaml file; settings."),
+    typer.Argument(
+        metavar="RECIPE key.path=value", help="A name from `list recipes`, a .yaml file or a run folder; then settings."
+    ),
 ]
 NumImages = Annotated[int | None, typer.Option(min=6, help="Samples to score; the run's own number unless given.")]
 Shelf = Annotated[str | None, typer.Argument(metavar="SHELF", help="models, losses, recipes, ...; all unless given.")]
@@ -59,7 +62,7 @@ def _run(argv: list[str]) -> int:
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.append(str(Path.cwd()))  # local networks are found; a local jinja2.py never replaces the library
     try:
-        code = typer.main.get_command(app)(argv, prog_name="paragan", standalone_mode=False)
+        code = typer.main.get_command(app)(argv, prog_name=me(), standalone_mode=False)
     except typer.Abort:
         return 130
     except TyperException as error:
@@ -73,7 +76,7 @@ def _misused(error: TyperException) -> int:
         print(printable(error.format_message()), file=sys.stderr)
         return ParaganError.exit_code
     context = getattr(error, "ctx", None)
-    verb = "paragan" if context is None else context.command_path
+    verb = me() if context is None else context.command_path
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     raise ConfigError(f"{verb}: {text}; `{verb} --help` tells what there is")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paragan import build, build_cells
 from paragan.config import RunConfig, load, loads
+from paragan.core.command import me
 from paragan.core.errors import CheckpointError
 from paragan.core.fill import ANY
 from paragan.core.printable import printable
@@ -39,7 +40,7 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
     if not config_file.is_file():
         found = "a file" if path.is_file() else "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(
-            f"{path}: found {found}, expected a run folder as `paragan train` makes it; name one, or train first"
+            f"{path}: found {found}, expected a run folder as `{me()} train` makes it; name one, or train first"
         )
     words = [] if num_images is None else [f"score.num_images={num_images}"]
     config = load(str(config_file), words, ANY if trust else ())

@@ -27,9 +27,7 @@ class Mode(Enum):
     train_stats = "train-stats"
 
 
-Trained = Annotated[
-    Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a file that `paragan export` wrote.")
-]
+Trained = Annotated[Path, typer.Argument(metavar="RUN|FILE", help="A run folder, or a file written by `export`.")]
 Num = Annotated[int | None, typer.Option(min=1, max=10_000, help="How many images; 64, or 1 in a film, unless given.")]
 Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Of this class; repeatable.")]
 Truncation = Annotated[

@@ -1,10 +1,19 @@
-"""How the user calls paragan, for commands that messages hand over."""
+"""How the user calls paragan, for commands in messages."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 
 
 def me() -> str:
-    """`./run`, as that script says, or `paragan`."""
-    return os.environ.get("PARAGAN_COMMAND", "paragan")
+    """The words that start this program, quoted for a shell.
+
+    The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` where it is on PATH, and this Python with
+    `-m paragan` where it is not.
+    """
+    if command := os.environ.get("PARAGAN_COMMAND"):
+        return shlex.quote(command)
+    return "paragan" if shutil.which("paragan") else f"{shlex.quote(sys.executable)} -m paragan"

@@ -180,4 +180,4 @@ def _files(count: int) -> str:
 
 
 def _command(found: Findings, *words: str) -> str:
-    return shlex.join([me(), "train", "own", f"data.path={found.path}", *words])
+    return f"{me()} {shlex.join(['train', 'own', f'data.path={found.path}', *words])}"

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from paragan.core.command import me
 from paragan.core.errors import DataError
 
 MOST_PIXELS = 1 << 26  # 67 million; a picture of that size takes up to 256 MiB while it is decoded
@@ -100,10 +101,11 @@ def _damage_told(where: str) -> Iterator[None]:
             f"{where}: found a picture of too many pixels, expected at most {MOST_PIXELS:,}; make it smaller"
         ) from None
     except UnidentifiedImageError:
-        raise DataError(f"{where}: found no picture, expected {', '.join(_FORMATS)}; {_WHAT_TO_DO}") from None
+        raise DataError(f"{where}: found no picture, expected {', '.join(_FORMATS)}; {_what_to_do()}") from None
     except _DAMAGE as error:
         told = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{where}: found a damaged picture ({told}), expected a whole one; {_WHAT_TO_DO}") from None
+        raise DataError(f"{where}: found a damaged picture ({told}), expected a whole one; {_what_to_do()}") from None
 
 
-_WHAT_TO_DO = "`paragan data check` names all such files"
+def _what_to_do() -> str:
+    return f"`{me()} data check` names all such files"

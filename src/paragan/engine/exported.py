@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from paragan import __version__
+from paragan.core.command import me
 from paragan.core.errors import CheckpointError
 from paragan.engine.sampler import Facts
 
@@ -93,5 +94,6 @@ def _refuse_a_long_header(path: Path) -> None:
         raise _refused(path, "a file that is not safetensors, or whose header is cut short or too long")
 
 
-def _refused(path: Path, found: str, expected: str = "a file written by `paragan export`") -> CheckpointError:
+def _refused(path: Path, found: str, expected: str = "") -> CheckpointError:
+    expected = expected or f"a file written by `{me()} export`"
     return CheckpointError(f"{path}: found {found}, expected {expected}, or a run folder; export the run again")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from paragan.core import shelf
+from paragan.core.command import me
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.options import Chosen
 from paragan.core.seams import Source
@@ -76,7 +77,7 @@ def opened(path: Path, reader: Reader, best: bool = False) -> Sampler:
     if not (path / "config.yaml").is_file():
         found = "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(
-            f"{path}: found {found}, expected a run folder as `paragan train` makes it, or a file of `paragan export`"
+            f"{path}: found {found}, expected a run folder as `{me()} train` makes it, or a file of `{me()} export`"
         )
     config = reader.config(str(path / "config.yaml"))
     found_part = part.best(path) if best else part.newest(path, reader.say)

@@ -1,0 +1,48 @@
+"""How messages tell the user to call the program: by words that work in that shell."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.core.command import me
+
+
+@pytest.fixture
+def empty_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_me_under_the_script_is_how_the_script_was_called(monkeypatch):
+    monkeypatch.setenv("PARAGAN_COMMAND", "a checkout/run")
+    assert me() == "'a checkout/run'"
+
+
+def test_me_with_paragan_on_path_is_paragan(monkeypatch, empty_path):
+    monkeypatch.delenv("PARAGAN_COMMAND")
+    (empty_path / "paragan").touch(mode=0o755)
+    assert me() == "paragan"
+
+
+def test_me_without_paragan_on_path_is_this_python(monkeypatch, empty_path):
+    monkeypatch.delenv("PARAGAN_COMMAND")
+    assert me() == f"{sys.executable} -m paragan"
+
+
+@pytest.mark.parametrize("words", [["tarin"], ["eval"], ["train", "digit"], ["eval", "nowhere"], ["sample", "nowhere"]])
+def test_messages_call_the_program_as_the_user_did(words, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PARAGAN_COMMAND", "./run")
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "`./run " in error
+    assert "paragan" not in error
+
+
+def test_help_calls_the_program_as_the_user_did(monkeypatch, capsys):
+    monkeypatch.setenv("PARAGAN_COMMAND", "./run")
+    main(["train", "--help"])
+    assert capsys.readouterr().out.startswith("Usage: ./run train ")
