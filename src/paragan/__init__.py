@@ -9,7 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "paragan.api": ("ScalingManager", "load"),
+    "paragan.api": ("ScalingManager",),
     "paragan.config": ("RunConfig",),
     "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "DivergedError", "ParaganError"),
     "paragan.core.seams": ("Part", "Turn"),
@@ -26,6 +26,7 @@ _PUBLIC = {
     "paragan.layers.batch_norm": ("BatchNorm",),
     "paragan.layers.spectral_norm": ("spectral_norm",),
     "paragan.penalties.r1": ("r1_penalty",),
+    "paragan.training": ("Run", "load", "train"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 _MODULES = ("config",)

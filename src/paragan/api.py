@@ -1,23 +1,15 @@
-"""The poster's manager, and a trained generator in three lines: `paragan.load("runs/digits").sample(16)`."""
+"""The poster's manager: a loop of the program's own over the steps of a run."""
 
 from __future__ import annotations
 
 import atexit
-import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from paragan import build, config
 from paragan.config import RunConfig
 from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError
-from paragan.core.fill import ANY
-from paragan.core.printable import printable
-from paragan.engine.generator import Reader, opened
-from paragan.engine.sampler import Sampler
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
 from paragan.estimator import Estimator
@@ -25,23 +17,8 @@ from paragan.launch.join import leave
 from paragan.launch.place import here
 from paragan.runs import opened as runs
 from paragan.scaling import rules
+from paragan.training import in_python, program_name
 from paragan.writers.console import clock_time
-
-
-def load(path: str | Path, trust: bool = False, best: bool = False) -> Sampler:
-    """The generator of a run folder (its newest undamaged checkpoint) or of a file that `paragan export` wrote.
-
-    trust: outside code that its config names is imported; otherwise such a config is refused. best: of a run the
-    checkpoint with the best score instead. Nothing is unpickled, the training data is not needed, and nothing is
-    written. Raises children of `paragan.ParaganError`.
-    """
-    outside = ANY if trust else ()
-    read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
-    return opened(Path(path), Reader(read, text, lambda read: build.data(read), _warn), best)
-
-
-def _warn(line: str) -> None:
-    warnings.warn(printable(line), stacklevel=2)
 
 
 class ScalingManager:
@@ -71,7 +48,7 @@ class ScalingManager:
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> None:
-        self._place, self._out, self._fresh = here(), Path(out or f"runs/{_program()}"), fresh
+        self._place, self._out, self._fresh = here(), Path(out or f"runs/{program_name()}"), fresh
         found = 1 if self._place is None else self._place.size
         self.config = _fitted(config, rules.fitted(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
@@ -187,13 +164,15 @@ class ScalingManager:
             raise ConfigError(f"train: found a {type(gan).__name__}, expected an Estimator(g, d)")
         try:
             with runs.explaining(self.world):
+                networks = gan.networks(self.world)
+                self.config = networks.recorded_in(self.config)
                 asked = runs.Asked(
-                    *(self.config, _program(), self._out, self._fresh, self._place, gan.networks(self.world)),
+                    *(self.config, program_name(), self._out, self._fresh, self._place, networks),
                     goes_on="the same program goes on",
                 )
                 self._session = self._open.enter_context(runs.opened(asked, self.world, lambda: False))
         except (CheckpointError, ConfigError) as error:
-            raise type(error)(_as_arguments(str(error))) from error.__cause__
+            raise type(error)(in_python(str(error))) from error.__cause__
         self._gan, self._stages = gan, self._session.stages()
         with self._alive():
             next(self._stages)  # what comes before the first step
@@ -207,12 +186,6 @@ class ScalingManager:
 
 
 _FINISHED = "finished"
-
-
-def _program() -> str:
-    """The name of what was started, for its folder."""
-    name = Path(sys.argv[0]).stem
-    return name if name[:1].isalnum() else "gan"
 
 
 def _fitted(config: RunConfig, batch: int, rule: str) -> RunConfig:
@@ -229,8 +202,3 @@ def _found(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule
     batch, rates = now.train.batch, f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
     by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
     return f"workers   found {workers}: batches of {batch} images, {batch // found} each; {rates} ({by})"
-
-
-def _as_arguments(message: str) -> str:
-    """A message with the words of the command line, for a program."""
-    return message.replace("--out DIR", "out=DIR").replace("--fresh", "fresh=True")

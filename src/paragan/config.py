@@ -93,7 +93,10 @@ class RunConfig:
 
     @property
     def max_steps(self) -> range:
-        """The steps of the run, to loop over: as many as it takes to show D `train.kimg` thousand images."""
+        """The steps of the run as a range: `for step in config.max_steps`; `len(config.max_steps)` is their number.
+
+        As many as it takes to show D `train.kimg` thousand images. A range because the poster's program loops over it.
+        """
         images = round(self.train.kimg * 1000)
         return range(-(-images // (self.train.batch * self.d.updates_per_step)))
 

@@ -1,4 +1,4 @@
-"""The poster's pair: two objects with `model_fn` as networks that the library trains.
+"""Networks from memory: objects with `model_fn` or plain modules, as networks that the library trains.
 
 To `build` they are what a file of `models/` is (`core.make.Model`): nothing below knows where networks come from.
 """
@@ -6,15 +6,19 @@ To `build` they are what a file of `models/` is (`core.make.Model`): nothing bel
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+import inspect
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from paragan.config import RunConfig
+from paragan.core import shelf
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
+from paragan.core.options import Chosen
 from paragan.core.outside import told
 from paragan.core.types import Verdict
 
@@ -27,7 +31,8 @@ class Estimator:
     g: an object with `model_fn(latent_var, y)`, which returns images in [-1, 1]. d: one with `model_fn(x, y)`, which
     returns (output, out_logit): losses read out_logit, one for each image or a map of them, and nothing reads output.
     latent_var is (B, latent); y is (B,) of classes, or None. The objects hold networks in attributes, or are
-    `torch.nn.Module`s themselves; a module without `model_fn` is called. The length of latent_var, and how many classes
+    `torch.nn.Module`s themselves; a module without `model_fn` is called, D may then return the logits alone, and a
+    `forward` of one argument gets no y. The length of latent_var, and how many classes
     y has (0: it is None), are `g.latent` and `g.num_classes`; where g does not tell, `model.latent` and
     `model.conditional` of the config do, and the data.
 
@@ -55,17 +60,39 @@ class Estimator:
             raise ConfigError("Estimator: found weights that g and d share, expected none: each has its own optimiser")
         for net in nets:
             _follow_rank_0(net, world)
-        return Networks(*nets, _number(self.g, "latent"), _number(self.g, "num_classes"))
+        return Networks(*nets, _number(self.g, "latent"), _number(self.g, "num_classes"), _origin(self.g, self.d))
 
 
 @dataclass(frozen=True)
 class Networks:
-    """Fulfils `core.make.Model`: every call copies one of the two. latent, num_classes: None where g does not tell."""
+    """Fulfils `core.make.Model`: every call copies one of the two. latent, num_classes: None where g does not tell.
+
+    origin: the classes of both, for the record.
+    """
 
     g: nn.Module
     d: nn.Module
     latent: int | None = None
     num_classes: int | None = None
+    origin: tuple[str, str] = ("", "")
+
+    @classmethod
+    def for_sampling(cls, g: Any) -> Networks:
+        """A generator without its discriminator."""
+        g = Estimator(g, nn.Identity()).g
+        with told("generator: a copy of it"):
+            net = _network(copy.deepcopy(g))
+        return cls(net, nn.Identity(), _number(g, "latent"), _number(g, "num_classes"))
+
+    def recorded_in(self, config: RunConfig) -> RunConfig:
+        """The config with `model.name: from_memory` and the origin of both networks."""
+        if config.grid is not None:
+            raise ConfigError("grid is not available for networks from memory; put them in a module and set model.name")
+        before, options = config.model.options, shelf.options("models", shelf.FROM_MEMORY)
+        latent = _number(before, "latent") if self.latent is None else self.latent
+        conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
+        conditional = conditional if _takes_labels(self.g) else False
+        return replace(config, model=Chosen(shelf.FROM_MEMORY, options(*self.origin, latent, conditional)))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         latent = _number(options, "latent") if self.latent is None else self.latent
@@ -82,7 +109,8 @@ class Networks:
     def _classes(self, options: Any, num_classes: int) -> int:
         """How many classes images are asked of; 0: y is None."""
         if self.num_classes is None:
-            return 0 if getattr(options, "conditional", None) is False else num_classes
+            unlabelled = getattr(options, "conditional", None) is False or not _takes_labels(self.g)
+            return 0 if unlabelled else num_classes
         if self.num_classes not in (0, num_classes):
             raise ConfigError(
                 f"Estimator: {_name(self.g)}.num_classes: found {self.num_classes}, expected the {num_classes} classes "
@@ -95,6 +123,7 @@ class _Generator(nn.Module):
     def __init__(self, net: nn.Module, latent: int, num_classes: int) -> None:
         super().__init__()
         self.net, self.latent, self.num_classes = net, latent, num_classes
+        self.takes_labels = _takes_labels(net)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Any:
         if condition is not None:
@@ -102,7 +131,7 @@ class _Generator(nn.Module):
                 "Estimator: found data of pairs, expected single images: model_fn(latent_var, y) is not given what an "
                 "image is to be made from"
             )
-        return _model_fn(self.net)(z_BZ, y_B)
+        return _called(self.net, z_BZ, y_B, self.takes_labels)
 
 
 class _Discriminator(nn.Module):
@@ -111,11 +140,14 @@ class _Discriminator(nn.Module):
     def __init__(self, net: nn.Module, labelled: bool) -> None:
         super().__init__()
         self.net, self.labelled = net, labelled
+        self.takes_labels, self.returns_logits = _takes_labels(net), not hasattr(net, "model_fn")
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Verdict:
-        output = _model_fn(self.net)(x_BCHW, y_B if self.labelled else None)
+        output = _called(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
         if isinstance(output, Verdict):
             return output
+        if isinstance(output, Tensor) and self.returns_logits:
+            return Verdict(output)
         if not isinstance(output, tuple) or len(output) != 2:
             found = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
             raise ConfigError(f"Estimator: {_name(self.net)} returned {found}, expected (output, out_logit)")
@@ -173,8 +205,23 @@ def _weights_in(value: Any) -> set[int]:
     return {number for number, found in reached.items() if isinstance(found, nn.Parameter) and found.requires_grad}
 
 
-def _model_fn(net: nn.Module) -> Any:
-    return getattr(net, "model_fn", net)
+def _called(net: nn.Module, x: Tensor, y_B: Tensor | None, takes_labels: bool) -> Any:
+    function = getattr(net, "model_fn", net)
+    return function(x, y_B) if takes_labels else function(x)
+
+
+def _takes_labels(net: nn.Module) -> bool:
+    """Whether there is a place for y: a plain `torch.nn.Sequential` has none."""
+    if hasattr(net, "model_fn"):
+        return True
+    parameters = inspect.signature(net.forward).parameters.values()
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def _origin(g: Any, d: Any) -> tuple[str, str]:
+    g_class, d_class = type(g), type(d)
+    return f"{g_class.__module__}.{g_class.__qualname__}", f"{d_class.__module__}.{d_class.__qualname__}"
 
 
 def _name(net: nn.Module) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -61,6 +62,13 @@ def _foreign_run(folder: Path) -> None:
     _run(folder)
     config = folder / "runs" / "digits" / "config.yaml"
     config.write_text(config.read_text().replace("name: dcgan", "name: theirs.nets"))
+
+
+def _run_from_memory(folder: Path) -> None:
+    _run(folder)
+    config = folder / "runs" / "digits" / "config.yaml"
+    recorded = "model:\n  name: from_memory\n  generator: mine.Painter\n  discriminator: mine.Critic\n"
+    config.write_text(re.sub(r"^model:\n(  .*\n)+", recorded, config.read_text(), flags=re.MULTILINE))
 
 
 def _photos(folder: Path, count: int = 12) -> None:
@@ -137,6 +145,7 @@ GIVEN: dict[str, Callable[[Path], None]] = {
     "a run without its config": _run_without_config,
     "a run whose config is cut short": _run_with_a_cut_config,
     "a run that names code outside": _foreign_run,
+    "a run whose networks came from Python": _run_from_memory,
     "a few photos": _photos,
     "a single photo": lambda folder: _photos(folder, 1),
     "photos that are cut short": _broken_photo,

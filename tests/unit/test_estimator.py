@@ -55,6 +55,16 @@ class Judge(nn.Module):
         return self.output(self.layer(x.flatten(1)))
 
 
+class OneValue:
+    """Whether its value is the output or the logit is not known."""
+
+    def __init__(self):
+        self.layer = nn.Linear(64, 1)
+
+    def model_fn(self, x, y):
+        return self.layer(x.flatten(1))
+
+
 class Painter(nn.Module):
     def __init__(self, **told):
         super().__init__()
@@ -96,7 +106,7 @@ class Bare:
     ],
     ids=lambda g: type(g).__name__,
 )
-@pytest.mark.parametrize("d", [Judge(), Judge(lambda logit: Verdict(logit))])
+@pytest.mark.parametrize("d", [Judge(), Judge(lambda logit: Verdict(logit)), Judge(lambda logit: logit)])
 def test_modules_and_objects_train_and_stay_as_they_are(tmp_path, g, d):
     weights = [*(g.parameters() if isinstance(g, nn.Module) else _weights(g)), *d.parameters()]
     before = [weight.detach().clone() for weight in weights]
@@ -187,8 +197,8 @@ class OnTheClass(Plain):
         ),
         (
             Painter(latent=5, num_classes=0),
-            Judge(lambda logit: logit),
-            "Estimator: Judge returned a Tensor, expected (o",
+            OneValue(),
+            "Estimator: OneValue returned a Tensor, expected (output, out_logit)",
         ),
         (Painter(latent=5, num_classes=0), Judge(lambda x: (x, x, x)), "Estimator: Judge returned 3 values, expected"),
     ],

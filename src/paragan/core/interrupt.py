@@ -27,6 +27,7 @@ class Interrupt:
 
     requested: bool = False
     aborted: bool = False
+    by: int | None = None  # the number of the first signal
 
     def __init__(self, patient: bool = False, says: str = ASKED) -> None:
         self.patient, self.says = patient, says
@@ -46,7 +47,7 @@ class Interrupt:
         elif self.requested and number == signal.SIGINT:
             self.aborted = True
         if not self.requested:
-            self.requested = True
+            self.requested, self.by = True, number
             fresh_line = _SHOW_CURSOR + b"\n" if os.isatty(2) else b""
             if self.says:
                 os.write(2, fresh_line + f"{self.says}\n".encode())  # print may not be re-entered here

@@ -29,6 +29,8 @@ _SHELVES = (
     *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics"),
     *("transports", "writers", "recipes", "presets"),
 )
+FROM_MEMORY = "from_memory"  # `model.name` of a run whose networks a program passes
+_RECORDED = {("models", FROM_MEMORY)}  # written into configs by programs, and never offered as a choice
 
 _OFFERED = {  # what outside code must offer
     "models": ("Generator", "Discriminator"),
@@ -49,7 +51,8 @@ def shelves() -> list[str]:
 
 def names(shelf: str) -> list[str]:
     """Names of the public files on a shelf, sorted."""
-    return sorted(p.stem for p in (_ROOT / shelf).glob(f"*{_suffix(shelf)}") if not p.stem.startswith("_"))
+    public = (p.stem for p in (_ROOT / shelf).glob(f"*{_suffix(shelf)}") if not p.stem.startswith("_"))
+    return sorted(name for name in public if (shelf, name) not in _RECORDED)
 
 
 def load(shelf: str, name: str) -> ModuleType:
@@ -74,7 +77,7 @@ def locate(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
     """The source file behind a name, or a `ConfigError` that lists what there is (and, with it, `also`)."""
     if "." in name:
         return _outside(name)
-    if name not in names(shelf):
+    if name not in names(shelf) and (shelf, name) not in _RECORDED:
         meant = did_you_mean(near(name, [*also, *names(shelf)]))
         if Path(f"{name}.py").is_file():
             meant = f"; {name}.py lies here: put it into a folder, mine/{name}.py, and name it mine.{name}"

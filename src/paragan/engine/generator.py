@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from paragan.core import shelf
 from paragan.core.command import me
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.make import Model
 from paragan.core.options import Chosen
 from paragan.core.seams import Source
 from paragan.engine import exported, part
@@ -52,16 +53,30 @@ class Splits(Protocol):
 @dataclass(frozen=True)
 class Reader:
     """How a config becomes objects, which is known above. config: from a file. text: from a config in memory and its
-    name. data: both splits."""
+    name. data: both splits. model: networks from memory, where the config names none. device: see `device.named`.
+    """
 
     config: Callable[[str], Any]
     text: Callable[[str, str], Any]
     data: Callable[[Any], Splits]
     say: Callable[[str], None]
+    model: Model | None = None
+    device: str | torch.device = "auto"
+
+    def network(self, config: Config, where: str) -> Model:
+        """The file of `models/`, or the networks from memory that a run without such a file needs."""
+        module: Any = shelf.load("models", config.model.name)
+        from_memory = config.model.name == shelf.FROM_MEMORY
+        if from_memory and self.model is None:
+            raise ConfigError(f"{where}: {module.missing(config.model.options)}")
+        if not from_memory and self.model is not None:
+            found = f"generator is not used: the config of {where} names model.name={config.model.name}"
+            raise ConfigError(f"{found}; leave generator out")
+        return self.model or module
 
 
 def opened(path: Path, reader: Reader, best: bool = False) -> Sampler:
-    """The generator at `path`, on the accelerator if there is one. best: of a run the checkpoint with the best score.
+    """The generator at `path`, on the reader's device. best: of a run the checkpoint with the best score.
 
     Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
     `reader` refuses its config.
@@ -73,16 +88,18 @@ def opened(path: Path, reader: Reader, best: bool = False) -> Sampler:
             raise ConfigError(f"best: found beside the file {path}, expected a run folder; leave it out")
         file = exported.read(path)
         config = reader.text(file.config, f"{path} (config)")
-        return _sampler(config, file.weights, file.facts, str(path), None)
+        return _sampler(config, reader, file.weights, file.facts, str(path))
     if not (path / "config.yaml").is_file():
         found = "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(
             f"{path}: found {found}, expected a run folder as `{me()} train` makes it, or a file of `{me()} export`"
         )
     config = reader.config(str(path / "config.yaml"))
+    reader.network(config, str(path))
     found_part = part.best(path) if best else part.newest(path, reader.say)
     facts = _facts(found_part, lambda: reader.data(config).train)
-    return _sampler(config, found_part.weights, facts, str(found_part.path), lambda: reader.data(config).held_out)
+    sampler = _sampler(config, reader, found_part.weights, facts, str(found_part.path))
+    return replace(sampler, held_out=lambda: reader.data(config).held_out)
 
 
 def _facts(found: part.Part, data: Callable[[], Source]) -> Facts:
@@ -100,10 +117,8 @@ def _told(source: Source) -> dict[str, Any]:
     return {"shape": source.shape, "class_names": source.class_names}
 
 
-def _sampler(
-    config: Config, weights: dict[str, Tensor], facts: Facts, where: str, held_out: Callable[[], Source] | None
-) -> Sampler:
-    module = shelf.load("models", config.model.name)
+def _sampler(config: Config, reader: Reader, weights: dict[str, Tensor], facts: Facts, where: str) -> Sampler:
+    module = reader.network(config, where)
 
     def one() -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # a constructor draws; the caller's generator stays as it is
@@ -113,13 +128,13 @@ def _sampler(
     def make() -> nn.Module:
         return one() if config.grid is None else of_members(one, weights)
 
-    if "." not in config.model.name:  # ours: sizes are checked before memory is taken for them
+    if "." not in config.model.name and reader.model is None:  # ours: sizes are checked before memory is taken for them
         _refuse_other_sizes(make, weights, where)
     net = make()
     check_same(weights, net.state_dict(), where)
     _fill(net, weights, where)
     latent_of(net)
-    return Sampler(net.to(device.pick()).eval().requires_grad_(False), facts, config.seed, config, held_out)
+    return Sampler(net.to(device.named(reader.device)).eval().requires_grad_(False), facts, config.seed, config)
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:

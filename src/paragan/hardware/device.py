@@ -44,6 +44,19 @@ def chosen(name: str, threads: int | None = None) -> torch.device:
     return pick(threads, int(name) % count(), count())
 
 
+def named(name: str | torch.device) -> torch.device:
+    """auto: as `pick` does for a process alone. Anything else: a device by torch's name, `ConfigError` if unusable."""
+    if name == "auto":
+        return pick()
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())[:100]
+        raise ConfigError(f"device {str(name)!r} cannot be used ({reason}); use auto or cpu") from None
+    return device
+
+
 def count() -> int:
     """Accelerators of this host; 0 where it trains on the CPU."""
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0

@@ -1,0 +1,36 @@
+"""Networks that a Python program passed to the run; the program has to pass them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from paragan.core.errors import ConfigError
+from paragan.core.options import Count
+
+
+@dataclass(frozen=True)
+class Options:
+    """A record of where the networks came from. Their code is in the program, not in the run folder."""
+
+    generator: str
+    discriminator: str
+    latent: Count | None = None
+    conditional: bool | None = None
+
+
+def Generator(options: Options, *shape_and_classes: Any) -> NoReturn:
+    raise ConfigError(missing(options))
+
+
+def Discriminator(options: Options, *shape_and_classes: Any) -> NoReturn:
+    raise ConfigError(missing(options))
+
+
+def missing(options: Options) -> str:
+    """The message of a reader that has only the run folder."""
+    return (
+        f"model.name is from_memory: the networks {options.generator} and {options.discriminator} were passed from "
+        "Python and are not in the run folder; run that program again to resume, or call "
+        "paragan.load(RUN, generator=MyGenerator()) to sample"
+    )

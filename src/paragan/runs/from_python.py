@@ -1,0 +1,54 @@
+"""A whole run inside a Python program: signals, ranks, the run folder, the end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from paragan.config import RunConfig
+from paragan.core.dist import World
+from paragan.core.errors import PREEMPTED
+from paragan.core.interrupt import Interrupt, install
+from paragan.launch.join import leave
+from paragan.launch.place import Place
+from paragan.runs.opened import Asked, ended, explaining, joined, opened, told, voice
+from paragan.writers.console import clock_time, score_line
+
+
+def run_to_end(config: RunConfig, place: Place | None, prepare: Callable[[World], Asked]) -> None:
+    """Train to the end, or to a signal, which raises after the checkpoint. prepare: called once the ranks have met."""
+    with _signals() as interrupt:
+        world = joined(config, place, lambda: interrupt.requested)
+        try:
+            with explaining(world):
+                asked = prepare(world)
+            finished = _run(asked, world, interrupt)
+        finally:
+            leave(world)
+    if not finished:
+        raise KeyboardInterrupt if interrupt.by == signal.SIGINT else SystemExit(PREEMPTED)
+
+
+def _run(asked: Asked, world: World, interrupt: Interrupt) -> bool:
+    """Whether the run is finished."""
+    with ExitStack() as stack:
+        with explaining(world):
+            session = stack.enter_context(opened(asked, world, lambda: world.any(interrupt.requested)))
+        with told(session):
+            session.run()
+        trainer, say = session.trainer, voice(world)
+        code, reason = (0, "finished") if trainer.finished else (PREEMPTED, "stopped by a signal; saved")
+        ended(session, code, reason)
+        kimg = trainer.clock.images / 1000
+        say(f"{reason}: step {trainer.clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}")
+        if session.last_score:
+            say(f"score     {score_line(session.last_score)}")
+        say(f"where     {session.folder}: report.html, samples/, metrics.jsonl, checkpoints/")
+        return trainer.finished
+
+
+def _signals() -> Interrupt:
+    """Signals are caught in the main thread only: other threads, and some notebooks, do not get any."""
+    return install() if threading.current_thread() is threading.main_thread() else Interrupt()

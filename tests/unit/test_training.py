@@ -1,0 +1,209 @@
+"""`pg.train`: a whole run folder from Python, with networks of a recipe or from memory, and the run to read it by."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import paragan as pg
+from paragan.cli.main import main
+from tests.tiny_run import newest
+
+TINY = {
+    "data.size": 8, "train.batch": 16, "train.kimg": 0.128, "every.save_kimg": 0, "every.sample_kimg": 0.064,
+    "every.log_steps": 1, "score.extractor": "none", "g.ema.half_life_kimg": 0.02,
+}  # fmt: skip
+SMALL = {"model.width": 4, "model.latent": 8}
+
+
+class Painter(nn.Module):
+    latent = 6
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 64)
+
+    def forward(self, z):
+        return torch.tanh(self.layer(z)).view(-1, 1, 8, 8)
+
+
+class Critic(nn.Module):
+    stop_at = 0  # calls with gradients
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.calls = nn.Linear(64, 1), 0
+
+    def forward(self, x):
+        self.calls += torch.is_grad_enabled()
+        if self.calls == type(self).stop_at > 0:
+            type(self).stop_at = 0
+            os.kill(os.getpid(), signal.SIGINT)
+        return self.layer(x.flatten(1))
+
+
+class StoppedCritic(Critic):
+    pass
+
+
+def from_memory(folder, discriminator=Critic, **settings):
+    return pg.train("digits", {**TINY, **settings}, out=folder, generator=Painter, discriminator=discriminator)
+
+
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory):
+    """A finished run of networks from memory that is only read."""
+    return from_memory(tmp_path_factory.mktemp("painted") / "run")
+
+
+def test_train_writes_the_whole_run_folder_and_returns_the_run(tmp_path):
+    run = pg.train("digits", {**TINY, **SMALL}, out=tmp_path / "run")
+    there = {path.name for path in run.folder.iterdir()}
+    assert there >= {"config.yaml", "metrics.jsonl", "samples", "report.html", "exit.json", "checkpoints"}
+    assert json.loads((run.folder / "exit.json").read_text())["code"] == 0
+    assert run.config.train.kimg == 0.128
+    assert [line["step"] for line in run.records()] == list(range(1, 9))
+    assert [line["step"] for line in run.records("checkpoint")] == [8]
+    assert run.sample(3, labels="7").labels == (7, 7, 7)
+    assert run.sample(3, seed=1).tensor.equal(pg.load(run.folder).sample(3, seed=1).tensor)
+    assert main(["sample", str(run.folder)]) == 0
+
+
+@pytest.mark.usefixtures("quick_judge")
+def test_scores_of_a_run_are_the_newest(tmp_path):
+    run = pg.train("digits", {**TINY, **SMALL, "score.extractor": "judge", "score.num_images": 50}, out=tmp_path)
+    assert run.scores["fd[judge]"] == run.records("score")[-1]["fd[judge]"]
+    assert "num_images" not in run.scores
+
+
+def test_networks_from_memory_are_recorded_by_where_they_came_from(painted):
+    model = painted.config.model
+    assert model.name == "from_memory"
+    assert model.options.generator == f"{__name__}.Painter"
+    assert model.options.discriminator == f"{__name__}.Critic"
+    assert (model.options.latent, model.options.conditional) == (6, False)
+
+
+@pytest.mark.parametrize("given", [Painter, Painter()], ids=["class", "object"])
+def test_a_run_from_memory_loads_with_its_generator(painted, given):
+    generator = pg.load(painted.folder, generator=given, device="cpu")
+    assert generator.sample(4).tensor.equal(painted.sample(4).tensor)
+    assert generator.num_classes == 0
+    saved = load_file(newest(painted.folder) / "g.safetensors")
+    assert torch.equal(generator.net.state_dict()["net.layer.weight"], saved["ema/net.layer.weight"])
+
+
+def test_a_run_from_memory_without_its_generator_is_one_line(painted, capsys):
+    with pytest.raises(pg.ConfigError) as told:
+        pg.load(painted.folder)
+    assert f"{__name__}.Painter" in str(told.value) and "generator=" in str(told.value)
+    assert "\n" not in str(told.value)
+    for words in (["sample"], ["eval"], ["export"]):
+        assert main([*words, str(painted.folder)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_generator_of_another_shape_is_refused(painted):
+    other = Painter()
+    other.layer = nn.Linear(6, 63)
+    with pytest.raises(pg.CheckpointError, match=r"net\.layer\.bias"):
+        pg.load(painted.folder, generator=other)
+
+
+def test_a_generator_for_a_run_of_a_recipe_is_refused(tmp_path):
+    pg.train("digits", {**TINY, **SMALL}, out=tmp_path / "run")
+    with pytest.raises(pg.ConfigError, match=r"names model\.name=dcgan; leave generator out"):
+        pg.load(tmp_path / "run", generator=Painter)
+
+
+def test_a_run_of_an_estimator_is_recorded_and_loads(tmp_path):
+    config = pg.config.load("digits", [f"{key}={value}" for key, value in TINY.items()])
+    scale_mgr = pg.ScalingManager(config, 16, 1, out=tmp_path / "run")
+    gan = pg.Estimator(Painter(), Critic())
+    for _ in config.max_steps:
+        scale_mgr.train(gan)
+    with pytest.raises(pg.ConfigError, match=r"model\.name is from_memory"):
+        pg.load(tmp_path / "run")
+    assert pg.load(tmp_path / "run", generator=Painter()).sample(2).tensor.shape == (2, 1, 8, 8)
+
+
+def test_a_stopped_run_from_memory_resumes_bit_for_bit(tmp_path, monkeypatch, painted):
+    monkeypatch.setattr(Critic, "stop_at", 9)
+    with pytest.raises(KeyboardInterrupt):
+        from_memory(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 85
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    stopped = newest(tmp_path / "run").name
+    assert "step-000000000" < stopped < "step-000000008"
+    monkeypatch.setattr(Critic, "stop_at", 0)
+    run = from_memory(tmp_path / "run")
+    for name in ("g.safetensors", "d.safetensors", "state.json"):
+        a, b = (newest(one.folder) / name for one in (run, painted))
+        assert a.read_bytes() == b.read_bytes(), name
+
+
+def test_another_class_does_not_resume_the_run(painted):
+    with pytest.raises(pg.CheckpointError, match=r"model\.discriminator.*fresh=True"):
+        from_memory(painted.folder, StoppedCritic)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("digits", {"train.batch": "x"}), "train.batch: found 'x', expected an integer"),
+        (("digits", {"train.batch": "16"}), "train.batch: found '16', expected an integer"),
+        (("digits", {"seed": object()}), "settings: seed is a object; pass a number, text, True"),
+        (("digits", {"train.kimg": float("nan")}), "settings: train.kimg is a float"),
+        (("digits", {"devices": 2}), "devices=2 needs as many processes; start the program with `torchrun"),
+        (("nothing", {}), "found the recipe 'nothing'"),
+        ((pg.config.load("digits"), {"seed": 1}), "settings cannot be added to a RunConfig"),
+    ],
+)
+def test_settings_that_make_no_run_are_one_line(arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(pg.ConfigError) as told:
+        pg.train(*arguments)
+    assert str(told.value).startswith(said)
+    assert "\n" not in str(told.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("networks", "said"),
+    [
+        ({"generator": Painter}, "discriminator is missing; pass both"),
+        ({"discriminator": Critic}, "generator is missing; pass both"),
+        ({"generator": nn.Linear, "discriminator": Critic}, "Linear() raised TypeError"),
+    ],
+)
+def test_networks_that_make_no_pair_are_one_line(networks, said, tmp_path):
+    with pytest.raises(pg.ConfigError) as told:
+        pg.train("digits", TINY, out=tmp_path / "run", **networks)
+    assert str(told.value).startswith(said)
+    assert not (tmp_path / "run").exists()
+
+
+def test_networks_from_memory_are_refused_for_a_grid(tmp_path):
+    with pytest.raises(pg.ConfigError, match="grid is not available for networks from memory"):
+        from_memory(tmp_path / "run", **{"grid.shape": "1x1"})
+
+
+@pytest.mark.parametrize("device", ["nowhere", "cpu:x", 3.5])
+def test_a_device_that_cannot_be_used_is_one_line(painted, device):
+    with pytest.raises(pg.ConfigError) as told:
+        pg.load(painted.folder, generator=Painter, device=device)
+    assert str(told.value).startswith(f"device {str(device)!r} cannot be used")
+    assert "\n" not in str(told.value)
+
+
+def test_values_of_every_kind_become_settings(tmp_path):
+    settings = {**TINY, **SMALL, "g.optimizer.arguments.betas": (0.0, 0.9), "g.ema": None, "score.weights": tmp_path}
+    run = pg.train("digits", settings, out=tmp_path / "run")
+    assert run.config.g.optimizer.arguments == {"betas": [0.0, 0.9]} and run.config.g.ema is None
+    assert run.config.score.weights == str(tmp_path)
