@@ -172,6 +172,25 @@ def test_list_says_what_each_is(capsys):
     assert "The vanilla GAN on MNIST" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", shelf.shelves())
+def test_list_says_it_in_whole_sentences(name, capsys):
+    main(["list", name])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "torch.optim." not in line]
+    assert [line for line in lines if not line.endswith(".")] == []
+
+
+def test_list_on_a_terminal_wraps_between_words(monkeypatch, capsys):
+    main(["list", "augment"])
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["list", "augment"])
+    wrapped = capsys.readouterr().out
+    assert wrapped.split() == whole.split()
+    assert max(map(len, wrapped.splitlines())) <= 80 < max(map(len, whole.splitlines()))
+    assert sum(line.startswith(" " * 13) for line in wrapped.splitlines()) == len(wrapped.splitlines()) - 2
+
+
 def test_list_without_a_shelf_shows_all(capsys):
     main(["list", "--json"])
     assert list(json.loads(capsys.readouterr().out)) == shelf.shelves()

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from paragan.cli.main import main
-from paragan.core.command import me
+from paragan.core.command import from_anywhere, me
 
 
 @pytest.fixture
@@ -30,6 +30,16 @@ def test_me_with_paragan_on_path_is_paragan(monkeypatch, empty_path):
 def test_me_without_paragan_on_path_is_this_python(monkeypatch, empty_path):
     monkeypatch.delenv("PARAGAN_COMMAND")
     assert me() == f"{sys.executable} -m paragan"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"), [("../run", "/above/run"), ("/else/run", "/else/run"), ("paragan", "paragan")]
+)
+def test_from_anywhere_is_absolute_where_it_is_a_path(command, expected, monkeypatch, tmp_path):
+    (tmp_path / "above" / "here").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "above" / "here")
+    monkeypatch.setenv("PARAGAN_COMMAND", command)
+    assert from_anywhere() == expected.replace("/above", f"{tmp_path}/above")
 
 
 @pytest.mark.parametrize("words", [["tarin"], ["eval"], ["train", "digit"], ["eval", "nowhere"], ["sample", "nowhere"]])

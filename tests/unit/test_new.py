@@ -72,6 +72,17 @@ def test_its_own_test_can_fail(name, stands, instead, said, here, monkeypatch):
         own()
 
 
+def test_new_in_another_folder_prints_commands_that_work_from_here(here, monkeypatch, capsys):
+    monkeypatch.setenv("PARAGAN_COMMAND", "./run")
+    (here / "run").write_text('#!/bin/sh\necho "$PWD: $*"; test -f "$2"\n')
+    (here / "run").chmod(0o755)
+    assert main(["new", "mine", "--dir", "my work"]) == 0
+    _, _, change, train, *_ = capsys.readouterr().out.splitlines()
+    done = subprocess.run(["sh", "-ec", f"{change}\n{train}"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{here / 'my work'}: train mine/recipe.yaml\n", done.stderr
+    assert done.returncode == 0
+
+
 def test_its_networks_hold_what_one_process_can_tell(here, monkeypatch):
     new("lawful")
     monkeypatch.syspath_prepend(here)

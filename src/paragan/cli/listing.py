@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +18,8 @@ from paragan.core.options import TORCH_OPTIMISERS
 
 if TYPE_CHECKING:
     from paragan.config import RunConfig
+
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not that of "et al. 2018"
 
 
 def show_shelf(name: str, as_json: bool) -> None:
@@ -64,19 +70,25 @@ def _known(name: str) -> str:
 
 
 def _entries(name: str) -> dict[str, str]:
-    """Name -> what it is, in one line."""
+    """Name -> what it is, in one sentence."""
     ready = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS} if name == "optim" else {}
-    return ready | {entry: _first_line(shelf.locate(name, entry)) for entry in shelf.names(name)}
+    return ready | {entry: _description(shelf.locate(name, entry)) for entry in shelf.names(name)}
 
 
-def _first_line(path: Path) -> str:
-    """Of the docstring, or of the comment a recipe opens with."""
+def _description(path: Path) -> str:
+    """The first sentence of the docstring, or the first line of a recipe's or preset's comment."""
     text = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
-        text = ast.get_docstring(ast.parse(text)) or ""
-    return text.partition("\n")[0].lstrip("# ")
+    if path.suffix != ".py":
+        return text.partition("\n")[0].lstrip("# ")
+    paragraph = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
+    return _SENTENCE_END.split(" ".join(paragraph.split()), maxsplit=1)[0]
 
 
 def _table(entries: dict[str, str], indent: str = "") -> str:
+    """A line for each name; on a terminal, lines that are too long are wrapped."""
     width = max(map(len, entries), default=0)
-    return "\n".join(f"{indent}{name:<{width}}  {line}".rstrip() for name, line in entries.items())
+    lines = [f"{indent}{name:<{width}}  {text}".rstrip() for name, text in entries.items()]
+    if sys.stdout.isatty():
+        columns, hang = shutil.get_terminal_size().columns, " " * (len(indent) + width + 2)
+        lines = [textwrap.fill(line, columns, subsequent_indent=hang, break_on_hyphens=False) for line in lines]
+    return "\n".join(lines)

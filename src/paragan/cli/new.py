@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.core.command import me
+from paragan.core.command import from_anywhere, me
 from paragan.core.errors import ConfigError
 
 FILES = ("nets.py", "loss.py", "recipe.yaml", "test_nets.py")
@@ -54,9 +54,10 @@ def _is_a_module(name: str) -> bool:
 
 def next_steps(name: str, where: Path) -> str:
     """What to type now."""
-    lines = [] if where.resolve() == Path.cwd() else [f"cd {where}"]
+    is_here = where.resolve() == Path.cwd()
+    lines = [] if is_here else [f"cd {shlex.quote(str(where))}"]
     python = sys.executable if os.access(sys.executable, os.X_OK) else "python"
-    train = f"{me()} train {name}/recipe.yaml"
+    train = f"{me() if is_here else from_anywhere()} train {name}/recipe.yaml"
     commands = (
         (train, f"digits, a minute; pictures in runs/{name}/samples/"),
         (f"{shlex.quote(python)} -m {name}.test_nets", f"after every change of {name}/nets.py; pytest runs it, too"),

@@ -8,6 +8,12 @@ import shutil
 import sys
 
 
+def from_anywhere() -> str:
+    """The same from any working directory."""
+    command = os.environ.get("PARAGAN_COMMAND", "")
+    return shlex.quote(os.path.abspath(command)) if os.sep in command else me()
+
+
 def me() -> str:
     """The words that start this program, quoted for a shell.
 
