@@ -11,7 +11,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -25,7 +25,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.fill import ANY, Filler
 from paragan.core.node import COMMAND_LINE, Node, Place, Problem, Unreadable, brief, refuse
 from paragan.core.options import Chosen, On, Range
-from paragan.engine.options import EveryOptions, ScoreOptions, TrainOptions
+from paragan.engine.options import Change, EveryOptions, ScoreOptions, TrainOptions
 from paragan.game.options import PlayerOptions
 
 FORMAT = 1
@@ -64,6 +64,7 @@ class RunConfig:
     coordinator: str = "127.0.0.1:0"
     seed: int = 0
     devices: Annotated[int, Range(least=1, most=1024)] | None = None
+    history: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.coordinator):
@@ -156,8 +157,7 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
         plain = load(recipe)
     except ConfigError:  # a recipe that is incomplete without overrides
         return {}
-    then, now = _flat(to_tree(plain)), _flat(to_tree(config))
-    return {key: [then.get(key), now.get(key)] for key in differences(plain, config)}
+    return {key: list(both) for key, both in compared(plain, replace(config, history=plain.history)).items()}
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:
@@ -167,8 +167,15 @@ def outside_names(config: RunConfig) -> frozenset[str]:
 
 def differences(a: RunConfig, b: RunConfig) -> list[str]:
     """Dotted keys whose values differ, or that only one of the two has."""
+    return list(compared(a, b))
+
+
+def compared(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """What differs: dotted key -> the values of both; None where one has no such key."""
     flat_a, flat_b = _flat(to_tree(a)), _flat(to_tree(b))
-    return [key for key in {**flat_a, **flat_b} if key not in flat_a or key not in flat_b or flat_a[key] != flat_b[key]]
+    keys = {**flat_a, **flat_b}
+    odd = [key for key in keys if key not in flat_a or key not in flat_b or flat_a[key] != flat_b[key]]
+    return {key: (flat_a.get(key), flat_b.get(key)) for key in odd}
 
 
 def _open(recipe: str, problems: list[Problem]) -> Node:

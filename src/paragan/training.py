@@ -149,7 +149,12 @@ def program_name() -> str:
 
 def in_python(message: str) -> str:
     """A message with the words of the command line, for a program."""
-    words = {"command line: ": "", "--out DIR": "out=DIR", "--fresh": "fresh=True"}
+    words = {
+        "command line: ": "",
+        "--out DIR": "out=DIR",
+        "--fresh": "fresh=True",
+        "--change": "train.change_rates=True",
+    }
     for shell, python in words.items():
         message = message.replace(shell, python)
     return message

@@ -100,11 +100,13 @@ def train(
     words: Words = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; runs/RECIPE unless given.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a former run is kept aside.")] = False,
+    change: Annotated[bool, typer.Option("--change", help="Resume with other learning rates or schedules.")] = False,
 ) -> None:
     """Train a recipe (digits unless named). The same command again goes on; Ctrl-C saves."""
     recipe, overrides = _recipe(words)
     if out is not None and out == Path(""):
         raise ConfigError("--out: found no folder name, expected one such as runs/mine")
+    overrides += ["train.change_rates=true"] if change else []
     config = listing.loaded(recipe, overrides)
     from paragan.cli.start import start
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from paragan.core.options import Count, Natural, NotNegative, Positive, Range
 
@@ -24,6 +24,22 @@ class TrainOptions:
     threads: Annotated[int, Range(least=1, most=1024)] | None = None
     timeout_s: Positive = 300.0
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
+    change_rates: bool = False
+    """Let this resume change learning rates and schedules (`--change`). Each change is recorded in `history`."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that was changed when a run was resumed. The run writes these itself."""
+
+    step: Natural
+    """The first step of the run that is trained with the new value."""
+    key: str
+    """The dotted key of the setting."""
+    before: Any
+    """The value up to that step."""
+    after: Any
+    """The value from that step on."""
 
 
 @dataclass(frozen=True)

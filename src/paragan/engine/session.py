@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ class Session:
     """Runs a trainer to its end or to a stop. Numbers of a step reach the host every `every.log_steps` steps only.
 
     about: what the first note tells beside the trainer (recipe, what was changed, commands). The record in `folder`
-    tells what was seen before a stop. world: every rank runs a session of its own, with a desk of its own; rank 0 alone
-    keeps the record and advises.
+    tells what was seen before a stop. events: lines for the record, after its start. world: every rank runs a session
+    of its own, with a desk of its own; rank 0 alone keeps the record and advises.
     """
 
     trainer: Trainer
@@ -39,6 +39,7 @@ class Session:
     desk: Writer
     about: Mapping[str, Any] = field(default_factory=dict)
     world: World = ALONE
+    events: Sequence[str] = ()
     last_score: Mapping[str, float] = field(default_factory=dict)
     _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
 
@@ -59,8 +60,8 @@ class Session:
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
         self._note("start", {**self.about, **self._start()})
-        for text in notices(self.trainer.batches.source):
-            self._note("event", {"text": f"warning: {text}"})
+        for text in (*self.events, *(f"warning: {text}" for text in notices(self.trainer.batches.source))):
+            self._note("event", {"text": text})
         self._advise()
         for stage in self.trainer.stages():
             self._hear(stage)

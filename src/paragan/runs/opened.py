@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan import build, build_cells, build_crew
-from paragan.config import RunConfig, changes, differences, dump, load, outside_names
+from paragan.config import RunConfig, changes, dump
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
 from paragan.core.files import write_text
@@ -32,13 +32,9 @@ from paragan.launch.failure import explained
 from paragan.launch.join import join
 from paragan.launch.place import Place
 from paragan.runs import executors, ranks
+from paragan.runs.former import former_run, news, recorded
 from paragan.writers.jsonl import RankWriter
 
-_MAY_CHANGE = (
-    *("train.kimg", "train.timeout_s", "train.executor", "every.", "score.", "writers", "data.path", "devices"),
-    *("workers", "transport", "coordinator", "grid.executor", "grid.beat_s"),
-    *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
-)
 _COMPILED = ("compile", "graphs")
 _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  # neither is the user's to mend
 
@@ -79,13 +75,14 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
     config = executors.chosen(asked.config, asked.out, _sets_aside(asked), world, say, asked.model)
     asked = replace(asked, config=config)
     trainer = _trainer(asked, world, stop)
-    if world.leads:
-        _make_room(asked, folder)
+    before = _make_room(asked, folder) if world.leads else None
     with folder if world.leads else nullcontext():
         world.barrier()  # the folder is what it will be
         resumed = trainer.resume()
         ranks.refuse_apart(trainer, world)
         _refuse_less(trainer, config, folder)
+        config = recorded(config, before, trainer.clock.step)
+        asked, events = replace(asked, config=config), news(config, before)
         if world.leads:
             (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
             write_text(folder.config, dump(config))
@@ -93,9 +90,9 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
                 ends.claim(asked.out, asked.place)
             write_json(folder.path / "environment.json", environment(world.size))
         about = _about(asked, trainer) | {"hosts": ranks.num_hosts(world)}
-        say(_opening(about, asked, trainer, resumed))
+        say("\n".join([_opening(about, asked, trainer, resumed), *(f"change    {text}" for text in events)]))
         try:
-            yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world)
+            yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world, events)
         finally:
             trainer.dismiss()
 
@@ -161,36 +158,18 @@ def _leave_word(session: Session, code: int, reason: str) -> None:
         write_json(session.folder / "exit.json", {"code": code, "step": session.trainer.clock.step, "reason": reason})
 
 
-def _make_room(asked: Asked, folder: RunFolder) -> None:
-    """A run of other settings is refused."""
+def _make_room(asked: Asked, folder: RunFolder) -> RunConfig | None:
+    """The config of the run that is resumed. A run of other settings is refused."""
+    if asked.fresh and asked.config.train.change_rates:
+        raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
     if _sets_aside(asked) and (aside := folder.set_aside()) is not None:
         _say(f"--fresh: the former run is kept in {aside}")
-    if folder.config.exists():
-        _refuse_another_run(folder, asked.config)
+    return former_run(folder, asked.config, _say)
 
 
 def _sets_aside(asked: Asked) -> bool:
     """`--fresh`, which a restarted attempt must not take for another one."""
     return asked.fresh and not (asked.place is not None and ends.claimed(asked.out, asked.place))
-
-
-def _refuse_another_run(folder: RunFolder, config: RunConfig) -> None:
-    try:
-        before = load(str(folder.config), outside=outside_names(config))
-    except ConfigError as error:
-        raise CheckpointError(
-            f"run folder {folder.path}: its config cannot be read ({str(error).splitlines()[0]}); "
-            "choose another folder with --out DIR, or start anew with --fresh"
-        ) from None
-    changed = [key for key in differences(before, config) if not key.startswith(_MAY_CHANGE)]
-    if changed and folder.never_began:
-        _say(f"the former run, which ended before its first step, is kept in {folder.set_aside()}")
-    elif changed:
-        named = ", ".join(changed[:5]) + (", …" if len(changed) > 5 else "")
-        raise CheckpointError(
-            f"run folder {folder.path}: holds a run with other settings ({named}); "
-            "give the former values, choose another folder with --out DIR, or start anew with --fresh"
-        )
 
 
 def _refuse_less(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:

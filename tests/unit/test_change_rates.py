@@ -1,0 +1,142 @@
+"""`--change`: other learning rates and schedules from a resume on, recorded with their step and both values."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import paragan as pg
+from paragan.cli.main import main
+from paragan.engine.options import Change
+from tests.tiny_run import newest
+
+WORDS = (
+    "data.size=8 model.width=4 model.latent=8 train.batch=8 every.sample_kimg=0 every.save_kimg=0 every.log_steps=1 "
+    "score.extractor=none writers=[jsonl,console] g.precision=fp32 d.precision=fp32 g.optimizer.lr=2e-4"
+).split()
+FASTER = "g.optimizer.lr=1e-3"
+
+
+def train(folder, *words):
+    return main(["train", "digits", *WORDS, *words, "--out", str(folder)])
+
+
+def lines(folder, kind):
+    record = (folder / "metrics.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, record) if line["kind"] == kind]
+
+
+@pytest.fixture(scope="module")
+def four_steps(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("four") / "run"
+    assert train(folder, "train.kimg=0.032") == 0
+    return folder
+
+
+@pytest.fixture
+def run(four_steps, tmp_path):
+    """A copy, to resume."""
+    return shutil.copytree(four_steps, tmp_path / "run")
+
+
+def test_another_rate_is_refused_with_both_values_and_the_way(run, capsys):
+    before = (run / "config.yaml").read_text()
+    capsys.readouterr()
+    assert train(run, "train.kimg=0.064", FASTER) == 2
+    error = capsys.readouterr().err
+    assert "g.optimizer.lr was 0.0002, now 0.001" in error
+    assert "add --change to change learning rates from here on" in error
+    assert error.count("\n") == 1
+    assert (run / "config.yaml").read_text() == before
+
+
+def test_change_resumes_with_the_new_rate_and_records_it(run):
+    assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
+    assert [line["g/lr"] for line in lines(run, "step")] == [2e-4] * 4 + [1e-3] * 4
+    texts = [line["text"] for line in lines(run, "event")]
+    assert "g.optimizer.lr changed from 0.0002 to 0.001 at step 4" in texts
+    config = pg.config.load(str(run / "config.yaml"))
+    assert config.history == (Change(4, "g.optimizer.lr", 2e-4, 1e-3),)
+    assert config.train.change_rates is False
+    assert pg.config.differences(pg.config.load("digits", [*WORDS, FASTER, "train.kimg=0.064"]), config) == [
+        "history",
+        *[f"history.0.{key}" for key in ("step", "key", "before", "after")],
+    ]
+
+
+def test_a_run_stopped_after_a_change_resumes_bit_for_bit(run, tmp_path):
+    whole = shutil.copytree(run, tmp_path / "whole")
+    assert train(whole, "train.kimg=0.096", FASTER, "--change") == 0
+    assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
+    assert train(run, "train.kimg=0.096", FASTER) == 0
+    for name in ("g.safetensors", "d.safetensors", "state.json"):
+        assert (newest(run) / name).read_bytes() == (newest(whole) / name).read_bytes(), name
+    assert (run / "config.yaml").read_text() == (whole / "config.yaml").read_text()
+    assert [line["g/lr"] for line in lines(run, "step")] == [line["g/lr"] for line in lines(whole, "step")]
+
+
+def test_the_same_command_with_change_records_one_change(run):
+    for _ in range(2):
+        assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
+    assert len(pg.config.load(str(run / "config.yaml")).history) == 1
+    assert sum("changed from" in line["text"] for line in lines(run, "event")) == 1
+
+
+def test_the_rate_before_a_change_is_refused_after_it(run, capsys):
+    assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
+    capsys.readouterr()
+    assert train(run, "train.kimg=0.064") == 2
+    assert "g.optimizer.lr was 0.001, now 0.0002" in capsys.readouterr().err
+
+
+def test_a_schedule_changes_like_a_rate(run):
+    words = ["d.schedule.name=linear", "d.schedule.start=4", "d.schedule.end=8"]
+    assert train(run, "train.kimg=0.064", *words, "--change") == 0
+    keys = {change.key for change in pg.config.load(str(run / "config.yaml")).history}
+    assert keys == {"d.schedule.name", "d.schedule.start", "d.schedule.end"}
+    rates = [line["d/lr"] for line in lines(run, "step")]
+    assert rates[3] > rates[5] > rates[6] > rates[7] > 0
+
+
+def test_a_change_whose_checkpoints_are_gone_holds_from_the_resume_on(run):
+    assert train(run, "train.kimg=0.064", "every.save_kimg=0.008") == 0
+    assert train(run, "train.kimg=0.096", FASTER, "--change", "every.save_kimg=0") == 0
+    assert [change.step for change in pg.config.load(str(run / "config.yaml")).history] == [8]
+    for step in (8, 12):
+        shutil.rmtree(run / "checkpoints" / f"step-{step:09d}")
+    assert train(run, "train.kimg=0.096", FASTER) == 0
+    assert [change.step for change in pg.config.load(str(run / "config.yaml")).history] == [7]
+    assert any("holds from step 7 on" in line["text"] for line in lines(run, "event"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["seed=1", "--change"], "seed was 0, now 1"),
+        (["model.width=8", FASTER, "--change"], "model.width was 4, now 8)"),
+        ([FASTER, "--change", "--fresh"], "--change resumes a run and --fresh starts one"),
+    ],
+)
+def test_what_change_does_not_allow_is_one_line(run, words, said, capsys):
+    capsys.readouterr()
+    assert train(run, "train.kimg=0.064", *words) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+    assert (run / "checkpoints").exists()
+
+
+def test_a_new_run_from_a_changed_config_has_no_history(run, tmp_path):
+    assert train(run, "train.kimg=0.064", FASTER, "--change") == 0
+    assert main(["train", str(run / "config.yaml"), "--out", str(tmp_path / "new")]) == 0
+    assert pg.config.load(str(tmp_path / "new" / "config.yaml")).history == ()
+
+
+def test_change_in_python_is_a_setting(run):
+    settings = {"train.kimg": 0.064, "g.optimizer.lr": 1e-3}
+    config = [*WORDS, *(f"{key}={value}" for key, value in settings.items())]
+    with pytest.raises(pg.CheckpointError, match="add train.change_rates=True"):
+        pg.train(pg.config.load("digits", config), out=run)
+    changed = pg.train(pg.config.load("digits", [*config, "train.change_rates=true"]), out=run)
+    assert [change.key for change in changed.config.history] == ["g.optimizer.lr"]
