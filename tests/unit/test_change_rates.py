@@ -13,9 +13,10 @@ from paragan.engine.options import Change
 from tests.tiny_run import newest
 
 WORDS = (
-    "data.size=8 model.width=4 model.latent=8 train.batch=8 every.sample_kimg=0 every.save_kimg=0 every.log_steps=1 "
-    "score.extractor=none writers=[jsonl,console] g.precision=fp32 d.precision=fp32 g.optimizer.lr=2e-4"
-).split()
+    "data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "every.sample_kimg=0", "every.save_kimg=0",
+    "every.log_steps=1", "score.extractor=none", "writers=[jsonl,console]", "g.precision=fp32", "d.precision=fp32",
+    "g.optimizer.lr=2e-4",
+)  # fmt: skip
 FASTER = "g.optimizer.lr=1e-3"
 
 
@@ -136,7 +137,7 @@ def test_a_new_run_from_a_changed_config_has_no_history(run, tmp_path):
 def test_change_in_python_is_a_setting(run):
     settings = {"train.kimg": 0.064, "g.optimizer.lr": 1e-3}
     config = [*WORDS, *(f"{key}={value}" for key, value in settings.items())]
-    with pytest.raises(pg.CheckpointError, match="add train.change_rates=True"):
+    with pytest.raises(pg.CheckpointError, match=r"add train\.change_rates=True"):
         pg.train(pg.config.load("digits", config), out=run)
     changed = pg.train(pg.config.load("digits", [*config, "train.change_rates=true"]), out=run)
     assert [change.key for change in changed.config.history] == ["g.optimizer.lr"]

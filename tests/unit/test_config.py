@@ -80,7 +80,7 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
     ("text", "problem"),
     [
         ("train:\n  batchsize: 3\n", "run.yaml:5: train.batchsize: found an unknown key, expected one of batch, kimg, "
-                                     "threads, timeout_s, executor, did you mean 'train.batch'?"),
+                                     "threads, timeout_s, executor, change_rates, did you mean 'train.batch'?"),
         ("lr: 3\n", "run.yaml:4: lr: found an unknown key, expected one of data, model, "),
         ("d: {lr: 3}\n", "run.yaml:4: d.lr: found an unknown key, expected one of optimizer, "),
         ("train: {batch: no}\n", "run.yaml:4: train.batch: found 'no', expected an integer >= 1"),
