@@ -101,6 +101,7 @@ def telemetry(step: int, at: float, draw: random.Random) -> dict:
         "d/accuracy_train": 0.75 + 0.2 * at,
         "d/accuracy_held_out": 0.75 - 0.1 * at,
         "d/accuracy_fake": 0.8,
+        "d/held_out": 0.8 + 0.1 * at,
         "d/overfitting": 0.3 * at,
         "d/saturation": 0.1 + 0.3 * at,
         "gradient_norm_ratio": 2.2 - at + draw.gauss(0, 0.1),

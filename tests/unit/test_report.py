@@ -75,7 +75,14 @@ def test_a_metric_has_a_point_for_each_evaluation_of_the_record(page, run, metri
 def test_the_page_shows_what_a_practitioner_decides_by(page):
     text = Parsed(page).text
     for told in (
-        *("sngan-zoo", "running", "D(real) and D(fake)", "Adversarial losses", "Gradient norms", "Penalties"),
+        *(
+            "sngan-zoo",
+            "running",
+            "D(real), D(held out) and D(fake)",
+            "Adversarial losses",
+            "Gradient norms",
+            "Penalties",
+        ),
         *("Learning rates", "Images per second", "Waiting for data", "Diversity of samples", "D overfits"),
         *("augment.name=diffaugment", " --num 64", "0.0004", "writer tensorboard failed", "2 checkpoints"),
         *("reference.num_images", "402,113 weights"),

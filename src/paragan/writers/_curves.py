@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paragan.writers._record import Moment
 from paragan.writers._scale import Scale, figure, fit, round_ticks
@@ -69,16 +69,18 @@ class Chart:
     y_ticks: tuple[tuple[float, str], ...]
     lines: tuple[Line, ...]
     readout: Mapping[str, object]
+    explanation: str = ""  # a tooltip of the title
 
 
 @dataclass(frozen=True)
 class Caption:
-    """What a chart is called and what it means. floor: a value that the scale always shows."""
+    """What a chart is called and what it means. floor: a value that the scale always shows. explanation: a tooltip."""
 
     id: str
     title: str
     note: str
     floor: float | None = None
+    explanation: str = ""
 
 
 def curve(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> Chart:
@@ -114,7 +116,8 @@ def evaluations(caption: Caption, plot: Plot, name: str, scores: Sequence[Moment
         "lines": [[_told(v) for _, v in values]],
     }
     summary = f"{name}: {len(values)} evaluations" + (f", last {figure(values[-1][1])}" if values else "")
-    return Chart(caption.id, caption.title, caption.note, summary, plot, scale.log, _y_ticks(scale), (line,), readout)
+    chart = Chart(caption.id, caption.title, caption.note, summary, plot, scale.log, _y_ticks(scale), (line,), readout)
+    return replace(chart, explanation=caption.explanation)
 
 
 def _faint(series: Series, plot: Plot, scale: Scale) -> str:
@@ -139,7 +142,9 @@ def _points(at: Sequence[tuple[float, float]]) -> str:
 
 
 def _y_ticks(scale: Scale) -> tuple[tuple[float, str], ...]:
-    return tuple((round(scale.at(v), 1), figure(v)) for v in scale.ticks())
+    """Heights and texts. Of ticks so close that they read the same one remains."""
+    texts = {figure(v): round(scale.at(v), 1) for v in scale.ticks()}
+    return tuple((y, text) for text, y in texts.items())
 
 
 def _spread(ends: Mapping[str, float], plot: Plot) -> dict[str, float]:

@@ -19,13 +19,16 @@ from paragan.core.command import me
 from paragan.writers import _panels as panels
 from paragan.writers import _population as population
 from paragan.writers._curves import Chart
+from paragan.writers._events import events
 from paragan.writers._film import Frame, Frames
+from paragan.writers._metric_notes import explanation
 from paragan.writers._record import History, Moment, metric_names, number, open_record, plain
 from paragan.writers._scale import figure
 from paragan.writers._state import duration, small_json, small_text, state, total_kimg
 
 _HERE = Path(__file__).parent
 _ROWS = 40  # of the table of a chart
+_SHEET_WIDTH, _FIRST_CHART_HEIGHT, _SMALL_CHART_HEIGHT = 660, 330, 165  # pixels, on a page of full width
 _MOST, _CONFIG = 200, 200_000  # what a foreign record gets on the page: entries of a list, characters of its settings
 _OUTSIDE = re.compile(r"""\b(name|strategy)["']?:\s*["']?\w+\.""")  # a dotted path where a name of ours might stand
 _DELAYS = {
@@ -85,7 +88,8 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     metrics, cells = panels.metric_charts(history.scores, kimg), population.view(history.population, kimg)
     drawn = [*metrics, *(cells.charts if cells else ()), *(c for _, _, charts in sections for c in charts)]
     return {
-        "name": plain(history.start.get("recipe")) or folder.resolve().name,
+        "name": plain(folder.resolve().name) or "run",
+        "recipe": plain(history.start.get("recipe")),
         "state": now,
         "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now.written)),
         "history": history,
@@ -101,6 +105,8 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "film": [{"step": f.step, "kimg": f.kimg, "src": f.uri} for f in frames],
         "rows": _rows(history.rows),
         "metrics": metrics,
+        "num_next": _num_next_to(frames),
+        "meanings": [(name, text) for name in names if (text := explanation(name))],
         "delays": _delays(history.delays),
         "sections": [section for section in sections if section[2]],
         "population": cells,
@@ -108,10 +114,10 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "readouts": {chart.id: chart.readout for chart in drawn},
         "kimg": kimg,
         "advice": [_advice(moment) for moment in reversed(history.advice.values())],
-        "events": list(reversed(history.events)),
+        "events": events(history),
         "changed": _changed(history.start.get("changed")),
         "config": config[:_CONFIG],
-        "commands": _commands(folder, config, _num_shown(history.start.get("data"))) if _opens(history) else [],
+        "commands": _commands(folder, config, history, total) if _opens(history) else [],
         "protocol": _flat(history.protocol or small_json(folder / "score.json").get("protocol"))[:_MOST],
     }
 
@@ -136,13 +142,25 @@ def _key_number(name: str, scores: list[Moment]) -> dict[str, str]:
     told = [moment for moment in scores if name in moment.numbers()]
     last, best = told[-1], panels.best(name, told)
     shown = best or last
+    value, last_value = figure(shown.numbers()[name]), figure(last.numbers()[name])
+    ties = value == last_value and last is not shown
     return {
         "name": name,
-        "value": figure(shown.numbers()[name]),
+        "explanation": explanation(name),
+        "value": value,
         "what": "best" if best else "last",
-        "where": f"at {figure(shown.kimg)} kimg",
-        "last": figure(last.numbers()[name]) if best and last is not best else "",
+        "where": f"at {figure(shown.kimg)} kimg" + (", and the last" if ties else ""),
+        "last": last_value if last is not shown and not ties else "",
     }
+
+
+def _num_next_to(frames: list[Frame]) -> int:
+    """How many of the small charts stand next to the samples, so that both columns are about as high."""
+    if not frames:
+        return 0
+    height = _SHEET_WIDTH * frames[-1].height / frames[-1].width
+    rows = round((height - _FIRST_CHART_HEIGHT) / _SMALL_CHART_HEIGHT)
+    return 2 * min(max(rows, 0), 3)
 
 
 def _players(told: object) -> list[str]:
@@ -226,12 +244,18 @@ def _opens(history: History) -> bool:
     return history.start.get("commands") != {}
 
 
-def _commands(folder: Path, config: str, num: int) -> list[tuple[str, str]]:
-    """From the folder alone: they are offered to be copied, and a record from elsewhere could say anything."""
+def _commands(folder: Path, config: str, history: History, total: float | None) -> list[tuple[str, str]]:
+    """From the folder alone: they are offered to be copied, and a record from elsewhere could say anything.
+
+    A finished run continues only with more images than it has: twice as many.
+    """
     run, trust = shlex.quote(str(folder)), " --trust" if _OUTSIDE.search(config) else ""
+    resume = f"{me()} train {shlex.quote(str(folder / 'config.yaml'))} --out {run}"
+    is_over = total is not None and history.kimg >= total
+    again = ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_over else ("resume", resume)
     return [
-        ("go on", f"{me()} train {shlex.quote(str(folder / 'config.yaml'))} --out {run}"),
-        ("sample", f"{me()} sample {run} --num {num}{trust}"),
+        again,
+        ("sample", f"{me()} sample {run} --num {_num_shown(history.start.get('data'))}{trust}"),
         ("export", f"{me()} export {run}{trust}"),
         ("score", f"{me()} eval {run} --json{trust}"),
     ]

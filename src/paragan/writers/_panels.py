@@ -7,15 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paragan.writers._curves import Caption, Chart, Plot, curve, evaluations
+from paragan.writers._metric_notes import explanation, note_of
 from paragan.writers._record import Moment, metric_names
 from paragan.writers._series import Series
 
-_LOWER = ("fd", "fid", "kid", "fad", "swd")
-_HIGHER = ("label_accuracy", "coverage", "density", "precision", "recall", "inception_score")
-_NOTES = {
-    "class_variance_min": "Of the least varied class; 1 is as varied as real.",
-    "class_variance_mean": "Over the classes; 1 is as varied as real.",
-}
 _MOST = 24  # charts of numbers that no panel knows
 
 
@@ -33,9 +28,10 @@ class Panel:
 PANELS = (
     Panel(
         "game",
-        "D(real) and D(fake)",
-        r".*/(real|fake)",
-        "Mean logit of D. Apart but not racing apart is healthy; equal means that D cannot tell.",
+        "D(real), D(held out) and D(fake)",
+        r".*/(real|fake|held_out)",
+        "Mean logit of D on training, held-out and generated images. Real and fake apart, but not racing apart, is "
+        "healthy; equal: D cannot tell. Held out far below real: D memorises.",
     ),
     Panel(
         "game",
@@ -112,7 +108,13 @@ PANELS = (
         0.0,
     ),
     Panel("pace", "Learning rates", r".*/lr", "As the optimisers used them.", 0.0),
-    Panel("pace", "Images per second", r"images_per_s", "Real images through D, since the session began.", 0.0),
+    Panel(
+        "pace",
+        "Images per second",
+        r"images_per_s",
+        "Real images through D: a moving average over about the last 50 steps.",
+        0.0,
+    ),
     Panel(
         "pace",
         "Waiting for data",
@@ -158,23 +160,17 @@ def metric_charts(scores: Sequence[Moment], kimg: float) -> list[Chart]:
     charts = []
     for number, name in enumerate(metric_names(scores)):
         told = [m for m in scores if name in m.values]
-        sense = direction(name)
-        note = _NOTES.get(name) or {-1: "Lower is better.", 1: "Higher is better.", 0: ""}[sense]
+        note = note_of(name)
         plot = Plot(540, 430, kimg, right_margin=20) if number == 0 else Plot(300, 150, kimg, right_margin=14)
-        caption = Caption(f"metric-{number}", name, note, None if sense < 0 else 0.0)
+        floor = None if note.direction < 0 else 0.0
+        caption = Caption(f"metric-{number}", name, note.short, floor, explanation(name))
         charts.append(evaluations(caption, plot, name, told, best(name, told)))
     return charts
 
 
-def direction(metric: str) -> int:
-    """-1: lower is better; 1: higher is; 0: neither, or nobody told us."""
-    family = metric.split("[")[0]
-    return -1 if family in _LOWER else 1 if family in _HIGHER else 0
-
-
 def best(metric: str, scores: Iterable[Moment]) -> Moment | None:
     """The best evaluation by this metric; None where it has no direction or no finite value."""
-    sense = direction(metric)
+    sense = note_of(metric).direction
     told = [(m, m.numbers()[metric]) for m in scores if metric in m.numbers()]
     finite = [(m, value) for m, value in told if value - value == 0]
     return max(finite, key=lambda pair: sense * pair[1])[0] if sense and finite else None

@@ -22,7 +22,7 @@ from paragan.writers._values import number, plain
 
 # Bounds on what a foreign record can cost: bytes of a line (a generation of 4096 cells has 2 MB), so many of each kind,
 # and values that are kept of a line.
-_LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES = 1 << 22, 200, 200, 50, 1000, 64
+_LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES, _SAVES = 1 << 22, 200, 200, 50, 1000, 64, 10
 _METRICS = 24
 _HISTOGRAMS, _BINS = ("lag", "age", "wait_ms"), 64
 _PLACE = ("kind", "step", "kimg", "seconds", "eta_s")
@@ -78,6 +78,7 @@ class History:
     population: Population = field(default_factory=Population)
     checkpoints: int = 0
     checkpoint: str = ""
+    saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_SAVES))
     _session: float = 0.0  # seconds, when the last line was written
 
     def take(self, kind: object, moment: Moment) -> None:
@@ -97,12 +98,16 @@ class History:
             case "samples":
                 self.rows = moment.values.get("rows")
                 self.samples = thinned(self.samples, moment.brief())
+            case "end":
+                self.events.append((moment.step, plain(moment.values.get("reason")) or "ended"))
             case "advice":
+                self.events.append((moment.step, f"advice: {plain(moment.values.get('name'))}"))
                 self.advice[plain(moment.values.get("name"))] = moment.brief()
                 if len(self.advice) > _ADVICE:
                     del self.advice[next(iter(self.advice))]
             case "checkpoint":
                 self.checkpoints, self.checkpoint = self.checkpoints + 1, plain(moment.values.get("path"))
+                self.saves.append((moment.step, self.checkpoint))
             case "event":
                 self.events.append((moment.step, plain(moment.values.get("text"))))
             case "start":

@@ -1,0 +1,122 @@
+"""What the report says of a run: its name, where each number stands, events, next commands, explanations of metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from paragan.core import shelf
+from paragan.writers._curves import _y_ticks
+from paragan.writers._events import events
+from paragan.writers._film import Frame
+from paragan.writers._metric_notes import explanation, note_of
+from paragan.writers._page import _num_next_to
+from paragan.writers._panels import PANELS
+from paragan.writers._record import open_record
+from paragan.writers._scale import Scale
+from paragan.writers.report import render
+from tests.browser import made_run
+from tests.browser.made_run import line
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return render(made_run.make(tmp_path_factory.mktemp("runs") / "first-try", steps=60, scores=4, samples=2))
+
+
+def made(folder, *lines):
+    """A run of which only the record exists."""
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return folder
+
+
+def start(**values):
+    return line("start", 0, recipe="digits", resumed=False, total_kimg=10 * made_run.STEPS_KIMG, **values)
+
+
+def test_the_title_is_the_run_with_its_recipe_below(page):
+    assert "<title>first-try · " in page and re.search(r"<h1>first-try ", page)
+    assert "recipe <b>sngan-zoo</b>" in page
+
+
+def test_held_out_stands_with_the_other_logits_and_no_panel_is_left_over(page):
+    (game,) = re.findall(r"<h3>D\(real\).*?</figure>", page, re.S)
+    assert set(re.findall(r'data-line="(.*?)"', game)) == {"real", "held out", "fake"}
+    assert "Further numbers" not in page
+
+
+def test_the_pace_is_described_as_a_moving_average(page):
+    (note,) = [panel.note for panel in PANELS if panel.title == "Images per second"]
+    assert "moving average" in note and note in page
+
+
+def test_a_tie_is_reported_once(tmp_path):
+    scores = [line("score", step, coverage=value) for step, value in ((2, 0.5), (4, 0.93049), (6, 0.93051))]
+    page = render(made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512}))
+    (numbers,) = re.findall(r"<dt.*?</div>", page[: page.index("Quality")], re.S)
+    assert "best at 0.384 kimg, and the last" in numbers and "0.9305" in numbers
+    assert numbers.count("0.93") == 1
+
+
+def test_the_last_value_stands_below_a_better_one(tmp_path):
+    page = render(made(tmp_path / "run", start(), line("score", 2, coverage=0.9), line("score", 4, coverage=0.5)))
+    assert "best at 0.128 kimg<br>last 0.5" in page
+
+
+def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
+    record = open_record(
+        made(
+            tmp_path / "run",
+            start(),
+            line("event", 0, text="warning: class folder 'x' has no images"),
+            line("score", 2, **{"fd[judge]": 3.0}),
+            line("checkpoint", 2, path="step-2"),
+            line("end", 2, code=85, reason="stopped by a signal; saved"),
+            line("start", 2, recipe="digits", resumed=True),
+            line("advice", 3, name="overfitting", means="", value=1.0),
+            line("score", 4, **{"fd[judge]": 5.0}),
+            line("end", 10, code=0, reason="finished"),
+        )
+    )
+    record.read()
+    assert events(record.history) == [
+        (10, "finished"),
+        (4, "score: fd[judge] 5"),
+        (3, "advice: overfitting"),
+        (2, "resumed"),
+        (2, "stopped by a signal; saved"),
+        (2, "checkpoint step-2"),
+        (2, "score: fd[judge] 3 (the best)"),
+        (0, "warning: class folder 'x' has no images"),
+        (0, "started"),
+    ]
+
+
+@pytest.mark.parametrize(("step", "resumes"), [(5, "resume"), (10, "train twice as long")])
+def test_a_finished_run_is_offered_more_images(tmp_path, step, resumes):
+    folder = made(tmp_path / "run", start(), line("step", step))
+    command = re.search(rf"<dt>{resumes}</dt><dd><code>(.*?)</code>", render(folder)).group(1)
+    assert command.endswith(" train.kimg=1.28") == (step == 10)
+
+
+def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
+    names = {shelf.load("metrics", name).Metric.name for name in shelf.names("metrics")}
+    without = {name for name in names if not explanation(name)}
+    assert not without
+    assert {name for name in names if not note_of(name).direction} == {"class_variance_min", "class_variance_mean"}
+    assert f'<dt title="{explanation("coverage")}">coverage</dt>' in page
+    assert explanation("fd[judge]").endswith("Features of: judge.") and explanation("unknown") == ""
+
+
+def test_a_tick_is_written_once():
+    texts = [text for _, text in _y_ticks(Scale(0.99991, 0.99999, False, 0.0, 100.0))]
+    assert texts and len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize(("size", "expected"), [((340, 340), 4), ((800, 100), 0), ((100, 800), 6)])
+def test_small_charts_fill_the_column_next_to_the_samples(size, expected):
+    assert _num_next_to([Frame(0, 0.0, *size, "")]) == expected
+    assert _num_next_to([]) == 0
