@@ -14,7 +14,8 @@ from torch import nn
 
 from paragan.build_data import Data as Data
 from paragan.build_data import data as data
-from paragan.config import RunConfig, choose
+from paragan.build_data import refuse_unpaired
+from paragan.config import RunConfig, choose, outside_names
 from paragan.core import rng, shelf
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
@@ -36,14 +37,15 @@ from paragan.game.away import Away
 from paragan.game.compiled import refuse_uncompiled
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
-from paragan.game.network import CalledNetwork, Calling
+from paragan.game.network import Calling
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior, latent_of
 from paragan.game.remember import refuse_remembering, remember
 from paragan.game.snapshot import Snapshot
-from paragan.game.trial import refuse_odd_counts, refuse_other_data, refuse_unfit, refuse_what_it_cannot
+from paragan.game.trial import refuse_odd_counts, refuse_what_it_cannot
+from paragan.game.turn_validation import validate
 from paragan.hardware import device as devices
 from paragan.hardware import executors, precision, products
 from paragan.layers.init import initialise
@@ -147,9 +149,17 @@ def _is_outside(config: RunConfig, model: Model | None) -> bool:
 
 
 def gan(
-    config: RunConfig, found: Data, device: torch.device, roles: Roles | None = None, model: Model | None = None
+    config: RunConfig,
+    found: Data,
+    device: torch.device,
+    roles: Roles | None = None,
+    model: Model | None = None,
+    turns: bool = True,
 ) -> GAN:
-    """Both seats and the game between them; a loss or penalty that a strategy cannot run is refused here."""
+    """Both seats and the game between them; a loss or penalty that a strategy cannot run is refused here.
+
+    turns: foreign code is validated by an update of either side too.
+    """
     roles = together(ALONE) if roles is None else roles
     options = {Side.G: config.g, Side.D: config.d}
     # G's gradient passes through D: an fp16 D underflows it whatever G computes in
@@ -159,7 +169,7 @@ def gan(
     players = {side: player(side, makers[side], options[side], scaled[side], roles.own, how) for side in roles.sides}
     stand_in = copy if roles.served else away
     seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
-    _refuse_unpaired(config, found, model)
+    refuse_unpaired(config, found, _is_outside(config, model), model)
     loss, module = adversarial(config.loss), shelf.load("losses", config.loss.name)
     penalties = [shelf.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
@@ -167,13 +177,12 @@ def gan(
         refuse_what_it_cannot(options[side], seat, mine[side], getattr(module, "NEEDS", frozenset()), config.loss.name)
         refuse_odd_counts(side, options[side], config.train.batch, roles.own)
     latents = prior(config, players[Side.G].net if Side.G in players else makers[Side.G].construct(), found, device)
-    if _is_outside(config, model) or "." in config.loss.name:  # a pair of its own, so that no state moves
-        g, d = (CalledNetwork(makers[side]()) for side in (Side.G, Side.D))
-        refuse_unfit(g, d, loss, latents, found.train.shape, found.has_pairs)
     shown = config.augment
     augment = None if shown is None else shelf.load("augment", shown.name).Augment(shown.options)
     game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.own.sum)
     remember(game, device)
+    if model is not None or outside_names(config):  # a pair of its own, so that no state moves
+        validate(game, makers, found.train.shape, found.num_classes, found.has_pairs, turns)
     if roles.apart:
         refuse_remembering(game, f"scheme.{config.scheme.name}", roles.served)
     return game
@@ -197,20 +206,6 @@ def scheme(config: RunConfig) -> Scheme:
     """A scheme without state is its module; one with settings or state is the module's `Scheme(options)`."""
     module = shelf.load("schemes", config.scheme.name)
     return cast(Scheme, module.Scheme(config.scheme.options) if hasattr(module, "Scheme") else module)
-
-
-def _refuse_unpaired(config: RunConfig, found: Data, model: Model | None) -> None:
-    """Pairs and what is made for them need each other. Outside networks may leave untold what they take."""
-    takes = getattr((model or shelf.load("models", config.model.name)).Generator, "takes_condition", None)
-    if takes is not None or not _is_outside(config, model):
-        refuse_other_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
-    if found.has_pairs and config.augment is not None:
-        raise ConfigError(
-            f"augment: found {config.augment.name} with pairs, whose images it would move apart from their conditions; "
-            "leave it out, and vary pairs by data.flip and data.load_size"
-        )
-    if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
-        raise ConfigError(f"penalties: l1 needs the targets of pairs, found data {config.data.name}; leave it out")
 
 
 def trainer(
@@ -281,7 +276,7 @@ def scorer(
     world: World = ALONE,
 ) -> Callable[[Player, Prior], Score] | None:
     """Scores a generator player; None: scoring is off. must_keep: a judge that cannot be kept is an error."""
-    return scorers.scorer(config.score, found.train, found.held_out, *keeping(config, folder, say, must_keep, world))
+    return scorers.scorer(config.score, *found.scored, *keeping(config, folder, say, must_keep, world))
 
 
 def keeping(

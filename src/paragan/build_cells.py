@@ -105,7 +105,7 @@ class Ground:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")
         makers = {side: build.maker(config, side, found, device) for side in Side}
         keeping = build.keeping(config, folder / "judge", say, must_keep)
-        judge = scorers.evaluator(config.score, found.train, found.held_out, *keeping)
+        judge = scorers.evaluator(config.score, *found.scored, *keeping)
         shown, diets = Stage(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
         prior = build.prior(config, shown.net, found, device)
         losses = [build.adversarial(chosen) for chosen in _losses(config)]
@@ -162,7 +162,7 @@ class Ground:
         config, score, data = self.config, self.config.score, self.found.train
         whole = self.diets.of(first.number) is data
         return Evolution(
-            replace(first.gan, prior=self.prior),
+            replace(first.gan, prior=replace(self.prior, uses_labels=first.gan.prior.uses_labels)),
             first.scheme,
             first.batches if whole else Loader(data, config.train.batch, config.seed, self.device),  # for the record
             round(config.train.kimg * 1000),
@@ -197,8 +197,8 @@ class Ground:
             source = self.found.train if number is None else self.diets.of(number)
             order = Order(len(source), rng.key(prior.seed, "fitness"))
             x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
-            rows = Rows(time, 0, count, count)
-            return Batch(rows, normalised(x.to(prior.device)), None if labels is None else labels.to(prior.device))
+            y = None if labels is None else labels.to(prior.device)
+            return prior.real_batch(Batch(Rows(time, 0, count, count), normalised(x.to(prior.device)), y))
 
         def eaten(number: int) -> Batch:
             return real(None if self.diets.of(number) is self.found.train else number)

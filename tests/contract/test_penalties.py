@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from math import isfinite
 
 import pytest
 import torch
 
+from paragan import build
+from paragan.config import load
 from paragan.core import shelf
+from paragan.core.errors import ConfigError
 from paragan.core.types import Can, Rows, Side
 from paragan.layers.init import initialise
+from paragan.loading.loader import Loader
 from paragan.models import contragan, sngan, stylegan2
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SHAPE, nets, play, turn
+from tests.unlabelled_networks import UNLABELLED
 
 NAMES = shelf.names("penalties")
 CASES = [
@@ -97,3 +104,26 @@ def test_parts_are_the_whole(name, side):
     there = {key: values[rows] for key, values in whole[0].loss_B.items()}
     torch.testing.assert_close(there, uneven[0].loss_B, rtol=1e-11, atol=1e-13)
     torch.testing.assert_close(whole[1], uneven[1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("augment", [[], ["augment=diffaugment"]], ids=["plain", "augmented"])
+@pytest.mark.parametrize(("name", "side"), CASES)
+def test_networks_without_labels_train_on_labelled_data_or_are_refused_in_one_line(name, side, augment):
+    known = {field.name for field in dataclasses.fields(shelf.options("penalties", name))}
+    chosen = {"name": name, **({"side": side.value} if "side" in known else {})}
+    words = [f"penalties=[{json.dumps(chosen)}]", "loss=hinge", "data.size=8", "train.batch=8", *augment]
+    config = load("digits", words)
+    found = build.data(config)
+    game, refusal = game_or_refusal(config, found)
+    if game is None:
+        assert "\n" not in refusal and refusal.startswith(f"penalties: {name} needs "), refusal
+        return
+    report = build.scheme(config).step(game, Loader(found.train, 8, 0, torch.device("cpu")))
+    assert isfinite(report.read()[f"{side.value}/loss/{name}"])
+
+
+def game_or_refusal(config, found):
+    try:
+        return build.gan(config, found, torch.device("cpu"), model=UNLABELLED), ""
+    except ConfigError as error:
+        return None, str(error)

@@ -55,7 +55,7 @@ def _run_without_config(folder: Path) -> None:
 def _run_with_a_cut_config(folder: Path) -> None:
     _run(folder)
     config = folder / "runs" / "digits" / "config.yaml"
-    config.write_text(config.read_text()[:60])
+    config.write_text(config.read_text()[:75])
 
 
 def _foreign_run(folder: Path) -> None:
@@ -137,6 +137,7 @@ class Discriminator(nn.Module):
 """
 )
 
+_OF_16 = NETS.format(outputs=256, unflat="1, 16, 16")
 GIVEN: dict[str, Callable[[Path], None]] = {
     "": lambda folder: None,
     "a finished run": _run,
@@ -161,6 +162,10 @@ GIVEN: dict[str, Callable[[Path], None]] = {
     "networks that cannot be imported": _module("import nothing_like_it\n"),
     "networks without a generator": _module(MODULE + "class Net(nn.Module): pass\n"),
     "networks of another size": _module(NETS.format(outputs=144, unflat="1, 12, 12")),
+    "a generator without labels": _module(_OF_16.replace("forward(self, z, y=None)", "forward(self, z)")),
+    "a discriminator without labels": _module(_OF_16.replace("forward(self, x, y=None)", "forward(self, x)")),
+    "networks without labels": _module(_OF_16.replace(", y=None)", ")")),
+    "a generator that needs labels": _module(_OF_16.replace("forward(self, z, y=None)", "forward(self, z, y)")),
 }
 
 

@@ -76,7 +76,8 @@ def test_data_without_labels_is_told():
     bare = dataclasses.replace(played, feed=dataclasses.replace(played.feed, y_B=None), penalties=(penalty,))
     pair[Side.G] = sngan.Generator(sngan.Options(latent=5, width=4, conditional=False), SHAPE).double()
     with pytest.raises(
-        ConfigError, match=r"^penalties: auxiliary tells classes, found no labels; use data with labels$"
+        ConfigError,
+        match=r"^penalties: auxiliary needs labels, but this run has none; use data and a generator with classes",
     ):
         play(bare, pair)
 

@@ -77,7 +77,7 @@ def subject(asked: Asked) -> Subject:
     To be called outside `exact()`: the game is tried once as a run would, in float32.
     """
     config, found = _config(asked)
-    game = build.gan(config, found, _CPU)
+    game = build.gan(config, found, _CPU, turns=False)  # the laws play them
     return Subject(
         {side: _in_float64(build.maker(config, side, found, _CPU)) for side in Side},
         {Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},

@@ -26,7 +26,7 @@ class Among(Prior):
         """The prior itself for an unconditional game."""
         if not prior.num_classes:
             return prior
-        return cls(prior.seed, prior.latent, prior.num_classes, prior.device, prior.dtype, classes)
+        return cls(**vars(prior), classes=classes)
 
     def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         z, _ = super().drawn(stream, rows)

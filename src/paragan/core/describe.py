@@ -26,7 +26,8 @@ def describe(hint: Any) -> str:
     if origin is Annotated:
         return " ".join([describe(arguments[0]), *(str(mark) for mark in arguments[1:] if isinstance(mark, Range))])
     if origin is Literal:
-        return f"{'one of ' if len(arguments) > 1 else ''}{', '.join(map(str, arguments))}"
+        words = ", ".join(str(word).lower() if isinstance(word, bool) else str(word) for word in arguments)
+        return f"one of {words}" if len(arguments) > 1 else words
     if is_union(hint):
         return " or ".join(map(describe, arguments))
     if origin in (list, tuple):

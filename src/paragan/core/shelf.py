@@ -12,13 +12,13 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import get_type_hints
+from typing import Literal, get_type_hints
 
 from paragan.core.errors import ConfigError
 from paragan.core.outside import told
@@ -69,8 +69,12 @@ def load(shelf: str, name: str) -> ModuleType:
 
 
 def options(shelf: str, name: str) -> type:
-    """The `Options` dataclass of a file, without importing the file; an empty one where it has none."""
-    return _options(locate(shelf, name), f"{shelf}.{name}")
+    """The `Options` dataclass of a file, without importing the file; an empty one where it has none.
+
+    Those of every data set have `labels` too; False leaves the labels out.
+    """
+    kind = _options(locate(shelf, name), f"{shelf}.{name}")
+    return _with_labels(kind) if shelf == "datasets" else kind
 
 
 def locate(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
@@ -150,6 +154,18 @@ def _options(path: Path, name: str) -> type:
     if not is_dataclass(kind):
         raise ConfigError(f"{path}: found a plain class `Options`, expected @dataclass(frozen=True) above it")
     return kind
+
+
+@cache
+def _with_labels(kind: type) -> type:
+    """The same settings and `labels`; a data set that has such a setting of another type takes False as well."""
+    held = next((field for field in fields(kind) if field.name == "labels"), None)
+    hint, default = (bool, True) if held is None else (get_type_hints(kind)["labels"] | Literal[False], held.default)
+    told = f"{kind.__doc__ or ''}\n\n    labels: false leaves them out: the run is unconditional."
+    is_frozen = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return make_dataclass(
+        "Options", [("labels", hint, default)], bases=(kind,), frozen=is_frozen, namespace={"__doc__": told}
+    )
 
 
 def _is_readable(node: ast.stmt) -> bool:

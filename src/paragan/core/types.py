@@ -149,6 +149,13 @@ class Feed:
         """What the generator is called with."""
         return (self.z_BZ, self.y_B) if self.condition is None else (self.z_BZ, self.y_B, self.condition)
 
+    @property
+    def real_inputs(self) -> tuple[Tensor | None, ...]:
+        """The arguments of the discriminator's call on the real samples."""
+        assert self.real is not None
+        inputs = (self.real.x_BCHW, self.real.y_B)
+        return inputs if self.condition is None else (*inputs, self.real.condition)
+
     def parts(self, n: int) -> tuple[Feed, ...]:
         if n == 1 and (self.fakes is None or len(self.fakes) == 1):
             return (self,)

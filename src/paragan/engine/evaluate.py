@@ -230,8 +230,9 @@ def images_of(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "
     z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
-        asked_B = None if y_B is None else y_B[first : first + count]
-        return sample(generator, z_BZ[first : first + count], asked_B, mode=mode, seed=prior.seed, first=first), asked_B
+        z, y = z_BZ[first : first + count], None if y_B is None else y_B[first : first + count]
+        x = sample(generator, z, y, mode=mode, seed=prior.seed, first=first)
+        return x, y if prior.uses_labels else None
 
     return generate
 

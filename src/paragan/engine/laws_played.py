@@ -192,7 +192,7 @@ def distance(a: Tensor, b: Tensor) -> float:
 
 def inputs(subject: Subject, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
     """What a network is called with, for looking at it alone."""
-    real = subject.real()
+    real = subject.game.prior.real_batch(subject.real())
     if side is Side.D:
         found: tuple[Tensor | None, ...] = (real.x_BCHW, real.y_B, real.condition)
     else:

@@ -36,7 +36,9 @@ class Pictures:
         if self.held_out is None:
             z, y = grid_latents(prior, GRID_COLUMNS)
             x = sample(generator, z, y, mode=self.mode, seed=prior.seed)
-            return x, GRID_COLUMNS, () if y is None else tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
+            if y is None or not prior.num_comparable_classes:
+                return x, GRID_COLUMNS, ()
+            return x, GRID_COLUMNS, tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
         count = min(NUM_PAIRS, len(self.held_out))
         target, condition = pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(0, 0, count, count))

@@ -164,6 +164,7 @@ class Session:
         source, held_out = self.trainer.batches.source, self.trainer.pictures.held_out
         data = {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)}
         data |= {} if held_out is None else {"held_out_pairs": len(held_out)}
+        data |= {} if self.trainer.prior.uses_labels else {"labels": "ignored by the generator"}
         return {
             "resumed": self.trainer.clock.step > 0,
             "total_kimg": self.trainer.images / 1000,

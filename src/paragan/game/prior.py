@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,18 @@ from paragan.core.types import Batch, Feed, Rows
 
 @dataclass(frozen=True)
 class Prior:
-    """z ~ N(0, 1)^Z and labels uniform over the classes (num_classes 0: none)."""
+    """z ~ N(0, 1)^Z and labels uniform over the classes (num_classes 0: none).
+
+    uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no sheet compares its
+    classes.
+    """
 
     seed: int
     latent: int
     num_classes: int = 0
     device: torch.device = torch.device("cpu")
     dtype: torch.dtype = torch.float32
+    uses_labels: bool = True
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """z_BZ and y_B for these rows; equal rows of equal streams are equal draws."""
@@ -33,10 +38,19 @@ class Prior:
         z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
         return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes) if self.num_classes else None
 
+    @property
+    def num_comparable_classes(self) -> int:
+        """Classes whose images differ; 0 of an unconditional game, or if the generator ignores its labels."""
+        return self.num_classes if self.uses_labels else 0
+
+    def real_batch(self, real: Batch) -> Batch:
+        """Real samples as both networks and every penalty receive them: without labels in a game without classes."""
+        return real if self.num_classes else replace(real, y_B=None)
+
     def feed(self, stream: str, real: Batch) -> Feed:
         """What a turn of this stream is fed beside `real`."""
         z, y = self.draw(stream, real.rows)
-        return Feed(real.rows, self.seed, z, y, real.condition, real)
+        return Feed(real.rows, self.seed, z, y, real.condition, self.real_batch(real))
 
 
 def latent_of(generator: nn.Module) -> int:

@@ -80,7 +80,7 @@ def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor
 
     One class per row where there are classes (at most ten), equal latents per column.
     """
-    if not prior.num_classes:
+    if not prior.num_comparable_classes:
         return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))
     classes = min(prior.num_classes, 10)
     z, _ = prior.draw("grid", Rows(0, 0, columns, columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 
-_ROWS = 4
+ROWS = 4
 
 
 def refuse_unfit(
@@ -28,25 +29,58 @@ def refuse_unfit(
     conditioned: both are also given such an image.
     """
     with torch.random.fork_rng(devices=[]):
-        z, y = prior.draw("trial", Rows(0, 0, _ROWS, _ROWS))
-        condition = torch.zeros(_ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
+        z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
+        condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
+        _refuse_other_labels(g, (z, y, condition), "Generator", prior.num_classes)
         with told(f"model: Generator.forward(z, y{', condition' * conditioned})"):
             images = Made.of(g(z, y, condition)).images
-        _expect(images, (_ROWS, *shape), "model: Generator", "images of the data's shape")
+        _expect(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
         _refuse_odd_numbers(images, "Generator", "images")
+        _refuse_other_labels(d, (images, y, condition), "Discriminator", prior.num_classes)
         logits_B = [_logits(d, x, y, condition) for x in (torch.zeros_like(images), images)]
         with told("loss: d_loss(real, fake)"):
             of_d = loss.d(*logits_B)
-        _expect(of_d, (_ROWS,), "loss: d_loss", "one value per image, not a mean")
+        _expect(of_d, (ROWS,), "loss: d_loss", "one value per image, not a mean")
         with told("loss: g_loss(fake, real)"):
             of_real = logits_B[0] if loss.g_needs_real else None
             of_g = loss.g(logits_B[1], of_real)
-        _expect(of_g, (_ROWS,), "loss: g_loss", "one value per image, not a mean")
+        _expect(of_g, (ROWS,), "loss: g_loss", "one value per image, not a mean")
         for name, values in (("d_loss", of_d), ("g_loss", of_g)):
             if not values.requires_grad:
                 raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
             with told(f"model: the way back from {name}"):
                 values.sum().backward(retain_graph=True)
+
+
+def _refuse_other_labels(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
+    """`ConfigError` for a `forward` without a place for the labels of the game, or that needs labels without any."""
+    forward, (_, y, condition) = net.module.forward, inputs
+    first = "z" if who == "Generator" else "x"
+    if condition is not None or _takes(forward, 1 if y is None else 2):
+        return
+    code = getattr(forward, "__code__", None)
+    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    if y is None and _takes(forward, 2):
+        raise ConfigError(
+            f"model: {who}.forward({first}, y) needs labels, but this run has none{place}; give y a default: "
+            f"forward(self, {first}, y=None)"
+        )
+    if y is not None and _takes(forward, 1):
+        raise ConfigError(
+            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} classes{place}; accept "
+            f"them: forward(self, {first}, y), or set self.num_classes = 0 in the Generator, or pass data.labels=false"
+        )
+
+
+def _takes(forward: Any, count: int) -> bool:
+    """Whether so many positional arguments fit; True where its signature is unknown."""
+    try:
+        inspect.signature(forward).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -> Tensor:

@@ -26,9 +26,9 @@ def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
     fake = (turn.shown(made.images, "fake", feed), *feed.fake_inputs[1:])
     if not turn.needs_real:
         return Outputs(Verdict.of(nets[Side.D](*fake)), None, made.images, made.extra)
-    assert feed.real is not None and feed.real.x_BCHW is not None
-    condition = () if feed.condition is None else (feed.real.condition,)
-    real = (turn.shown(feed.real.x_BCHW, "real", feed), feed.real.y_B, *condition)
+    x, *conditions = feed.real_inputs
+    assert x is not None
+    real = (turn.shown(x, "real", feed), *conditions)
     on_real, on_fake = _judge_both(nets[Side.D], real, fake)
     return Outputs(on_fake, on_real, made.images, made.extra)
 

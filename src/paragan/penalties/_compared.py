@@ -21,7 +21,7 @@ def compared(part: Part, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor,
         assert part.outputs.real is not None and part.feed.real is not None
         verdict, y_B = part.outputs.real, part.feed.real.y_B
     if y_B is None:
-        raise ConfigError(f"penalties: {name} compares classes, found no labels; use data with labels")
+        raise ConfigError(without_labels(name))
     features = verdict.features
     if features is None or features.dim() != 3 or features.shape[1] != 2:
         found = "none" if features is None else f"features of {tuple(features.shape)}"
@@ -33,3 +33,11 @@ def compared(part: Part, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor,
     rows = part.feed.rows
     own_B = torch.arange(rows.total, device=y_B.device)[rows.window]
     return points_BE, proxies_BE, y_B, part.whole(points_BE), part.whole(y_B), own_B
+
+
+def without_labels(name: str) -> str:
+    """The message of a penalty that needs labels."""
+    return (
+        f"penalties: {name} needs labels, but this run has none; use data and a generator with classes "
+        f"(num_classes > 0), or leave {name} out"
+    )

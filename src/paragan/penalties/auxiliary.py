@@ -16,6 +16,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.options import Count, NotNegative
 from paragan.core.seams import Part
 from paragan.core.types import Can, Side, Verdict
+from paragan.penalties._compared import without_labels
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Penalty:
 def _wrong(verdict: Verdict, y_B: Tensor | None) -> Tensor:
     """-log of the probability of the right class, (B,)."""
     if y_B is None:
-        raise ConfigError("penalties: auxiliary tells classes, found no labels; use data with labels")
+        raise ConfigError(without_labels("auxiliary"))
     if verdict.classes_BK is None:
         raise ConfigError(
             "penalties: auxiliary needs a D that tells classes, found none; set model.head=auxiliary (biggan, sagan, "

@@ -55,12 +55,12 @@ class Penalty:
 
     def __call__(self, part: Part) -> Tensor:
         feed, outputs = part.feed, part.outputs
-        assert outputs.real is not None and feed.real is not None
-        real = _varied((feed.real.x_BCHW, feed.real.y_B, feed.real.condition), feed, "real")
+        assert outputs.real is not None
+        real = _varied(feed.real_inputs, feed, "real")
         if len(self.weights) == 1:
             pairs = [(outputs.real, _judged(part, real))]
         else:
-            fake = _varied((outputs.images, feed.y_B, feed.condition), feed, "fake")
+            fake = _varied((outputs.images, *feed.fake_inputs[1:]), feed, "fake")
             pairs = list(zip((outputs.real, outputs.fake), _judged_both(part, real, fake), strict=True))
         apart = [per_sample(shown.logits_B) - per_sample(seen.logits_B) for shown, seen in pairs]
         return torch.stack([w * d.square() for w, d in zip(self.weights, apart, strict=True)]).sum(0)
@@ -74,7 +74,7 @@ def mirrored_and_moved(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
 
 def _varied(inputs: Sequence[Tensor | None], feed: Feed, kind: str) -> _Inputs:
     """Image and, of a pair, what it was made from, by the same draws; no gradient reaches either."""
-    x, y_B, condition = inputs
+    x, y_B, *conditions = inputs
     assert x is not None
     if x.dim() != 4:
         raise ConfigError(
@@ -82,7 +82,7 @@ def _varied(inputs: Sequence[Tensor | None], feed: Feed, kind: str) -> _Inputs:
         )
     draws_B3 = rng.uniform(feed.seed, f"consistency/{kind}", feed.rows, (3,)).to(x.device, non_blocking=True)
     varied = mirrored_and_moved(x.detach(), draws_B3)
-    return (varied, y_B) if condition is None else (varied, y_B, mirrored_and_moved(condition, draws_B3))
+    return varied, y_B, *(mirrored_and_moved(c, draws_B3) for c in conditions if c is not None)
 
 
 def _judged(part: Part, inputs: _Inputs) -> Verdict:

@@ -48,7 +48,7 @@ class Penalty:
                 "sample alone: choose another norm (model.d_norm=spectral) or the penalty r1"
             )
         x = _between(part).requires_grad_()
-        logits = Verdict.of(part.network(x, *_labels(part))).logits_B
+        logits = Verdict.of(part.network(x, *part.feed.real_inputs[1:])).logits_B
         gradient = part.input_gradient(per_sample(logits), x)
         return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has slope 0, not NaN, at 0
 
@@ -58,9 +58,3 @@ def _between(part: Part) -> Tensor:
     real, fake = part.feed.real.x_BCHW.detach(), part.outputs.images.detach()
     share = rng.uniform(part.feed.seed, "gradient_penalty", part.feed.rows, (1,) * (real.dim() - 1))
     return fake.to(real.dtype).lerp(real, share.to(real.device, real.dtype, non_blocking=True))
-
-
-def _labels(part: Part) -> tuple[Tensor | None, ...]:
-    real = part.feed.real
-    assert real is not None
-    return (real.y_B,) if part.feed.condition is None else (real.y_B, real.condition)

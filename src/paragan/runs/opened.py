@@ -24,6 +24,7 @@ from paragan.engine.desk import Desk
 from paragan.engine.folder import RunFolder, environment, write_json
 from paragan.engine.session import Session, players
 from paragan.engine.trainer import Trainer
+from paragan.game.label_use import IGNORED
 from paragan.hardware import device as devices
 from paragan.hardware.executors import explained as compiling
 from paragan.launch import ends
@@ -210,6 +211,7 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
         f"data      {len(source):,} {colour}images{classes}, {size}",
         *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
         *map(_untaught, trainer.gan.untaught.items()),
+        *([] if trainer.prior.uses_labels else [IGNORED]),
         *([ranks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
         *(
             ["executor  compiled: the first steps take a minute or two"]

@@ -1,0 +1,54 @@
+"""Whether a generator uses the labels that it receives."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.types import Made, Rows
+from paragan.game.network import CalledNetwork
+from paragan.game.prior import Prior
+
+_LATENTS, _LABELS = 4, 4
+_NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations that are added to the weights
+
+IGNORED = (
+    "warning: the generator ignores its labels (equal latents give equal images for every class): class scores and the "
+    "class names of sample sheets are left out; use y in Generator.forward, or set self.num_classes = 0 in it, or pass "
+    "data.labels=false"
+)
+
+
+@torch.no_grad()
+def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
+    """Whether equal latents give bit-equal images for other labels, whatever the weights are.
+
+    Class embeddings may start equal or at zero, so the same is tried with noise on the weights and buffers. Changes
+    the generator and moves it to the CPU, where equal inputs give bit-equal outputs.
+    """
+    generator = generator.cpu().eval()
+    called = CalledNetwork(generator)
+    z_BZ, _ = prior.drawn("label_use", Rows(0, 0, _LATENTS, _LATENTS))
+    z_BZ = z_BZ.to(prior.dtype)
+    with torch.random.fork_rng(devices=[]):
+        for deviation in _NOISE:
+            _disturb(generator, deviation)
+            images = [_images(called, z_BZ, label) for label in range(min(prior.num_classes, _LABELS))]
+            if not all(torch.equal(images[0], other) for other in images[1:]):
+                return False
+    return prior.num_classes > 1
+
+
+def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
+    torch.manual_seed(0)  # noise inside the generator
+    return Made.of(generator(z_BZ, torch.full((len(z_BZ),), label))).images
+
+
+def _disturb(net: nn.Module, deviation: float) -> None:
+    """Add noise to every weight and positive noise to every buffer: a variance stays one, a closed gate opens."""
+    torch.manual_seed(0)
+    for weight in net.parameters():
+        weight.add_(torch.randn_like(weight), alpha=deviation)
+    for buffer in net.buffers():
+        if buffer.is_floating_point():
+            buffer.add_(torch.randn_like(buffer).abs(), alpha=deviation)

@@ -1,0 +1,78 @@
+"""Validate a game with foreign code before anything is written: every failure is one line that names its part."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from paragan.core import rng
+from paragan.core.outside import told
+from paragan.core.seams import Penalty
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.gan import GAN
+from paragan.game.label_use import ignores_labels
+from paragan.game.network import CalledNetwork
+from paragan.game.player import Player
+from paragan.game.trial import ROWS, refuse_unfit
+
+
+def validate(
+    game: GAN,
+    makers: Mapping[Side, Callable[[], nn.Module]],
+    shape: tuple[int, int, int],
+    num_classes: int,
+    has_pairs: bool,
+    turns: bool = True,
+) -> None:
+    """Call both networks, the loss, and every penalty once, and find out whether the generator uses its labels.
+
+    makers: build networks to try. Of `game` only `prior.uses_labels` changes. shape: of one image, (C, H, W).
+    num_classes: of the data. turns: False leaves the penalties out. Raises `ConfigError`.
+    """
+    nets = {side: makers[side]() for side in Side}
+    g, d = (CalledNetwork(nets[side]) for side in (Side.G, Side.D))
+    refuse_unfit(g, d, game.loss, game.prior, shape, has_pairs)
+    if turns:
+        with torch.random.fork_rng(devices=[]):
+            _play_each_penalty(game, nets, _noise(game, shape, num_classes, has_pairs))
+    if game.prior.num_classes and not has_pairs:
+        game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
+
+
+def _play_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> None:
+    """One turn of each side without a penalty, and one with each, up to the gradients."""
+    players = {side: Player(side, net) for side, net in nets.items()}
+    alone = replace(game, g=players[Side.G], d=players[Side.D], g_penalties=(), d_penalties=())
+    for side, penalties in ((Side.D, game.d_penalties), (Side.G, game.g_penalties)):
+        for penalty in (None, *penalties):
+            augment, own = copy.deepcopy((alone.augment, penalty))  # both may have state
+            tried = replace(alone, augment=augment, **_of(side, own))
+            with told(_part(game, side, penalty)):
+                turn = tried.d_turn(real) if side is Side.D else tried.g_turn(real)
+                players[side].play(turn, against=players[Side.G if side is Side.D else Side.D])
+
+
+def _of(side: Side, penalty: Penalty | None) -> dict[str, Any]:
+    return {} if penalty is None else {f"{side.value}_penalties": (penalty,)}
+
+
+def _part(game: GAN, side: Side, penalty: Penalty | None) -> str:
+    if penalty is not None:
+        return f"penalties: {penalty.name}"
+    return f"model: an update of {side.value.upper()}" + ("" if game.augment is None else " with augmented images")
+
+
+def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool) -> Batch:
+    """Real samples as the data has them."""
+    rows, prior = Rows(0, 0, ROWS, ROWS), game.prior
+
+    def images(stream: str) -> torch.Tensor:
+        return (rng.uniform(prior.seed, f"trial/{stream}", rows, shape) * 2 - 1).to(prior.device, prior.dtype)
+
+    y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device) if num_classes else None
+    return Batch(rows, images("real"), y, images("condition") if has_pairs else None)
