@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import struct
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
+from paragan import build
+from paragan.config import load
 from paragan.core import shelf
 
 
@@ -81,15 +84,22 @@ PATHS = {  # for those that need something to read
 
 
 @pytest.fixture(params=shelf.names("datasets"))
-def make(request):
-    """Opens one part of a data set, anew each time."""
+def given(request):
+    """The name of a data set, and settings with which it can be read."""
     name = request.param
-    given = {"path": PATHS[name](request)} if name in PATHS else {}
+    settings = {"path": PATHS[name](request)} if name in PATHS else {}
     if name == "paired":
-        given["size"] = 8
+        settings["size"] = 8
     if name in ("folder", "paired"):
-        given["held_out"] = 0.5  # the tests look at six rows of each part
-    options = shelf.options("datasets", name)(**given)
+        settings["held_out"] = 0.5  # the tests look at six rows of each part
+    return name, settings
+
+
+@pytest.fixture
+def make(given):
+    """Opens one part of a data set, anew each time."""
+    name, settings = given
+    options = shelf.options("datasets", name)(**settings)
     return lambda split: shelf.load("datasets", name).source(options, split)
 
 
@@ -151,3 +161,18 @@ def test_rows_that_are_not_there_are_refused(parts, row):
 def test_a_file_says_where_its_images_come_from(name):
     tree = ast.parse(shelf.locate("datasets", name).read_text(encoding="utf-8"))
     assert "Source:" in ast.get_docstring(tree)
+
+
+def test_labels_that_are_left_out_reach_no_network_but_the_judge(given):
+    name, settings = given
+    words = [f"data.name={name}", *(f"data.{key}={json.dumps(value)}" for key, value in settings.items())]
+    labelled, hidden = (build.data(load("digits", [*words, *more])) for more in ([], ["data.labels=false"]))
+    assert hidden.num_classes == 0 and hidden.has_pairs == labelled.has_pairs
+    for there, left, scored in zip(
+        (labelled.train, labelled.held_out), (hidden.train, hidden.held_out), hidden.scored, strict=True
+    ):
+        assert (len(left), left.shape, left.class_names) == (len(there), there.shape, ())
+        x, y = left.fetch(np.array([3, 0]))
+        assert y is None and torch.equal(x, there.fetch(np.array([3, 0]))[0])
+        assert scored.class_names == there.class_names
+        assert (left.fingerprint == there.fingerprint) is (not there.class_names)
