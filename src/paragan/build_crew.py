@@ -28,6 +28,7 @@ from paragan.coevolution.worker import Meet, Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.command import me
 from paragan.core.errors import ConfigError, RankError
+from paragan.core.files import subfolder
 from paragan.hardware import device as devices
 from paragan.hardware import peers
 from paragan.launch.company import Company
@@ -119,8 +120,7 @@ class _Office:
         """Start the workers, or call them, and wait for them."""
         config, (host, port) = self.config, self.listener.address
         assert config.workers is not None and self.found is not None
-        (self.folder / "ranks").mkdir(parents=True, exist_ok=True)
-        save_token(self.folder / "ranks" / "token", self.token)
+        save_token(subfolder(self.folder, "ranks") / "token", self.token)
         if self.company is not None:
             self.company.call({"token": self.token, "host": host, "port": port})
         elif self.crew is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import torch.distributed as dist
 
 from paragan.core.errors import ParaganError
+from paragan.core.files import new_file
 from paragan.launch.place import GLOO_INTERFACE, loopback
 
 _MODULE = "paragan.cli._table1_rank"
@@ -44,7 +45,7 @@ class Running:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._store = None if self.ranks == 1 else dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
         for rank in range(self.ranks):
-            with open(self._log(rank), "wb") as log:
+            with new_file(self._log(rank)) as log:
                 self.processes.append(
                     subprocess.Popen(
                         [sys.executable, "-P", "-m", _MODULE, json.dumps(job)],

@@ -16,6 +16,7 @@ import typer
 
 from paragan.core.command import from_anywhere, me
 from paragan.core.errors import ConfigError
+from paragan.core.files import write_text
 
 FILES = ("nets.py", "loss.py", "recipe.yaml", "test_nets.py")
 _WORD = "mygan"  # in the templates
@@ -27,10 +28,10 @@ def new(name: Name, where: Where = Path()) -> None:
     """Write a GAN of your own: networks, losses, a recipe and a test in the folder NAME."""
     folder = where / refuse_unfit(name, where)
     folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
+    write_text(folder / "__init__.py", "")
     for file in FILES:
         text = (files("paragan.cli") / "templates" / file).read_text(encoding="utf-8")
-        (folder / file).write_text(re.sub(rf"\b{_WORD}\b", name, text), encoding="utf-8")
+        write_text(folder / file, re.sub(rf"\b{_WORD}\b", name, text))
     print(next_steps(name, where))
 
 

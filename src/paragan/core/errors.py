@@ -11,6 +11,9 @@ _OF_THE_MACHINE = {  # not of this program
 }
 
 
+_OF_A_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # of the machine where they come with a name
+
+
 class ParaganError(Exception):
     """The user must change something; the command line prints the message alone and exits with `exit_code`."""
 
@@ -59,7 +62,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
             return 130, ""
         case SystemExit(code=None | int()):
             return (error.code or 0) & 0xFF, ""  # type: ignore[operator]
-        case OSError() if error.errno in _OF_THE_MACHINE or (error.errno == errno.ENOENT and error.filename):
+        case OSError() if error.errno in _OF_THE_MACHINE or (error.errno in _OF_A_FILE and error.filename):
             return ParaganError.exit_code, f"{error.filename or 'output'}: {error.strerror}"
         case _ if is_out_of_memory(error):
             first = str(error).partition("\n")[0][:200] or type(error).__name__

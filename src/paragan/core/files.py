@@ -1,27 +1,157 @@
-"""Files that are written whole or not at all: nobody sees half of one."""
+"""Files in folders that may come from elsewhere: a run folder can hold links, pipes and devices under any name.
+
+What is written is a new file under a random name, opened with O_EXCL and O_NOFOLLOW and renamed into place: a reader
+never sees half of it, and no link is followed. What is read is a plain file up to a size. Only this module opens files
+for writing (`tests/architecture/test_files.py`).
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
+from typing import BinaryIO
+
+from paragan.core.errors import CheckpointError
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+_NAME_CHARACTERS = 100  # of the final name in a temporary one, which has to be shorter than 256 bytes
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A name beside `path`, to be written: it becomes `path` unless the block fails."""
-    temporary = path.with_name(f".{path.name}.tmp")
+def whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """A new file that replaces `path` unless the block fails. mode: of the file, less the umask."""
+    _remove_stale(path)
+    file, temporary = _created(path, mode)
     try:
-        yield temporary
-        temporary.replace(path)
+        with file:
+            yield file
+            file.flush()
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Also when the machine stops in between."""
-    with whole(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
+def write_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Replace `path`, whole or not at all, also when the machine stops in between."""
+    with whole(path, mode) as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """`write_bytes` of text in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def new_file(path: Path) -> BinaryIO:
+    """An empty file in place of whatever has this name, for a process that writes while others read."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, _NEW, 0o666), "wb")
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """The end of a plain file, created if necessary, without a buffer. `CheckpointError` for a link."""
+    return os.fdopen(_open_plain(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
+
+
+def open_lock_file(path: Path) -> BinaryIO:
+    """A plain file to read, write and lock, created if necessary, without a buffer. `CheckpointError` for a link."""
+    return os.fdopen(_open_plain(path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """A second name for the plain file `source`, or a copy where the disk has no links. `target` must be new."""
+    try:
+        os.link(source, target)
+    except OSError:
+        with plain_file(source) as held, new_file(target) as file:
+            shutil.copyfileobj(held, file)
+
+
+def subfolder(folder: Path, name: str) -> Path:
+    """`folder/name`, created if necessary, for writing. `CheckpointError` where it is a link."""
+    path = folder / name
+    refuse_link(path)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def refuse_link(path: Path) -> None:
+    """Raise `CheckpointError` where `path` is a symbolic link: what is written there would land elsewhere."""
+    if path.is_symlink():
+        raise CheckpointError(
+            f"{path} is a symbolic link, and nothing is written through links in a run folder; remove the link"
+        )
+
+
+@contextmanager
+def plain_file(path: Path) -> Iterator[BufferedReader]:
+    """Open for reading. `OSError` for a pipe or a device, which might never end; never waits for one."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", str(path))
+        yield file
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """All of a plain file. `OSError` where it is none, or has more than `most` bytes."""
+    with plain_file(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    return content
+
+
+def _open_plain(path: Path, flags: int) -> int:
+    refuse_link(path)
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise CheckpointError(f"{path} is not a plain file; remove it, or choose another folder with --out DIR")
+    return handle
+
+
+def _created(path: Path, mode: int) -> tuple[BinaryIO, Path]:
+    """A new file and its temporary name, locked: `_remove_stale` of another process leaves it alone."""
+    while True:
+        temporary = path.with_name(f"{_prefix(path)}{os.urandom(4).hex()}.tmp")
+        handle = os.open(temporary, _NEW, mode)
+        with suppress(OSError):  # no locks on this disk
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return os.fdopen(handle, "r+b"), temporary
+        os.close(handle)  # removed before it was locked
+
+
+def _remove_stale(path: Path) -> None:
+    """Temporary files of `path` that a killed process has left."""
+    names: list[str] = []
+    with suppress(PermissionError):  # a folder that may be written to and not listed
+        names = os.listdir(path.parent)
+    for name in names:
+        if name.startswith(_prefix(path)) and name.endswith(".tmp"):
+            with suppress(OSError):
+                _remove_unlocked(path.with_name(name))
+
+
+def _remove_unlocked(path: Path) -> None:
+    if path.is_symlink():
+        return path.unlink()
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(handle)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name[:_NAME_CHARACTERS]}."

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from paragan.core.files import plain_file
 from paragan.core.node import Node, Place, Problem, Scalar, Unreadable, brief
 
 _MOST_BYTES = 1 << 20
@@ -83,7 +84,7 @@ def dump(tree: Any) -> str:
 
 def _read(path: Path, place: Place) -> str:
     try:
-        with path.open("rb") as stream:
+        with plain_file(path) as stream:
             data = stream.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         raise Unreadable(place, "found no such file, expected a YAML file") from None

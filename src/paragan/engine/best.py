@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import CheckpointError
-from paragan.core.files import write_text
+from paragan.core.files import link_or_copy, read_bytes, refuse_link, write_text
 from paragan.engine.evaluate import Score
 from paragan.engine.reader import MANIFEST
 
@@ -54,6 +53,8 @@ class Best:
         told = {"step": step, "images": images, "metric": metric, "value": value, **score.metrics}
         told |= {"num_images": score.num_images, "protocol": score.protocol}
         new, old = self._next, self.folder.with_name(f".{self.folder.name}.old")
+        for folder in (self.folder, new, old):
+            refuse_link(folder)
         try:
             if self._held() == new:
                 new.rename(self.folder)
@@ -63,7 +64,7 @@ class Best:
             write_text(new / _SCORE, json.dumps(told, indent=1) + "\n")
             names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (_SCORE, MANIFEST))
             for name in (*names, MANIFEST):  # the manifest last: with it the folder counts
-                _link(checkpoint / name, new / name)
+                link_or_copy(checkpoint / name, new / name)
             if self.folder.exists():
                 self.folder.rename(old)
             new.rename(self.folder)
@@ -79,18 +80,10 @@ class Best:
         if (path := self._held()) is None:
             return {}
         try:
-            with open(path / _SCORE, "rb") as file:
-                found = json.loads(file.read(_MOST_BYTES))
+            found = json.loads(read_bytes(path / _SCORE, _MOST_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # no links on this disk
-        shutil.copyfile(source, target)
 
 
 def _as_read(protocol: dict[str, Any]) -> Any:

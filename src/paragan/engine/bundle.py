@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ParaganError
-from paragan.core.files import write_text
+from paragan.core.files import read_bytes, write_text
 from paragan.engine import export, exported, gallery
 from paragan.engine.best import Best
 from paragan.engine.card import card
@@ -51,15 +51,9 @@ class Bundle:
         return f"{path}  (differs from the network by at most {program(self.sampler, path):.1e})"
 
     def _weights(self, path: Path) -> None:
-        temporary = path.with_name(f".tmp-{path.name}")
         config = json.dumps(_without_folders(self.tree), ensure_ascii=False)
-        try:
-            exported.write(
-                temporary, exported.Exported(self.sampler.net.state_dict(), config, self.sampler.facts, self.score)
-            )
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        weights = self.sampler.net.state_dict()
+        exported.write(path, exported.Exported(weights, config, self.sampler.facts, self.score))
 
     def _picture(self, path: Path) -> list[str]:
         """Where it is; nothing where the generator needs pictures to make others from and the data is not at hand."""
@@ -79,8 +73,7 @@ def score_of(path: Path, best: bool = False) -> Mapping[str, Any]:
     if path.is_file():
         return exported.read(path).score
     try:
-        with open((Best(path / "best").path() if best else path) / "score.json", "rb") as file:
-            found = json.loads(file.read(_MOST_BYTES))
+        found = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
+from paragan.core.files import refuse_link, write_text
 from paragan.core.pieces import Pieces
 from paragan.engine.reader import MANIFEST, STATE, Checkpoint, grouped, opened, read, sha256_of
 from paragan.engine.together import together
@@ -68,6 +69,7 @@ class Checkpoints:
         together(self.world, act if self.world.leads else lambda: None)
 
     def _begin(self, temporary: Path) -> None:
+        refuse_link(self.folder)
         for debris in self.folder.glob(".tmp-step-*"):  # of a save in which a rank was killed
             shutil.rmtree(debris, ignore_errors=True)
         temporary.mkdir(parents=True)
@@ -83,7 +85,7 @@ class Checkpoints:
                 continue
             piece = f".{window.index}-of-{window.of}" if window.of > 1 else ""
             path = folder / f"{group}{piece}.safetensors"
-            save_file(pieces.mine, path)
+            save_file(pieces.mine, path)  # into a folder that rank 0 has just made: no link lies there
             path.chmod(_mode())  # it is the owner's alone otherwise, also on a disk that is shared
             _sync(path)
             written[path.name] = (sha256_of(path), path.stat().st_size)
@@ -95,9 +97,10 @@ class Checkpoints:
             if not (temporary / name).is_file() or (temporary / name).stat().st_size != size:
                 raise CheckpointError(f"{name} is not to be seen from rank 0: all hosts need one file system")
         grouped(files)  # no piece is lacking
-        _put(temporary / STATE, state)
+        write_text(temporary / STATE, json.dumps(state, indent=1))
         sums = {name: sha256 for name, (sha256, _) in files.items()} | {STATE: sha256_of(temporary / STATE)}
-        _put(temporary / MANIFEST, {"format": FORMAT, "files": dict(sorted(sums.items()))})
+        manifest = {"format": FORMAT, "files": dict(sorted(sums.items()))}
+        write_text(temporary / MANIFEST, json.dumps(manifest, indent=1))
         _sync(temporary)
         shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
@@ -139,11 +142,6 @@ class Checkpoints:
         if self.paths():
             raise CheckpointError(f"{self.folder}: no undamaged checkpoint is left; start anew with --fresh")
         return None
-
-
-def _put(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=1), encoding="utf-8")
-    _sync(path)
 
 
 def _sync(path: Path) -> None:

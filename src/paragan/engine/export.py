@@ -8,16 +8,17 @@ import importlib.util
 import io
 import logging
 import math
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.files import whole
 from paragan.core.types import Made
 from paragan.engine.sampler import Sampler
 
@@ -47,8 +48,8 @@ def torch_program(sampler: Sampler, path: Path) -> float:
     bare = _bare(sampler)
     program = _traced(bare, _inputs(sampler, _TRACED))
 
-    def write(temporary: Path) -> Call:
-        torch.export.save(program, temporary)
+    def write(file: BinaryIO) -> Call:
+        torch.export.save(program, file)
         return program.module()
 
     return _checked(sampler, bare, path, write)
@@ -62,12 +63,13 @@ def onnx_program(sampler: Sampler, path: Path) -> float:
     bare, inputs = _bare(sampler), _inputs(sampler, _TRACED)
     program, names = _traced(bare, inputs), _NAMES[: len(inputs)]
 
-    def write(temporary: Path) -> Call:
+    def write(file: BinaryIO) -> Call:
         with _tracing(bare):
-            torch.onnx.export(
-                program, f=temporary, input_names=names, output_names=["images"], external_data=False, verbose=False
-            )
-        session = onnxruntime.InferenceSession(str(temporary), providers=["CPUExecutionProvider"])
+            made = torch.onnx.export(program, input_names=names, output_names=["images"], verbose=False)
+            assert made is not None
+            content = made.model_proto.SerializeToString()
+        file.write(content)
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
 
         def call(*arguments: Tensor) -> Tensor:
             fed = {name: value.numpy() for name, value in zip(names, arguments, strict=True)}
@@ -109,21 +111,17 @@ def _traced(bare: Bare, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProg
         return torch.export.export(bare, inputs, dynamic_shapes=shapes, strict=True)  # else `len(x)` would fix the size
 
 
-def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[Path], Call]) -> float:
-    """Write beside, compare at other batch sizes than the traced one, then move into place."""
-    temporary = path.with_name(f".tmp-{path.name}")
-    try:
-        call = write(temporary)
+def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO], Call]) -> float:
+    """Write a temporary file, compare at other batch sizes than the traced one, then rename it into place."""
+    with whole(path) as file:
+        call = write(file)
         worst = max(_difference(bare, call, _inputs(sampler, n)) for n in _CHECKED)
         if not worst <= MOST_DIFFERENCE:
             raise CheckpointError(
                 f"export: found images that differ by {worst:.2g} from the network's, expected at most "
                 f"{MOST_DIFFERENCE:g}; {path.name} was not written: export safetensors"
             )
-        os.replace(temporary, path)
-        return worst
-    finally:
-        temporary.unlink(missing_ok=True)
+    return worst
 
 
 @torch.no_grad()

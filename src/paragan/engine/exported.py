@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from paragan import __version__
 from paragan.core.command import me
 from paragan.core.errors import CheckpointError
+from paragan.core.files import plain_file, write_bytes
 from paragan.engine.sampler import Facts
 
 FORMAT = "paragan generator 1"
@@ -50,7 +52,7 @@ def write(path: Path, exported: Exported) -> None:
     }
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in exported.weights.items()}
     try:
-        save_file(weights, path, metadata)
+        write_bytes(path, save(weights, metadata))
     except (SafetensorError, OSError) as error:
         reason = "no space left on the device" if "space left" in str(error) else str(error)
         raise CheckpointError(f"{path.parent}: cannot be written ({reason}); give another --out") from None
@@ -88,9 +90,13 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
 
 def _refuse_a_long_header(path: Path) -> None:
     """A safetensors file starts with the length of its header, in eight bytes."""
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-    if not 0 < length <= min(_MOST_BYTES, path.stat().st_size - 8):
+    try:
+        with plain_file(path) as file:
+            length = int.from_bytes(file.read(8), "little")
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise _refused(path, f"a file that cannot be read ({error.strerror})") from None
+    if not 0 < length <= min(_MOST_BYTES, size - 8):
         raise _refused(path, "a file that is not safetensors, or whose header is cut short or too long")
 
 

@@ -9,10 +9,13 @@ import platform
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from paragan.core.errors import CheckpointError
-from paragan.core.files import write_text
+from paragan.core.files import open_lock_file, read_bytes, refuse_link, write_text
+
+WRITTEN = ("checkpoints", "best", "samples", "judge", "ranks", "tensorboard")  # folders that training writes to
+_MOST_BYTES = 1 << 20
 
 
 class RunFolder:
@@ -20,7 +23,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock: BinaryIO | None = None
 
     @property
     def config(self) -> Path:
@@ -44,7 +47,7 @@ class RunFolder:
         if any(self.checkpoints.glob("*")):
             return False
         with suppress(OSError, ValueError):
-            found = json.loads((self.path / "exit.json").read_text())
+            found = json.loads(read_bytes(self.path / "exit.json", _MOST_BYTES))
             return isinstance(found, dict) and found.get("step") == 0 and found.get("code") == 2
         return False
 
@@ -52,9 +55,11 @@ class RunFolder:
         """Create the folder and hold its lock; a second live process is refused."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            for name in WRITTEN:
+                refuse_link(self.path / name)
             self._lock = self._locked()
             self._lock.truncate(0)
-            self._lock.write(str(os.getpid()))
+            self._lock.write(str(os.getpid()).encode())
             self._lock.flush()
         except OSError as error:
             raise CheckpointError(
@@ -89,13 +94,13 @@ class RunFolder:
             log.rename(here / "ranks" / "launch.log")
         return aside
 
-    def _locked(self) -> IO[str]:
-        lock = open(self.path / "run.lock", "a+")  # noqa: SIM115 held as long as the caller holds it
+    def _locked(self) -> BinaryIO:
+        lock = open_lock_file(self.path / "run.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            owner = lock.read().strip() or "unknown"
+            owner = lock.read(20).decode("ascii", "replace").strip() or "unknown"
             lock.close()
             raise CheckpointError(
                 f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or give another --out DIR"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
+from paragan.core.files import read_bytes, subfolder, write_bytes
 from paragan.core.seams import Source
 from paragan.engine import classifier
 from paragan.engine.classifier import fitted, untrained
@@ -32,6 +32,7 @@ _AT_ONCE = 500
 _MOST_MEASURED = 10_000
 _REFERENCE = 0  # the seed of the order in which real images are judged
 _FORMAT = 1
+_MOST_NOTE_BYTES, _MOST_BYTES = 1 << 20, 1 << 30  # of judge.json and of weights
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def ready_made(name: str, path: Path, size: int | None = None) -> Judge:
     net, (channels, side, _) = read(name, path), EXTRACTORS[name].shape
     crop = 2 if (name, size) == ("mnist-cnn", 32) else 0
     shape = (channels, side + 2 * crop, side + 2 * crop)
-    return Judge(name, net, shape, 10, hashlib.sha256(path.read_bytes()).hexdigest(), crop=crop)
+    return Judge(name, net, shape, 10, hashlib.sha256(read_bytes(path, _MOST_BYTES)).hexdigest(), crop=crop)
 
 
 def measured(judge: Judge, held_out: Source) -> Judge:
@@ -144,8 +145,8 @@ def measured(judge: Judge, held_out: Source) -> Judge:
 def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | None:
     """The judge in the folder; None if there is none, it is damaged, or it belongs to other data."""
     try:
-        note = json.loads((folder / "judge.json").read_bytes())
-        weights = (folder / "judge.safetensors").read_bytes()
+        note = json.loads(read_bytes(folder / "judge.json", _MOST_NOTE_BYTES))
+        weights = read_bytes(folder / "judge.safetensors", _MOST_BYTES)
         sha256 = hashlib.sha256(weights).hexdigest()
         if (note["format"], note["fingerprint"], note["sha256"]) != (_FORMAT, fingerprint, sha256):
             return None
@@ -168,11 +169,9 @@ def _keep(judge: Judge, folder: Path, weights: bytes, fingerprint: str) -> None:
         "fingerprint": fingerprint,
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        subfolder(folder.parent, folder.name)
         for name, content in (("judge.safetensors", weights), ("judge.json", json.dumps(note, indent=1).encode())):
-            temporary = folder / f".{name}.tmp"
-            temporary.write_bytes(content)
-            os.replace(temporary, folder / name)
+            write_bytes(folder / name, content)
     except OSError as error:
         raise CheckpointError(
             f"judge: its weights were not written to {folder}: {error.strerror}; make room or choose another folder"

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
-from paragan.core.files import write_text
+from paragan.core.files import open_to_append, write_bytes, write_text
 from paragan.core.outside import told
 from paragan.core.types import Can
 from paragan.engine.laws import ON_RANKS, Ready, cannot, drawing, judged, outside
@@ -155,7 +155,7 @@ class _Processes:
         store = self.ranks.folder / f"store-{self.number}"
         for rank in range(self.ranks.size):
             words = [*self.ranks.command, *map(str, (rank, self.ranks.size, self.number, store))]
-            with open(self.log, "ab") as log:
+            with open_to_append(self.log) as log:
                 self.running.append(
                     subprocess.Popen(
                         words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -250,9 +250,8 @@ def _answer(folder: Path, number: int, rank: int) -> Path:
 
 def _keep(trace: Trace, folder: Path) -> None:
     """The plain game, for the ranks to compare with."""
-    save_file(
-        {f"{step}/{name}": w.contiguous() for step, of in trace.items() for name, w in of.items()}, _plain(folder)
-    )
+    weights = {f"{step}/{name}": w.contiguous() for step, of in trace.items() for name, w in of.items()}
+    write_bytes(_plain(folder), save(weights))
 
 
 def _kept(folder: Path) -> Trace:

@@ -19,10 +19,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
+from paragan.core.files import plain_file, read_bytes
 from paragan.core.pieces import Stored
 
 MANIFEST, STATE = "manifest.json", "state.json"
 _FORMATS = (1, 2)
+_MOST_JSON_BYTES = 64 << 20
 _FILE = re.compile(r"([^.]+)(?:\.(\d{1,6})-of-(\d{1,6}))?\.safetensors", re.ASCII)
 _UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
 
@@ -111,7 +113,8 @@ def _stored(paths: list[Path]) -> Stored:
     shapes: dict[str, tuple[int, ...]] = {}
     for path in paths:
         try:
-            file: Any = safe_open(path, "pt")
+            with plain_file(path):  # safetensors would wait for a pipe
+                file: Any = safe_open(path, "pt")
             found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
         except _UNREADABLE:
             raise CheckpointError(
@@ -143,7 +146,7 @@ def _longer(so_far: tuple[int, ...] | None, piece: tuple[int, ...], where: str) 
 def json_of(path: Path) -> dict[str, Any]:
     """The object in a JSON file of a checkpoint."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_bytes(path, _MOST_JSON_BYTES))
     except (OSError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -153,5 +156,5 @@ def json_of(path: Path) -> dict[str, Any]:
 
 def sha256_of(path: Path) -> str:
     """Of a file, in hexadecimal."""
-    with open(path, "rb") as file:
+    with plain_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from paragan.core.dist import ALONE, World
+from paragan.core.files import plain_file
 from paragan.core.notes import Note, Writer
 from paragan.core.seams import notices, paired
 from paragan.core.types import Report
@@ -201,14 +203,13 @@ def told(player: Player) -> dict[str, Any]:
 
 def _lines(record: Path, step: int) -> list[Mapping[str, Any]]:
     """Telemetry, scores and advice of the record up to `step`, oldest first."""
-    if not record.exists():
-        return []
-    found = []
-    for line in record.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            entry = json.loads(line)
-            if entry["kind"] in ("telemetry", "score", "advice") and entry["step"] <= step:
-                found.append(entry)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue  # cut short by a kill
+    found: list[Mapping[str, Any]] = []
+    with suppress(FileNotFoundError), plain_file(record) as lines:
+        for line in lines:
+            try:
+                entry = json.loads(line)
+                if entry["kind"] in ("telemetry", "score", "advice") and entry["step"] <= step:
+                    found.append(entry)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue  # cut short by a kill
     return found

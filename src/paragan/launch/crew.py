@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from paragan.core.files import new_file, subfolder
+
 _PATIENCE_S = 10.0
 
 
@@ -27,9 +29,9 @@ class Crew:
 
     def start(self, count: int) -> None:
         """So many more."""
-        self.logs.mkdir(parents=True, exist_ok=True)
+        subfolder(self.logs.parent, self.logs.name)
         for _ in range(count):
-            with open(self.logs / f"worker-{len(self._processes) + 1}.log", "wb") as log:
+            with new_file(self.logs / f"worker-{len(self._processes) + 1}.log") as log:
                 command = [sys.executable, "-P", "-m", "paragan", "worker", f"{self.address[0]}:{self.address[1]}"]
                 command += [
                     "--device",

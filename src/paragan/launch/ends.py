@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, FollowedError, ParaganError
-from paragan.core.files import write_text
+from paragan.core.files import read_bytes, refuse_link, write_text
 from paragan.core.printable import printable
 from paragan.launch.place import Place
 
+_MOST_BYTES = 1 << 20
 _FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would come to the same
 
 
@@ -35,7 +36,8 @@ class End:
 
 
 def ranks(folder: Path) -> Path:
-    """Where the ranks of the run in `folder` leave their files."""
+    """Where the ranks of the run in `folder` leave their files. `CheckpointError` where it is a link."""
+    refuse_link(folder / "ranks")
     return folder / "ranks"
 
 
@@ -75,7 +77,7 @@ def claimed(folder: Path, place: Place) -> bool:
     one torchrun process is one run, and a restart is never the first attempt.
     """
     try:
-        owner = json.loads((ranks(folder) / "run.json").read_bytes())
+        owner = json.loads(read_bytes(ranks(folder) / "run.json", _MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
     same = isinstance(owner, dict) and owner.get("run") == place.run
@@ -115,7 +117,7 @@ def _path(folder: Path, rank: int) -> Path:
 
 def _read(path: Path) -> End | None:
     try:
-        end = End(**json.loads(path.read_bytes()))
+        end = End(**json.loads(read_bytes(path, _MOST_BYTES)))
         numbers = (end.rank, end.code, end.attempt, 0 if end.cause is None else end.cause)
         ok = all(type(n) is int for n in numbers) and isinstance(end.time, float) and isinstance(end.reason, str)
         return end if ok else None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, RankError
-from paragan.core.files import write_text
+from paragan.core.files import new_file, write_text
 from paragan.core.interrupt import Interrupt
 from paragan.core.printable import printable
 from paragan.launch import ends
@@ -69,7 +69,7 @@ def launch(job: Job, interrupt: Interrupt) -> int:
     """
     run = uuid.uuid4().hex
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch, open(job.log, "wb") as log:
+    with tempfile.TemporaryDirectory() as scratch, new_file(job.log) as log:
         torchrun = subprocess.Popen(
             job.command(run, scratch),
             env=job.environment(),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ConfigError
+from paragan.core.files import plain_file
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.gan import GAN
@@ -52,7 +53,7 @@ def _first_session(record: Path) -> Iterator[Mapping[str, Any]]:
     """The lines of kind `delays` before the second start."""
     starts = 0
     try:
-        with record.open(encoding="utf-8", errors="replace") as lines:
+        with plain_file(record) as lines:
             while line := lines.readline(_LINE):
                 told = _parsed(line)
                 starts += told.get("kind") == "start"
@@ -64,7 +65,7 @@ def _first_session(record: Path) -> Iterator[Mapping[str, Any]]:
         raise ConfigError(f"scheme.order: {record}: {error.strerror}, expected the record of a run") from None
 
 
-def _parsed(line: str) -> Mapping[str, Any]:
+def _parsed(line: bytes) -> Mapping[str, Any]:
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):  # cut short by a kill

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.core.files import whole
+from paragan.core.files import write_bytes
 
 TOKEN, TOKEN_FILE = "PARAGAN_TOKEN", "PARAGAN_TOKEN_FILE"  # never on a command line: every user of a host sees those
 MOST_BYTES, HELLO_BYTES = 1 << 20, 4096  # of a body; of one whose sender is not known yet
@@ -37,11 +37,7 @@ def new_token() -> str:
 
 def save_token(path: Path, token: str) -> None:
     """For workers that share this file system, readable by this user alone."""
-    with whole(path) as temporary:
-        temporary.unlink(missing_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL  # never into a file, or through a link, that lies there already
-        with open(os.open(temporary, flags, 0o600), "w", encoding="ascii") as file:
-            file.write(token)
+    write_bytes(path, token.encode("ascii"), mode=0o600)
 
 
 def find_token(environment: Mapping[str, str] | None = None) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.writers._files import plain_file
+from paragan.core.files import plain_file
 from paragan.writers._record import Moment, plain
 from paragan.writers._walk import save_film
 

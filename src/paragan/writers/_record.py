@@ -15,7 +15,7 @@ from typing import Any
 
 from paragan.core.command import me
 from paragan.core.errors import CheckpointError
-from paragan.writers._files import plain_file
+from paragan.core.files import plain_file
 from paragan.writers._grid import Population
 from paragan.writers._series import Series
 from paragan.writers._values import number, plain

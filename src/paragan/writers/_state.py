@@ -11,8 +11,8 @@ from typing import Any
 
 from paragan.core import parse
 from paragan.core.errors import PREEMPTED, ParaganError
+from paragan.core.files import plain_file
 from paragan.core.node import Place
-from paragan.writers._files import plain_file
 from paragan.writers._record import History, number, plain
 from paragan.writers._scale import figure
 

@@ -22,8 +22,8 @@ def save_walk(frames: Iterable[Image.Image], path: Path) -> None:
 def save_film(pictures: Sequence[Image.Image], path: Path, duration_ms: int | list[int], quality: int) -> None:
     """These frames, all of one size, without end. duration_ms: of all, or of each. Whole or not at all."""
     more = {"save_all": True, "append_images": pictures[1:], "duration": duration_ms, "loop": 0}
-    with whole(path) as temporary:
-        pictures[0].save(temporary, "WEBP", quality=quality, method=2, **more)
+    with whole(path) as file:
+        pictures[0].save(file, "WEBP", quality=quality, method=2, **more)
 
 
 def _small(frame: Image.Image) -> Image.Image:

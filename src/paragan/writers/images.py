@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
-from paragan.core.files import whole
+from paragan.core.files import subfolder, whole
 from paragan.core.notes import Note
 from paragan.writers._sheet import sheet
 
@@ -26,6 +26,7 @@ class Writer:
 
     def write(self, note: Note) -> None:
         if note.x_BCHW is not None:
+            subfolder(self._folder, "samples")
             save_grid(note.x_BCHW, self._folder / note.values["path"], note.columns)
 
     def close(self) -> None:
@@ -35,8 +36,8 @@ class Writer:
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
     """The sheet of these images (`_sheet.sheet`) as a PNG. Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole(path) as temporary:
-        picture(sheet(x_BCHW, columns, least_pixels)).save(temporary, "PNG")
+    with whole(path) as file:
+        picture(sheet(x_BCHW, columns, least_pixels)).save(file, "PNG")
 
 
 def picture(sheet_CHW: Tensor) -> Image.Image:

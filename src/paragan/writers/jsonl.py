@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paragan.core.files import write_text
+from paragan.core.files import open_to_append, plain_file, whole, write_text
 from paragan.core.notes import Note
 
 _MOST_WAITING = 1 << 24  # bytes
@@ -28,7 +28,7 @@ class Lines:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 held for the run
+        self._file = open_to_append(path)
         self._waiting = b""
 
     def _put(self, line: Mapping[str, Any]) -> None:
@@ -99,11 +99,13 @@ class RankWriter(Lines):
 
 
 def _keep_until(path: Path, step: int) -> None:
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    write_text(path, "".join(f"{line}\n" for line in lines if _step(line) <= step))
+    with plain_file(path) as before, whole(path) as file:
+        for line in before:
+            if _step(line) <= step:
+                file.write(line.rstrip(b"\r\n") + b"\n")
 
 
-def _step(line: str) -> float:
+def _step(line: bytes) -> float:
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paragan.core.files import whole
+from paragan.core.files import write_text
 from paragan.writers._film import film
 from paragan.writers._page import Page
 
@@ -46,5 +46,4 @@ def render(folder: Path, live: bool = False) -> str:
 
 def save(page: str, path: Path) -> None:
     """Whole or not at all; a reader never sees half a page."""
-    with whole(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, page)

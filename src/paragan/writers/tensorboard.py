@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import ConfigError
+from paragan.core.files import subfolder
 from paragan.core.notes import Note
 from paragan.writers._sheet import sheet
 
@@ -30,7 +31,7 @@ class Writer:
                 "leave it out"
             ) from None
         self._options = options
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1 if step else 0)
+        self._writer = SummaryWriter(str(subfolder(folder, "tensorboard")), purge_step=step + 1 if step else 0)
 
     def write(self, note: Note) -> None:
         if note.kind in ("step", "score", "telemetry"):

@@ -1,0 +1,104 @@
+"""One module opens files for writing: `core/files.py`, which follows no link and leaves no half of a file."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+HOME = "src/paragan/core/files.py"
+ALLOWED = {  # (file, what): why it is safe
+    ("src/paragan/engine/checkpoint.py", "save_file"): "into a folder that it has just made",
+    ("src/paragan/datasets/_mapped.py", "link"): "a name that must be new, of a file by mkstemp",
+    ("src/paragan/datasets/_mapped.py", "fdopen"): "of a file by mkstemp: random name, O_EXCL, O_NOFOLLOW",
+    ("src/paragan/datasets/_download.py", "fdopen"): "of a file by mkstemp",
+    ("src/paragan/datasets/_download.py", "replace"): "of a file by mkstemp",
+    ("src/paragan/cli/_table1_rank.py", "fdopen"): "of standard output",
+    ("src/paragan/cli/main.py", "open"): "of /dev/null",
+}
+WRITING = {
+    *("write_text", "write_bytes", "touch", "hardlink_to", "symlink_to"),
+    *("copyfile", "copy2", "copytree", "extract", "extractall", "unpack_archive", "make_archive"),
+    *("save_file", "serialize_file", "savez", "savez_compressed", "savetxt", "tofile", "memmap"),
+    *("NamedTemporaryFile", "SpooledTemporaryFile", "mktemp", "FileHandler"),
+}
+OS_WRITING = {"open", "fdopen", "replace", "link", "symlink", "mkfifo", "mknod", "truncate"}
+
+
+def test_one_module_opens_files_for_writing(modules):
+    found = {
+        (m.at(node).rpartition(":")[0], what): m.at(node)
+        for m in modules
+        for node in m.code()
+        for what in writing(node)
+    }
+    places = {at for (file, what), at in found.items() if file != HOME and (file, what) not in ALLOWED}
+    assert places == set(), "write through paragan.core.files"
+    assert set(ALLOWED) <= set(found), "an exception that is no longer needed"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open(path, 'w')",
+        "open(path, mode='ab')",
+        "open(path, chosen)",
+        "path.open('x')",
+        "path.open(mode='r+b')",
+        "path.write_text(page)",
+        "os.open(path, os.O_WRONLY | os.O_CREAT)",
+        "os.replace(temporary, path)",
+        "save_file(tensors, path)",
+        "np.savez(path, x=x)",
+        "shutil.copyfile(a, b)",
+        "gzip.open(path, 'wb')",
+    ],
+)
+def test_the_rule_sees(line):
+    assert list(writing(ast.parse(line).body[0].value))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open(path, 'rb')",
+        "path.open()",
+        "path.open('rb')",
+        "text.replace('a', 'b')",
+        "write_text(path, page)",
+        "archive.open(info)",
+        "os.open(path, os.O_RDONLY)",
+    ],
+)
+def test_the_rule_lets_reading_pass(line):
+    assert not list(writing(ast.parse(line).body[0].value))
+
+
+def writing(node: ast.AST) -> list[str]:
+    """What this call opens, makes or replaces on disk; empty where it only reads."""
+    if not isinstance(node, ast.Call):
+        return []
+    function = node.func
+    if isinstance(function, ast.Name):
+        return [function.id] if function.id in WRITING - {"write_text", "write_bytes"} or _opens(node, 1) else []
+    if not isinstance(function, ast.Attribute):
+        return []
+    owner, name = ast.unparse(function.value), function.attr
+    if owner == "os":
+        reads = name == "open" and ast.unparse(node.args[1]) == "os.O_RDONLY"
+        return [name] if name in OS_WRITING and not reads else []
+    if owner == "files":
+        return []
+    position = 1 if owner in ("gzip", "bz2", "lzma", "io", "tarfile") else 0
+    return [name] if name in WRITING or _opens(node, position) else []
+
+
+def _opens(call: ast.Call, position: int) -> bool:
+    """Whether this is an `open` with another mode than reading. position: of the mode among the arguments."""
+    name = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
+    modes = [keyword.value for keyword in call.keywords if keyword.arg == "mode"] or call.args[position : position + 1]
+    if name != "open" or not modes:
+        return False
+    if not isinstance(modes[0], ast.Constant):
+        return position == 1  # of the built-in `open`; `archive.open(member)` takes something else first
+    return bool(set(str(modes[0].value)) & set("wax+"))

@@ -1,0 +1,167 @@
+"""A run folder from elsewhere is full of links to a file of the user: no verb writes to that file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.core import files
+from paragan.core.errors import CheckpointError
+from tests.tiny_run import SMALL, TINY, train
+
+BEFORE = "ssh-ed25519 AAAA the user's only key\n"
+WORDS = (*TINY, *SMALL, "train.kimg=0.128", "every.sample_kimg=0.016")
+VERBS = {
+    "report": ("report", "RUN"),
+    "film": ("report", "RUN", "--film", "RUN/film.webp"),
+    "sample": ("sample", "RUN"),
+    "walk": ("sample", "RUN", "--walk", "2", "--frames", "2"),
+    "export": ("export", "RUN"),
+    "export-program": ("export", "RUN", "--format", "torch"),
+    "train": ("train", "digits", *WORDS, "--out", "RUN"),
+}
+FOLDERS = {
+    "samples": ("sample", "walk", "train"),
+    "export": ("export",),
+    **dict.fromkeys(("checkpoints", "best", "judge", "ranks", "tensorboard"), ("train",)),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run with a sheet of samples, and the names of all files that the verbs write into it."""
+    folder = tmp_path_factory.mktemp("planted") / "run"
+    train(folder)
+    original = Path(shutil.copytree(folder, folder.with_name("original")))
+    for verb in ("sample", "walk", "train", "report", "export", "film"):
+        assert call(folder, verb) == 0
+    shutil.copytree(folder / "samples", original / "samples", ignore=shutil.ignore_patterns("sample-*", "walk-*"))
+    return original, sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def planted(trained, tmp_path):
+    """A run in which every name that is written later, and every temporary name of the past, is a link."""
+    original, names = trained
+    run, outside = tmp_path / "run", tmp_path / "authorized_keys"
+    shutil.copytree(original, run)
+    outside.write_text(BEFORE)
+    for name in names:
+        path = run / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for link in (path, path.with_name(f".{path.name}.tmp"), path.with_name(f".tmp-{path.name}")):
+            if not link.exists() and "checkpoints" not in path.parts:
+                link.symlink_to(outside)
+    return run, outside
+
+
+def call(run: Path, verb: str) -> int:
+    return main([word.replace("RUN", str(run)) for word in VERBS[verb]])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_writes_through_a_planted_link(planted, verb, capfd):
+    run, outside = planted
+    if verb == "train":
+        (run / "run.lock").unlink()  # has a test below
+        (run / "metrics.jsonl").unlink(missing_ok=True)
+    assert call(run, verb) == 0, capfd.readouterr().err
+    assert outside.read_text() == BEFORE
+    assert not [path for path in outside.parent.iterdir() if path not in (run, outside)]
+
+
+@pytest.mark.parametrize("name", ["run.lock", "metrics.jsonl"])
+def test_training_refuses_a_lock_or_record_that_is_a_link(trained, tmp_path, name, capfd):
+    run, outside = Path(shutil.copytree(trained[0], tmp_path / "run")), tmp_path / "authorized_keys"
+    outside.write_text(BEFORE)
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(outside)
+    assert call(run, "train") == (2 if name == "run.lock" else 0)  # a resumed record is written anew
+    assert outside.read_text() == BEFORE
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "verb"), [(name, verb) for name, verbs in FOLDERS.items() for verb in verbs])
+def test_a_subfolder_that_is_a_link_is_refused_in_one_line(trained, tmp_path, name, verb, capfd):
+    run, outside = Path(shutil.copytree(trained[0], tmp_path / "run")), tmp_path / "outside"
+    if (run / name).exists():
+        (run / name).rename(outside)
+    outside.mkdir(exist_ok=True)
+    before = sorted(outside.rglob("*"))
+    (run / name).symlink_to(outside)
+    assert call(run, verb) == 2
+    expected = f"{run / name} is a symbolic link, and nothing is written through links in a run folder; remove the link"
+    assert capfd.readouterr().err.splitlines()[-1] == expected
+    assert sorted(outside.rglob("*")) == before
+
+
+def test_a_new_file_has_the_mode_of_the_umask(tmp_path):
+    for mask, expected in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
+        before = os.umask(mask)
+        try:
+            files.write_text(tmp_path / "a", "b")
+        finally:
+            os.umask(before)
+        assert (tmp_path / "a").stat().st_mode & 0o777 == expected
+
+
+def test_an_exported_file_is_readable_by_others(trained, tmp_path, capfd):
+    run, before = Path(shutil.copytree(trained[0], tmp_path / "run")), os.umask(0o022)
+    try:
+        assert call(run, "export-program") == 0
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (run / "export").iterdir()}
+    assert modes == dict.fromkeys(("generator.safetensors", "generator.pt2", "samples.png", "README.md"), 0o644)
+
+
+def test_a_failed_write_leaves_the_former_file_and_no_other(tmp_path):
+    files.write_text(tmp_path / "a", "before")
+    with contextlib.suppress(ZeroDivisionError), files.whole(tmp_path / "a") as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "before")]
+
+
+def test_temporary_files_of_a_killed_process_are_removed_and_those_of_a_live_one_are_not(tmp_path):
+    (tmp_path / ".a.01234567.tmp").write_text("of a killed process")
+    (tmp_path / ".a.link.tmp").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / ".ab.01234567.tmp").write_text("of another file")
+    with files.whole(tmp_path / "a") as live:
+        live.write(b"first")
+        files.write_text(tmp_path / "a", "second")
+        assert (tmp_path / "a").read_text() == "second"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "a": "first",
+        ".ab.01234567.tmp": "of another file",
+    }
+
+
+def test_a_pipe_is_neither_read_nor_appended_to(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a plain file"):
+        files.read_bytes(tmp_path / "pipe", 10)
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(CheckpointError, match="pipe is not a plain file; remove it"):
+        files.open_to_append(tmp_path / "pipe")
+    os.close(reader)
+
+
+def test_a_file_larger_than_the_limit_is_refused(tmp_path):
+    (tmp_path / "a").write_bytes(b"12345")
+    assert files.read_bytes(tmp_path / "a", 5) == b"12345"
+    with pytest.raises(OSError, match="more than 4 bytes"):
+        files.read_bytes(tmp_path / "a", 4)
+
+
+def test_a_link_is_neither_appended_to_nor_locked(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    for opened in (files.open_to_append, files.open_lock_file):
+        with pytest.raises(CheckpointError, match="link is a symbolic link, and nothing is written through links"):
+            opened(tmp_path / "link")
+    assert not (tmp_path / "outside").exists()
