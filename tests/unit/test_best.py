@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_former_one(kept, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_link", full)
+    monkeypatch.setattr(module, "link_or_copy", full)
     with pytest.raises(CheckpointError, match=r"not written .*; make room"):
         kept.keep(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     assert (kept.path() / "g.safetensors").read_text() == "three"
@@ -107,7 +107,7 @@ def test_a_kill_while_it_is_replaced_leaves_one_that_is_whole(kept, tmp_path, mo
     assert (kept.path() / "g.safetensors").read_text() == ("three", "four")[renames]
     assert kept.beaten_by(score(1.7)) is (renames == 0)
     five = checkpoint(tmp_path / "step-5", "five")
-    monkeypatch.setattr(module, "_link", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    monkeypatch.setattr(module, "link_or_copy", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(CheckpointError):
         kept.keep(five, 5, 500, score(1.0))
     monkeypatch.undo()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import warnings
@@ -12,12 +11,13 @@ import pytest
 import torch
 import typer
 from PIL import Image
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import nn
 
 import paragan as pg
 from paragan.cli import export as verb
 from paragan.config import load
+from paragan.core import files
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.engine import export, exported
 from paragan.engine.sampler import Facts, Sampler
@@ -170,7 +170,7 @@ def test_a_program_that_differs_is_refused(run, tmp_path, monkeypatch):
         return type("Program", (), {"module": lambda self: other})()
 
     monkeypatch.setattr(export, "_traced", traced)
-    monkeypatch.setattr(torch.export, "save", lambda program, path: path.write_text("x"))
+    monkeypatch.setattr(torch.export, "save", lambda program, file: file.write(b"x"))
     with pytest.raises(
         CheckpointError, match=r"differ by 0\.02 from the network's, expected at most 0\.0001; g\.pt2 was not"
     ):
@@ -236,12 +236,11 @@ def test_a_failed_export_leaves_the_former_one(run, exporting, tmp_path, monkeyp
     exporting(run, "--out", target)
     before = target.read_bytes()
 
-    def full(tensors, path, metadata):
-        path.write_bytes(b"half")
+    def full(handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(exported, "save_file", full)
-    with contextlib.suppress(CheckpointError):
+    monkeypatch.setattr(files.os, "fsync", full)  # after the new content was written
+    with pytest.raises(CheckpointError, match="no space left"):
         exporting(run, "--out", target)
     assert target.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["g.safetensors"]
@@ -260,9 +259,9 @@ def test_the_newest_checkpoint_is_exported(run, exporting, tmp_path):
 
 def test_a_full_disk_is_one_line(run, tmp_path, monkeypatch):
     def full(*arguments):
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("paragan.engine.exported.save_file", full)
+    monkeypatch.setattr("paragan.engine.exported.write_bytes", full)
     with pytest.raises(CheckpointError, match=r"out: cannot be written \(no space left on the device\); give another"):
         verb.export(run, out=tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == []
