@@ -19,6 +19,7 @@ from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.files import plain_file
 from paragan.core.fill import ANY
 from paragan.core.outside import told
 from paragan.core.printable import printable
@@ -29,7 +30,6 @@ from paragan.estimator import Estimator, Networks
 from paragan.launch.place import here
 from paragan.runs import opened as runs
 from paragan.runs.from_python import run_to_end
-from paragan.writers._files import plain_file
 
 
 def train(
