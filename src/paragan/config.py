@@ -25,7 +25,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.fill import ANY, Filler
 from paragan.core.node import COMMAND_LINE, Node, Place, Problem, Unreadable, brief, refuse
 from paragan.core.options import Chosen, On, Range
-from paragan.engine.options import Change, EveryOptions, ScoreOptions, TrainOptions
+from paragan.engine.options import Change, EveryOptions, InitOptions, ScoreOptions, TrainOptions
 from paragan.game.options import PlayerOptions
 
 FORMAT = 1
@@ -64,6 +64,7 @@ class RunConfig:
     coordinator: str = "127.0.0.1:0"
     seed: int = 0
     devices: Annotated[int, Range(least=1, most=1024)] | None = None
+    init: InitOptions | None = None
     history: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
@@ -72,6 +73,8 @@ class RunConfig:
         if self.grid is None and self.workers is not None:
             expected = f"devices={self.workers}, or a grid"
             raise ConfigError(f"workers: found {self.workers} without a grid, expected {expected}")
+        if self.grid is not None and self.init is not None:
+            raise ConfigError("init is not available for a grid; leave it out")
         if self.grid is not None and self.train.executor != "eager":
             found = f"{self.train.executor} for a grid, which has an executor of its own"
             raise ConfigError(f"train.executor: found {found}, expected eager: set grid.executor")

@@ -49,7 +49,12 @@ class Filler:
         return None if self.problems else filled
 
     def _record(self, cls: Any, node: Node, path: str, base: Any, also: tuple[str, ...] = ()) -> Any:
-        """An instance of `cls`; what is not written comes from `base`. `also`: keys read elsewhere."""
+        """An instance of `cls`; what is not written comes from `base`. `also`: keys read elsewhere.
+
+        Text alone is the value of the field that `cls.SHORT` names.
+        """
+        if isinstance(node.value, str) and hasattr(cls, "SHORT"):
+            node = Node(node.place, {cls.SHORT: node})
         if not isinstance(node.value, dict):
             return self._note(node.place, path, f"found {brief(node.plain())}, expected {describe(cls)}")
         hints = get_type_hints(cls, include_extras=True)

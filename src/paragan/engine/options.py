@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from paragan.core.options import Count, Natural, NotNegative, Positive, Range
 
@@ -26,6 +26,21 @@ class TrainOptions:
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
     change_rates: bool = False
     """Let this resume change learning rates and schedules (`--change`). Each change is recorded in `history`."""
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """Weights of another run to start from: both networks and their averages, where names and shapes match.
+
+    Optimiser state, clock and data order begin anew. Written `init: RUN` for short.
+    """
+
+    SHORT: ClassVar[str] = "path"
+
+    path: str
+    """A run folder (its newest checkpoint), one of its checkpoints, or a file of `paragan export`."""
+    sha256: str | None = None
+    """Fingerprint of the weights that were read; the run writes it, and a later start refuses other weights."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         if config.train.change_rates:
             raise ConfigError(f"--change needs a run to resume, and {folder.path} holds none; leave it out")
         return None
+    config = with_recorded_init(config, before)
     changed = {key: both for key, both in compared(before, config).items() if not key.startswith(_MAY_CHANGE)}
     if changed and folder.never_began:
         say(f"the former run, which ended before its first step, is kept in {folder.set_aside()}")
@@ -46,6 +47,13 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
             f"give the former values, {cure}choose another folder with --out DIR, or start anew with --fresh"
         )
     return before
+
+
+def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig:
+    """The config with the sha256 that the former run recorded for the same `init.path`."""
+    if before is None or before.init is None or config.init is None or config.init.path != before.init.path:
+        return config
+    return replace(config, init=replace(config.init, sha256=config.init.sha256 or before.init.sha256))
 
 
 def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:

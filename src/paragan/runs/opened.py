@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan import build, build_cells, build_crew
+from paragan.build_init import initialised
 from paragan.config import RunConfig, changes, dump
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
@@ -33,7 +34,7 @@ from paragan.launch.failure import explained
 from paragan.launch.join import join
 from paragan.launch.place import Place
 from paragan.runs import executors, ranks
-from paragan.runs.former import former_run, news, recorded
+from paragan.runs.former import former_run, news, recorded, with_recorded_init
 from paragan.writers.jsonl import RankWriter
 
 _COMPILED = ("compile", "graphs")
@@ -82,8 +83,12 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
         resumed = trainer.resume()
         ranks.refuse_apart(trainer, world)
         _refuse_less(trainer, config, folder)
-        config = recorded(config, before, trainer.clock.step)
-        asked, events = replace(asked, config=config), news(config, before)
+        config = recorded(with_recorded_init(config, before), before, trainer.clock.step)
+        events = news(config, before)
+        if config.init is not None and not resumed:
+            config, taken = initialised(config, trainer, asked.model, say)
+            events.append(f"init from {taken}")
+        asked = replace(asked, config=config)
         if world.leads:
             (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
             write_text(folder.config, dump(config))
@@ -91,7 +96,7 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
                 ends.claim(asked.out, asked.place)
             write_json(folder.path / "environment.json", environment(world.size))
         about = _about(asked, trainer) | {"hosts": ranks.num_hosts(world)}
-        say("\n".join([_opening(about, asked, trainer, resumed), *(f"change    {text}" for text in events)]))
+        say(_opening(about, asked, trainer, resumed))
         try:
             yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world, events)
         finally:
@@ -163,9 +168,22 @@ def _make_room(asked: Asked, folder: RunFolder) -> RunConfig | None:
     """The config of the run that is resumed. A run of other settings is refused."""
     if asked.fresh and asked.config.train.change_rates:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
+    _refuse_missing_init(asked)
     if _sets_aside(asked) and (aside := folder.set_aside()) is not None:
         _say(f"--fresh: the former run is kept in {aside}")
     return former_run(folder, asked.config, _say)
+
+
+def _refuse_missing_init(asked: Asked) -> None:
+    """Before a former run is moved."""
+    if (init := asked.config.init) is None:
+        return
+    source = Path(init.path)
+    inside = source.resolve().is_relative_to(asked.out.resolve())
+    if asked.fresh and inside:
+        raise ConfigError(f"init.path {source} lies in the run folder that --fresh moves; give another --out DIR")
+    if not source.exists() and not (asked.out / "config.yaml").exists():
+        raise ConfigError(f"init.path {source} does not exist; give a run folder, or a file of `paragan export`")
 
 
 def _sets_aside(asked: Asked) -> bool:

@@ -1,0 +1,54 @@
+"""A player that starts from other weights than those of its constructor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core.pieces import Stored
+from paragan.game.player import Player
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a player took of the tensors that were offered. left: name -> shapes here and there (None: not there)."""
+
+    tensors: int
+    parameters: int
+    with_average: bool
+    left: Mapping[str, tuple[tuple[int, ...], tuple[int, ...] | None]]
+
+
+def start_from(player: Player, weights: Stored, average: Stored, initial: Callable[[], Mapping[str, Tensor]]) -> Taken:
+    """Copy every tensor whose name and shape the player's network has; the others stay at their initial values.
+
+    average: averaged weights, or empty; a player with an average starts its own there. initial: the network's whole
+    initial state, asked for only where some of it stays. The optimiser state and all counters stay as they are.
+    """
+    mine = {name: tuple(value.shape) for name, value in player.net.state_dict().items()}
+    own = {name for name, _ in player.net.named_parameters()}
+    matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
+    left = {name: (shape, weights.shapes.get(name)) for name, shape in mine.items() if name not in matching}
+    if not matching & own:
+        return Taken(0, 0, False, left)
+    stays = dict(initial()) if left else {}
+    started = Stored(mine, lambda name: weights[name] if name in matching else stays[name])
+    player.strategy.load(player.net, started)
+    _copy_to_masters(player, started)
+    with_average = player.ema is not None and matching <= average.shapes.keys()
+    if player.ema is not None:
+        averaged = Stored(mine, lambda name: average[name] if name in matching else stays[name])
+        player.strategy.load(player.ema.net, averaged if with_average else started)
+    return Taken(len(matching), len(matching & own), with_average, left)
+
+
+def _copy_to_masters(player: Player, weights: Stored) -> None:
+    """Where weights have a low precision, the optimiser steps copies of its own."""
+    held, window = player.optimizer.state_dict(), player.strategy.layout(player.net).state
+    if not any("master" in entry for entry in held["state"].values()):
+        return
+    for number, (name, _) in enumerate(player.net.named_parameters()):
+        held["state"][number]["master"] = window.cut(weights[name])
+    player.optimizer.load_state_dict(held)

@@ -1,0 +1,185 @@
+"""`init=RUN`: a run that starts from another run's weights, of the same sizes or in part."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import paragan as pg
+from paragan import build
+from paragan.build_init import initialised
+from paragan.cli.export import export
+from paragan.cli.main import main
+from paragan.config import load
+from paragan.engine.checkpoint import Checkpoints
+from paragan.engine.reader import MANIFEST, sha256_of
+from tests.tiny_run import SMALL, TINY, newest, train
+
+WORDS = (*TINY, *SMALL, "g.precision=fp32", "d.precision=fp32", "writers=[jsonl,console]", "every.save_kimg=0")
+quiet = partial(print, end="")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A finished run with an average, in a folder that is only read."""
+    folder = tmp_path_factory.mktemp("init") / "source"
+    train(folder, "g.ema.half_life_kimg=0.01", "model.conditional=true")
+    export(folder, out=folder / "g.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    """Images of three classes."""
+    folder = tmp_path_factory.mktemp("images")
+    for number in range(48):
+        path = folder / "abc"[number % 3] / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        noise = np.random.default_rng(number).integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(noise).save(path)
+    return folder
+
+
+def started(folder, path, *words):
+    """A trainer at step 0 with those weights, its config and the line about them."""
+    config = load("digits", [*WORDS, "model.conditional=true", *words, f"init={path}"])
+    trainer = build.trainer(config, folder, quiet, lambda: False)
+    return trainer, *initialised(config, trainer, None, quiet)
+
+
+def tensors(folder, side, prefix):
+    return dict(Checkpoints(folder / "checkpoints").newest().groups[side].under(prefix))
+
+
+def same(net, saved):
+    return all(torch.equal(value, saved[name]) for name, value in net.state_dict().items())
+
+
+def test_both_networks_and_the_average_are_those_of_the_source(tmp_path, source):
+    trainer, config, line = started(tmp_path, source, "g.ema.half_life_kimg=1")
+    g, d = trainer.players["g"], trainer.players["d"]
+    assert same(g.net, tensors(source, "g", "net/")) and same(d.net, tensors(source, "d", "net/"))
+    assert same(g.ema.net, tensors(source, "g", "ema/"))
+    assert not same(g.net, tensors(source, "g", "ema/"))
+    assert (g.version, g.images, int(g.updates), trainer.clock.step) == (0, 0, 0, 0)
+    assert g.optimizer.state_dict()["state"] == {}
+    assert config.init.sha256 == sha256_of(newest(source) / MANIFEST)
+    num_g, num_d = len(g.net.state_dict()), len(d.net.state_dict())
+    assert line == f"{source}, step 4: G all {num_g} tensors and the average; D all {num_d} tensors"
+
+
+def test_an_exported_file_gives_the_generator_alone(tmp_path, source):
+    trainer, config, line = started(tmp_path, source / "g.safetensors", "g.ema.half_life_kimg=1")
+    g, d = trainer.players["g"], trainer.players["d"]
+    assert same(g.net, tensors(source, "g", "ema/")) and same(g.ema.net, tensors(source, "g", "ema/"))
+    untouched = build.trainer(load("digits", [*WORDS, "model.conditional=true"]), tmp_path, quiet, lambda: False)
+    assert same(d.net, untouched.players["d"].net.state_dict())
+    assert line.endswith("; D as initialised")
+    assert config.init.sha256 == sha256_of(source / "g.safetensors")
+
+
+def test_other_classes_keep_their_initial_embeddings(tmp_path, source, kinds):
+    words = ["data=folder", f"data.path={kinds}", "data.size=8", "data.channels=1"]
+    trainer, _, line = started(tmp_path, source, *words)
+    plain = load("digits", [*WORDS, "model.conditional=true", *words])
+    fresh = build.trainer(plain, tmp_path, quiet, lambda: False).players["g"].net.state_dict()
+    saved = tensors(source, "g", "net/")
+    mine = trainer.players["g"].net.state_dict()
+    per_class = {name for name, value in mine.items() if saved[name].shape != value.shape}
+    assert per_class and all(torch.equal(mine[name], fresh[name]) for name in per_class)
+    assert all(torch.equal(mine[name], saved[name]) for name in mine.keys() - per_class)
+    name = next(name for name in mine if name in per_class)
+    here, there = ("x".join(map(str, value[name].shape)) for value in (mine, saved))
+    taken = f"G {len(mine) - len(per_class)} of {len(mine)} tensors and the average, as initialised: "
+    assert f"{taken}{name} ({here} here, {there} there)" in line
+
+
+def test_low_precision_weights_and_the_copies_that_are_stepped_agree(tmp_path, source):
+    trainer, *_ = started(tmp_path, source, "g.precision=pure")
+    g, saved = trainer.players["g"], tensors(source, "g", "net/")
+    copies = dict(zip((name for name, _ in g.net.named_parameters()), g.optimizer.copies, strict=True))
+    assert all(torch.equal(value, saved[name]) for name, value in copies.items())
+
+
+def test_a_run_from_weights_resumes_without_the_source_bit_for_bit(tmp_path, source):
+    moved = shutil.copytree(source, tmp_path / "moved")
+    words = [*WORDS, "model.conditional=true", f"init={moved}", "every.log_steps=1"]
+
+    def run(folder, kimg):
+        return main(["train", "digits", *words, f"train.kimg={kimg}", "--out", str(tmp_path / folder)])
+
+    assert run("whole", 0.064) == 0
+    assert run("parts", 0.032) == 0
+    shutil.rmtree(moved)
+    assert run("parts", 0.064) == 0
+    for name in ("g.safetensors", "d.safetensors"):
+        assert (newest(tmp_path / "parts") / name).read_bytes() == (newest(tmp_path / "whole") / name).read_bytes()
+    record = (tmp_path / "parts" / "metrics.jsonl").read_text().splitlines()
+    events = [line["text"] for line in map(json.loads, record) if line["kind"] == "event"]
+    assert [text.startswith(f"init from {moved}, step 4: G all") for text in events] == [True]
+    config = load(str(tmp_path / "parts" / "config.yaml"))
+    assert (config.init.path, len(config.init.sha256)) == (str(moved), 64)
+
+
+def test_a_source_that_has_changed_is_refused(tmp_path, source):
+    with pytest.raises(pg.CheckpointError, match="has changed: its sha256 is"):
+        started(tmp_path, f"{{path: {source}, sha256: {'0' * 64}}}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["model=mlp", "model.g_widths=[9]", "model.d_widths=[9]"], "has no weight with the name and shape of one in"),
+        (["init=nowhere"], "init.path nowhere does not exist; give a run folder"),
+        (["init={path: .}"], "init.path . holds no weights; give a run folder with a checkpoint"),
+        (["init=3"], "init: found 3, expected a map of path, sha256"),
+        (["init.sha256=x"], "init.path: found nothing, expected text"),
+        (["grid.shape=1x1"], "init is not available for a grid"),
+    ],
+)
+def test_weights_that_cannot_be_taken_are_one_line(tmp_path, source, words, said, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    init = [] if any(word.startswith("init") for word in words) else [f"init={source}"]
+    small = [word for word in WORDS if "model" not in word or "model=mlp" not in words]
+    capsys.readouterr()
+    assert main(["train", "digits", *small, *init, *words, "--out", "run"]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_fresh_does_not_move_its_own_source(tmp_path, source, capsys):
+    run = shutil.copytree(source, tmp_path / "run")
+    capsys.readouterr()
+    assert main(["train", "digits", *WORDS, f"init={run}", "--out", str(run), "--fresh"]) == 2
+    assert "lies in the run folder that --fresh moves" in capsys.readouterr().err
+    assert (run / "checkpoints").exists()
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, source):
+    run = shutil.copytree(source, tmp_path / "run")
+    later = shutil.copytree(newest(run), run / "checkpoints" / "step-000000009")
+    (later / "g.safetensors").write_bytes(b"?")
+    *_, line = started(tmp_path, run)
+    assert ", step 4: G all" in line
+
+
+def test_no_code_that_the_source_names_is_imported(tmp_path, source):
+    run = shutil.copytree(source, tmp_path / "run")
+    (run / "config.yaml").write_text("model: {name: nothing.like.it}\n")
+    *_, line = started(tmp_path, run)
+    assert ": G all" in line
+
+
+def test_python_takes_a_path_as_init(tmp_path, source):
+    settings = {"init": source, "model.latent": 8, "model.width": 4, "model.conditional": True, "data.size": 8}
+    tiny = {"train.batch": 16, "train.kimg": 0.016, "every.sample_kimg": 0, "score.extractor": "none"}
+    run = pg.train("digits", settings | tiny, out=tmp_path / "run")
+    assert run.config.init.path == str(source)
