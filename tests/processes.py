@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from contextlib import contextmanager, suppress
@@ -41,6 +42,29 @@ def children(pid):
     except OSError:
         return []
     return own + [lower for child in own for lower in children(child)]
+
+
+def listeners(pids):
+    """The TCP addresses on which these processes listen, IPv4 and IPv6 (Linux)."""
+    sockets = {link for pid in pids for link in _descriptors(pid)}
+    found = set()
+    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            row = line.split()
+            if row[3] == "0A" and f"socket:[{row[9]}]" in sockets:
+                words = bytes.fromhex(row[1].partition(":")[0])
+                ordered = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+                found.add(socket.inet_ntop(family, ordered))
+    return found
+
+
+def _descriptors(pid):
+    found = []
+    with suppress(OSError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                found.append(os.readlink(path))
+    return found
 
 
 def wait_for(condition, process=None, seconds=120):

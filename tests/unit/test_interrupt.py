@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -30,15 +32,21 @@ print("left", flush=True)
 """
 
 
-@pytest.fixture
-def loop():
+@contextmanager
+def looping(**more):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with running([sys.executable, "-c", LOOP], env=ENVIRONMENT, **pipes) as process:
+    with running([sys.executable, "-c", LOOP], env=ENVIRONMENT, **pipes, **more) as process:
         assert process.stdout.readline() == "ready\n"
         yield process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture
+def loop():
+    with looping() as process:
+        yield process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_the_first_signal_asks_and_says_so(loop, number):
     loop.send_signal(number)
     assert loop.stdout.readline() == "False\n"
@@ -62,6 +70,49 @@ def test_a_scheduler_may_ask_twice(loop):
     loop.send_signal(signal.SIGTERM)
     out, error = loop.communicate("\n", timeout=30)
     assert (out, error.count("stopping"), loop.returncode) == ("left\n", 1, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_an_ignored_signal_stays_ignored_and_sigterm_works(number):
+    """As under `nohup`, or in a background job of a script: before the first request and after it."""
+    with looping(preexec_fn=lambda: signal.signal(number, signal.SIG_IGN)) as process:
+        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "False\n"
+        process.send_signal(number)
+        out, error = process.communicate("\n", timeout=30)
+        assert (out, process.returncode, error.count("stopping")) == ("left\n", 0, 1)
+
+
+IN_A_TERMINAL = """
+import sys, time
+from paragan.core.interrupt import install
+with install() as stop, open(sys.argv[1], "w") as file:
+    print("ready", flush=True)
+    while not stop.requested:
+        time.sleep(0.01)
+    print("a line that no terminal shows", flush=True)
+    print("another", file=sys.stderr, flush=True)
+    file.write("saved")
+"""
+
+
+def test_a_terminal_that_closes_requests_a_stop_and_its_lines_fail_nothing(tmp_path):
+    said = tmp_path / "said"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.execve(sys.executable, [sys.executable, "-c", IN_A_TERMINAL, str(said)], ENVIRONMENT)
+    assert os.read(terminal, 100) == b"ready\r\n"
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert said.read_text() == "saved"
+
+
+def test_sigquit_ends_a_process_at_once(loop):
+    loop.send_signal(signal.SIGQUIT)
+    out, _ = loop.communicate(timeout=30)
+    assert (out, loop.returncode) == ("", -signal.SIGQUIT)
 
 
 def test_leaving_gives_the_signals_back():

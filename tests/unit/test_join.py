@@ -11,17 +11,21 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from paragan.core import dist as dist_world
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, FollowedError, RankError, outcome
 from paragan.hardware import device
 from paragan.launch import failure, join, place
 from paragan.launch.place import Place
+from tests.processes import listeners, wait_for
 
 ENVIRONMENT = {
     "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1",
@@ -39,7 +43,7 @@ def rank(number, size=2, attempt=0, run="x"):
 def test_the_environment_tells_the_place():
     found = place.here(ENVIRONMENT)
     assert (found.rank, found.size, found.local_rank, found.local_size) == (3, 4, 1, 2)
-    assert (found.attempt, found.run, found.launcher) == (1, "x", None)
+    assert (found.attempt, found.run, found.agent, found.store, found.lock) == (1, "x", os.getppid(), None, None)
     assert not found.orphaned()
 
 
@@ -67,9 +71,19 @@ def test_half_an_environment_is_refused(key, value, told):
 def test_a_rank_whose_launcher_is_gone_is_an_orphan():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(30)
-    assert not place.here(ENVIRONMENT | {place.LAUNCHER: str(os.getpid())}).orphaned()
+    assert not place.here(ENVIRONMENT | {place.LAUNCHER: str(os.getppid())}).orphaned()
     assert place.here(ENVIRONMENT | {place.LAUNCHER: str(gone.pid)}).orphaned()
     assert replace(place.here(ENVIRONMENT), agent=1 << 30).orphaned()
+
+
+def test_what_a_local_rank_is_given_is_what_it_reads(monkeypatch):
+    """Whatever a cluster or the user has set, sockets of ranks on one host are confined to the loopback interface."""
+    outside = {"RANK": "7", "WORLD_SIZE": "8", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
+    given = outside | place.environment(2, 3, "/proc/self/fd/9") | {place.LAUNCHER: "5", place.LOCK: "4"}
+    assert place.here(given) == Place(2, 3, 2, 3, agent=5, store="/proc/self/fd/9", lock=4)
+    assert (given["GLOO_SOCKET_IFNAME"], given["NCCL_SOCKET_IFNAME"]) == ("lo", "=lo")
+    monkeypatch.setattr(place, "loopback", lambda: None)
+    assert place.confined() == {}
 
 
 def test_a_process_that_has_ended_but_is_not_read_is_not_alive():
@@ -150,14 +164,14 @@ def test_a_request_to_stop_ends_the_wait():
 
 def test_a_world_alone_has_a_group_where_one_is_asked_for():
     assert join.join(None, torch.device("cpu"), 5) == World()
-    before = listening()
+    before = listeners([os.getpid()])
     world = join.join(None, torch.device("cpu"), 5, alone_group=True)
     try:
         assert (world.rank, world.size, dist.get_world_size(world.group)) == (0, 1, 1)
         values = torch.ones(2)
         dist.all_reduce(values, group=world.control)
         assert values.tolist() == [1, 1]
-        assert all(address == "127.0.0.1" for address in listening() - before)
+        assert listeners([os.getpid()]) - before <= {"127.0.0.1"}
     finally:
         join.leave(world)
     assert not dist.is_initialized()
@@ -173,18 +187,54 @@ def test_a_group_of_one_is_held_to_the_loopback_interface(monkeypatch):
     assert (seen, os.environ[place.GLOO_INTERFACE]) == ([place.loopback()], "eth7")
 
 
-def listening():
-    """Addresses that this process listens on, IPv4."""
-    mine = set()
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            mine.add(os.readlink(f"/proc/self/fd/{fd}"))
-        except OSError:
-            continue
-    with open("/proc/self/net/tcp") as table:
-        rows = [line.split() for line in table.readlines()[1:]]
-    ours = [row for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in mine]
-    return {socket.inet_ntoa(bytes.fromhex(row[1].partition(":")[0])[::-1]) for row in ours}
+def test_local_ranks_meet_in_a_file_without_a_name(tmp_path, monkeypatch):
+    descriptor, path = place.open_store()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    mine, theirs = (join._file(path, timedelta(seconds=0.5)) for _ in range(2))
+    mine.set("key", "value")
+    assert theirs.get("key") == b"value"
+    with pytest.raises(RuntimeError) as late:
+        theirs.get("absent")
+    assert failure.is_broken(late.value)
+    assert not os.path.exists(os.readlink(path)) and not list(tmp_path.iterdir())
+    os.close(descriptor)
+
+
+def test_a_store_listens_on_the_address_that_it_is_given():
+    before = listeners([os.getpid()])
+    store = dist_world.serve_store("localhost", 0, timedelta(seconds=5))
+    store.set("key", "value")
+    assert listeners([os.getpid()]) - before <= {"127.0.0.1", "::1"}
+    other = dist.TCPStore("127.0.0.1", store.port, None, False, timedelta(seconds=5), wait_for_workers=False)
+    assert other.get("key") == b"value"
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "localhost"])
+def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, capfd):
+    """192.0.2.0/24 belongs to no host. What other hosts cannot reach is not what they were given."""
+    store = join._served(Place(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
+    if store is None:
+        with pytest.raises((RuntimeError, dist.DistError)):  # torch's own client of the store finds no way either
+            join._served(Place(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
+    assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} names no interface of this host")
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "found"),
+    [
+        (["--rdzv-backend=c10d"], {}, True),
+        (["--rdzv_backend", "c10d"], {}, True),
+        (["--standalone"], {}, True),
+        (["--rdzv-backend=static", "--nnodes=2"], {}, False),
+        ([], {"PET_RDZV_BACKEND": "c10d"}, True),
+    ],
+)
+def test_a_rendezvous_that_unpickles_is_recognised(words, env, found, started):
+    agent = subprocess.Popen([sys.executable, "-c", "input()", *words], stdin=subprocess.PIPE)
+    started.append(agent)
+    wait_for(lambda: b"input()" in Path(f"/proc/{agent.pid}/cmdline").read_bytes())
+    assert place.rendezvous_is_dynamic(agent.pid, env) is found
+    assert not place.rendezvous_is_dynamic(1 << 30, {})
 
 
 @pytest.mark.parametrize("count", [1, 3])

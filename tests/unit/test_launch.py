@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from dataclasses import replace
 
 import pytest
@@ -16,9 +15,9 @@ from paragan.core.errors import CheckpointError, ConfigError, FollowedError, Ran
 from paragan.core.interrupt import Interrupt
 from paragan.core.notes import Note
 from paragan.engine.folder import RunFolder
-from paragan.launch import ends, place, torchrun
+from paragan.launch import ends, launcher, place
+from paragan.launch.local_ranks import Job
 from paragan.launch.place import Place
-from paragan.launch.torchrun import Job
 from paragan.writers.jsonl import RankWriter
 
 
@@ -104,31 +103,14 @@ def test_a_rank_keeps_its_own_events(tmp_path):
 
 
 def job(folder, **changes):
-    return Job(("train", "digits", "devices=3"), folder, 3, 10.0, **changes)
-
-
-def test_the_command_of_torchrun(tmp_path):
-    command = job(tmp_path).command("run", "/scratch")
-    at = command.index("paragan")
-    assert command[:3] == [sys.executable, "-m", "torch.distributed.run"]
-    assert command[at - 1 :] == ["-m", "paragan", "train", "digits", "devices=3"]
-    assert {"--nproc-per-node=3", "--max-restarts=3", "--rdzv-id=run", "--rdzv-endpoint=localhost:0"} <= set(command)
+    return Job(("train", "digits", "devices=3"), folder, 3, 10.0, lock=0, **changes)
 
 
 def test_the_environment_of_the_ranks(tmp_path):
     shared = job(tmp_path).environment({"HOME": "/root"}, cores=8)
-    assert shared == {
-        "HOME": "/root",
-        "OMP_NUM_THREADS": "2",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "11",
-        "PYTHONSAFEPATH": "1",
-        place.LAUNCHER: shared[place.LAUNCHER],
-    }
-    assert shared[place.LAUNCHER] == str(os.getpid())
+    assert shared == {"HOME": "/root", "OMP_NUM_THREADS": "2", place.LAUNCHER: str(os.getpid()), place.LOCK: "0"}
     assert job(tmp_path).environment({}, cores=2)["OMP_NUM_THREADS"] == "1"
-    set_by_user = {"OMP_NUM_THREADS": "5", "GLOO_SOCKET_IFNAME": "eth0"}
-    assert set_by_user.items() <= job(tmp_path).environment(set_by_user, cores=8).items()
+    assert job(tmp_path).environment({"OMP_NUM_THREADS": "5"}, cores=8)["OMP_NUM_THREADS"] == "5"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +127,7 @@ def test_the_environment_of_the_ranks(tmp_path):
 def test_what_the_user_hears(tmp_path, capsys, error, asked, code, told):
     if error is not None:
         leave_end(tmp_path, 1, error)
-    assert torchrun._told(job(tmp_path), "x", 1, asked) == code
+    assert launcher._told(job(tmp_path), "x", asked) == code
     said = capsys.readouterr().err
     assert said.startswith(told) and bool(told) == bool(said) and said.count("\n") <= 1
     assert not (tmp_path / "exit.json").exists()  # there is no run here
@@ -154,17 +136,17 @@ def test_what_the_user_hears(tmp_path, capsys, error, asked, code, told):
 def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):
     (tmp_path / "config.yaml").touch()
     (tmp_path / "checkpoints" / "step-000000040").mkdir(parents=True)
-    assert torchrun._told(job(tmp_path), "x", 1, False) == 75
+    assert launcher._told(job(tmp_path), "x", False) == 75
     left = json.loads((tmp_path / "exit.json").read_text())
     assert (left["code"], left["step"]) == (75, 40)
     leave_end(tmp_path, 0, ConfigError("another"))
-    torchrun._told(job(tmp_path), "x", 1, False)
+    launcher._told(job(tmp_path), "x", False)
     assert json.loads((tmp_path / "exit.json").read_text()) == left  # rank 0's own word stands
 
 
 def test_more_processes_than_cores_are_allowed_and_told_of(tmp_path, capsys, monkeypatch):
     launched = []
-    monkeypatch.setattr(torchrun, "launch", lambda job, interrupt: launched.append((job, interrupt)) or 7)
+    monkeypatch.setattr(launcher, "launch", lambda job, interrupt: launched.append((job, interrupt)) or 7)
     monkeypatch.setattr(start, "_accelerators", lambda: 0)
     for name in ("LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)

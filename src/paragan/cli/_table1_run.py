@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
 from paragan.core.errors import ParaganError
 from paragan.core.files import new_file
-from paragan.launch.place import GLOO_INTERFACE, loopback
+from paragan.launch.place import environment, open_store
 
 _MODULE = "paragan.cli._table1_rank"
 _START_S, _STEP_S, _SCORE_S, _END_S = 300.0, 120.0, 1800.0, 15.0  # on a machine that others use, too
@@ -43,13 +41,14 @@ class Running:
         """Start its processes; `ready` waits for them."""
         job = {"recipe": self.recipe, "words": self.words, "joined": self.joined, "folder": str(self.folder)}
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._store = None if self.ranks == 1 else dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+        file, store = open_store()
         for rank in range(self.ranks):
             with new_file(self._log(rank)) as log:
                 self.processes.append(
                     subprocess.Popen(
                         [sys.executable, "-P", "-m", _MODULE, json.dumps(job)],
-                        env=self._environment(rank),
+                        env=self._environment(rank, store),
+                        pass_fds=(file,),
                         stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE,
                         stderr=log,
@@ -57,6 +56,7 @@ class Running:
                         start_new_session=True,  # Ctrl-C comes to the one who ends them
                     )
                 )
+        os.close(file)
 
     def ready(self) -> None:
         """Return once they have built their networks. `RowError` tells why one could not."""
@@ -112,20 +112,11 @@ class Running:
         said = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return f"ended with exit code {self.processes[rank].wait(_END_S)}: {said[:200]}"
 
-    def _environment(self, rank: int) -> dict[str, str]:
-        """As torchrun would tell them, where there are several."""
+    def _environment(self, rank: int, store: str) -> dict[str, str]:
+        """store: where the ranks meet, if there are several."""
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-        if self._store is None:
-            return env
-        numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.ranks, "LOCAL_WORLD_SIZE": self.ranks}
-        env |= {name: str(number) for name, number in numbers.items()}
-        env |= {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self._store.port),
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-        }
-        return env if (interface := loopback()) is None else env | {GLOO_INTERFACE: interface}
+        return env if self.ranks == 1 else env | environment(rank, self.ranks, store)
 
     def _log(self, rank: int) -> Path:
         return self.folder / f"rank-{rank}.log"

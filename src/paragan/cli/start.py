@@ -1,4 +1,4 @@
-"""Where `paragan train` runs: in this process, as one of torchrun's ranks, or on ranks that it starts itself.
+"""Where `paragan train` runs: in this process, as one of several ranks, or on ranks that it starts itself.
 
 torch is imported only where this process trains, or where the accelerators must be counted.
 """
@@ -15,7 +15,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
 from paragan.core.printable import printable
 from paragan.engine.folder import RunFolder
-from paragan.launch import ends, torchrun
+from paragan.launch import ends, launcher
+from paragan.launch.local_ranks import Job
 from paragan.launch.place import Place, here, num_cores
 
 
@@ -39,11 +40,11 @@ def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, f
                 f"devices: found {devices} for a batch of {config.train.batch}, expected at most one for each image"
             )
         interrupt.patient = True
-        RunFolder(out).refuse_in_use()  # before the logs of a live run are touched
-        if devices > num_cores() and config.devices and not _accelerators():
-            print(f"devices: {devices} processes share {num_cores()} cores: fewer may be faster", file=sys.stderr)
         words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
-        return torchrun.launch(torchrun.Job(words, out, devices, config.train.timeout_s), interrupt)
+        with RunFolder(out) as folder:  # a second start is refused before it touches anything
+            if devices > num_cores() and config.devices and not _accelerators():
+                print(f"devices: {devices} processes share {num_cores()} cores: fewer may be faster", file=sys.stderr)
+            return launcher.launch(Job(words, out, devices, config.train.timeout_s, folder.lock), interrupt)
 
 
 def _as_rank(place: Place, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:

@@ -6,9 +6,11 @@ Every wait ends with the group's time-out. What travels is buffers and JSON: not
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -118,3 +120,14 @@ class World:
 
 
 ALONE = World()
+
+
+def serve_store(host: str, port: int, patience: timedelta) -> dist.TCPStore:
+    """A store that listens on this address alone; torch's own listens on every interface.
+
+    port 0: a free one. Raises `OSError` where the address is not of this host, or the port is taken.
+    """
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    server = socket.create_server(address[:2], family=family)
+    port, descriptor = server.getsockname()[1], server.detach()
+    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False, master_listen_fd=descriptor)

@@ -1,4 +1,8 @@
-"""Stopping on request: Ctrl-C, or SIGTERM from a scheduler, asks; a second Ctrl-C does not wait.
+"""Stopping on request: Ctrl-C, or a signal of a scheduler or of a terminal that closes; a second Ctrl-C does not wait.
+
+SIGTERM, SIGHUP and SIGUSR1 (which Slurm's `--signal` sends before a job's time is up) request the same as Ctrl-C. What
+the parent process ignores stays ignored: SIGHUP under `nohup`, SIGINT of a background job of a script. SIGTERM always
+works. SIGQUIT keeps its default: the process ends at once.
 
 A rank of several hears the same request from the terminal, from torchrun and from the launcher: to it a second signal
 says nothing new, and whoever started it decides how long to wait.
@@ -10,16 +14,18 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 ASKED = "stopping after this step; again to abort"
-_ASKING = (signal.SIGINT, signal.SIGTERM)
+_MAY_BE_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class Interrupt:
-    """`requested` turns true at the first SIGINT or SIGTERM; the loop looks at it between steps.
+    """`requested` turns true at the first signal; the loop looks at it between steps.
 
     Leaving the `with` block gives the signals back. patient: a second Ctrl-C only sets `aborted`. says: what is told at
     the first, in a line of stderr.
@@ -42,20 +48,33 @@ class Interrupt:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         """From now on Ctrl-C kills at once, even inside a call that never returns, so the terminal is mended here."""
-        if not self.patient:
+        if not self.patient and signal.SIGINT in self._before:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         elif self.requested and number == signal.SIGINT:
             self.aborted = True
         if not self.requested:
             self.requested, self.by = True, number
+            _replace_closed_terminal()
             fresh_line = _SHOW_CURSOR + b"\n" if os.isatty(2) else b""
             if self.says:
-                os.write(2, fresh_line + f"{self.says}\n".encode())  # print may not be re-entered here
+                with suppress(OSError):  # a full disk, or no reader: the request stands
+                    os.write(2, fresh_line + f"{self.says}\n".encode())  # print may not be re-entered here
 
 
 def install(patient: bool = False, says: str = ASKED) -> Interrupt:
-    """Catch SIGINT and SIGTERM. Only the main thread of a process may; raises `ValueError` elsewhere."""
+    """Catch the signals that request a stop. Only the main thread of a process may; raises `ValueError` elsewhere."""
     interrupt = Interrupt(patient, says)
-    for number in _ASKING:
-        interrupt._before[number] = signal.signal(number, interrupt._ask)
+    for number in (signal.SIGTERM, *_MAY_BE_IGNORED):
+        if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
+            interrupt._before[number] = signal.signal(number, interrupt._ask)
     return interrupt
+
+
+def _replace_closed_terminal() -> None:
+    """Output to a terminal that has hung up fails, which must not end a run that still has to save."""
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)

@@ -19,10 +19,14 @@ _MOST_BYTES = 1 << 20
 
 
 class RunFolder:
-    """Paths of one run. As a context it exists and is locked; the lock also ends with the process."""
+    """Paths of one run. As a context it exists and is locked; the lock also ends with the process.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    held: descriptor of the folder's `run.lock`, where the launcher of this process holds the lock. It stands until the
+    launcher and all ranks, which inherit the descriptor, have closed it.
+    """
+
+    def __init__(self, path: Path, held: int | None = None) -> None:
+        self.path, self.held = path, held
         self._lock: BinaryIO | None = None
 
     @property
@@ -58,9 +62,10 @@ class RunFolder:
             for name in WRITTEN:
                 refuse_link(self.path / name)
             self._lock = self._locked()
-            self._lock.truncate(0)
-            self._lock.write(str(os.getpid()).encode())
-            self._lock.flush()
+            if not self._is_held():
+                self._lock.truncate(0)
+                self._lock.write(str(os.getpid()).encode())
+                self._lock.flush()
         except OSError as error:
             raise CheckpointError(
                 f"run folder {self.path}: cannot be written ({error.strerror}); give another --out DIR"
@@ -70,6 +75,12 @@ class RunFolder:
     def __exit__(self, *error: object) -> None:
         if self._lock is not None:
             self._lock.close()
+
+    @property
+    def lock(self) -> int:
+        """The descriptor of the lock, for a process that inherits it."""
+        assert self._lock is not None, "inside the context"
+        return self._lock.fileno()
 
     def refuse_in_use(self) -> None:
         """`CheckpointError` while a process runs in it."""
@@ -88,13 +99,38 @@ class RunFolder:
         while (aside := here.with_name(f"{here.name}.old-{number}")).exists():
             number += 1
         with self._locked():
+            is_held = self._is_held()
             here.rename(aside)
+            if is_held:
+                self._take_lock_back(aside)
         if (log := aside / "ranks" / "launch.log").exists():
-            (here / "ranks").mkdir(parents=True)
+            (here / "ranks").mkdir(parents=True, exist_ok=True)
             log.rename(here / "ranks" / "launch.log")
         return aside
 
+    def _is_held(self) -> bool:
+        """Whether `run.lock` is the file that the launcher has locked."""
+        with suppress(OSError):
+            return self.held is not None and os.path.samestat(os.fstat(self.held), os.stat(self.path / "run.lock"))
+        return False
+
+    def _take_lock_back(self, aside: Path) -> None:
+        """The launcher's lock belongs to the run to come. Another process that made the folder in between has it."""
+        try:
+            self.path.mkdir()
+            os.link(aside / "run.lock", self.path / "run.lock")
+        except FileExistsError:
+            raise self._in_use("another") from None
+        (aside / "run.lock").unlink()
+
+    def _in_use(self, owner: str) -> CheckpointError:
+        return CheckpointError(
+            f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or give another --out DIR"
+        )
+
     def _locked(self) -> BinaryIO:
+        if self.held is not None and self._is_held():
+            return os.fdopen(os.dup(self.held), "r+b", buffering=0)
         lock = open_lock_file(self.path / "run.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,9 +138,7 @@ class RunFolder:
             lock.seek(0)
             owner = lock.read(20).decode("ascii", "replace").strip() or "unknown"
             lock.close()
-            raise CheckpointError(
-                f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or give another --out DIR"
-            ) from None
+            raise self._in_use(owner) from None
         return lock
 
 

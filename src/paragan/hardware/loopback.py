@@ -57,12 +57,16 @@ def meet(rank: int, timeout_s: float) -> None:
     import torch
     import torch.distributed as dist
 
+    from paragan.core.dist import serve_store
+
     torch.set_num_threads(1)
     patience = timedelta(seconds=timeout_s)
     port = 0 if rank == 0 else int(sys.stdin.readline())
-    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0, patience, wait_for_workers=False)
     if rank == 0:
+        store = serve_store("127.0.0.1", 0, patience)
         print(store.port, flush=True)
+    else:
+        store = dist.TCPStore("127.0.0.1", port, 2, False, patience, wait_for_workers=False)
     began = time.monotonic()
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=patience)
     ones = torch.ones(1)

@@ -25,7 +25,10 @@ _MOST_S = 15.0  # a few questions to the store
 _PAUSE_S = 0.05
 _GRACE_S = 0.5  # a rank may have left its reason and died since
 _SILENT = "another rank is gone or did not answer in time"
-_BROKEN = ("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting")
+_BROKEN = (
+    *("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting"),
+    "Timeout waiting for key",  # of the file in which local ranks meet
+)
 
 
 def explained(world: World, error: BaseException) -> BaseException:

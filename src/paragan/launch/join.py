@@ -1,4 +1,6 @@
-"""The ranks that torchrun started find each other and become a `World`; afterwards they part.
+"""The ranks of a run find each other and become a `World`; afterwards they part.
+
+Ranks that our launcher started meet in a file; those of torchrun in the store that it names.
 
 torchrun may give a restarted rank the store of the ranks before it, where gloo would find the addresses of the dead
 (its restart trap). It tells no number that all agents share, not even of the attempt: on several hosts only the one
@@ -8,9 +10,11 @@ of a fresh round, and everything else lies under that name. Words of the dead ar
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -19,11 +23,15 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from paragan.core.dist import World
+from paragan.core.dist import World, serve_store
 from paragan.core.errors import RankError
-from paragan.launch.place import GLOO_INTERFACE, GOES_ON, Place, loopback
+from paragan.launch.place import GOES_ON, Place, confined, rendezvous_is_dynamic
 
 _PAUSE_S = 0.02
+_UNPICKLES = (
+    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what it receives; use "
+    "devices=N on one host, --rdzv-backend=static on several, and a trusted network"
+)
 
 
 def join(
@@ -42,7 +50,8 @@ def join(
     if place is None or place.size == 1:
         return _alone(device, patience) if alone_group else World(device=device)
     try:
-        store = _round(_base(place, patience), place, timeout_s, stopped)
+        base = _base(place, patience) if place.store is None else _file(place.store, patience)
+        store = _round(base, place, timeout_s, stopped)
         group, control = _groups(store, place.rank, place.size, device, patience)
     except (RuntimeError, OSError) as error:
         first = str(error).partition("\n")[0][:200]
@@ -57,15 +66,16 @@ def leave(world: World) -> None:
 
 
 def _alone(device: torch.device, patience: timedelta) -> World:
-    """A group of one. Its store lives in this process, and gloo is held to the loopback interface."""
-    before = os.environ.get(GLOO_INTERFACE)
-    os.environ[GLOO_INTERFACE] = loopback() or before or ""
+    """A group of one. Its store lives in this process, and gloo and NCCL are confined to the loopback interface."""
+    during = confined()
+    before = {name: os.environ[name] for name in during if name in os.environ}
+    os.environ.update(during)
     try:
         group, control = _groups(dist.HashStore(), 0, 1, device, patience)
     finally:
-        del os.environ[GLOO_INTERFACE]
-        if before is not None:
-            os.environ[GLOO_INTERFACE] = before
+        for name in during:
+            del os.environ[name]
+        os.environ.update(before)
     return World(device=device, group=group, control=control)
 
 
@@ -80,11 +90,35 @@ def _groups(
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
 
 
+def _file(path: str, patience: timedelta) -> dist.Store:
+    """A store that no other process can reach."""
+    store = dist.FileStore(path)
+    store.set_timeout(patience)
+    return store
+
+
 def _base(place: Place, patience: timedelta) -> dist.Store:
-    """torchrun's store; rank 0 keeps one where torchrun does not, and waits in it for nobody."""
-    keeps = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    """torchrun's store; where torchrun has none, rank 0 serves it, on the interface of MASTER_ADDR alone."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    return dist.TCPStore(host, port, None, keeps, patience, wait_for_workers=False, multi_tenant=True)
+    if place.rank == 0:
+        if rendezvous_is_dynamic(place.agent):
+            print(_UNPICKLES, file=sys.stderr)
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            return _served(place, host, port, patience)
+    return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
+
+
+def _served(place: Place, host: str, port: int, patience: timedelta) -> dist.Store:
+    """Clusters may name rank 0 by an address that only the other hosts know: there it listens on every interface."""
+    spans_hosts = place.size > place.local_size
+    if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
+        try:
+            return serve_store(host, port, patience)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    print(f"warning: MASTER_ADDR={host} names no interface of this host; rank 0 listens on all", file=sys.stderr)
+    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
 
 
 def _round(base: dist.Store, place: Place, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:

@@ -1,26 +1,33 @@
-"""Which of the processes that torchrun started this one is, from the environment alone. Nothing here imports torch."""
+"""Which of the ranks that torchrun or our launcher started this process is, from the environment alone.
+
+Nothing here imports torch.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from paragan.core.errors import ConfigError
 
-LAUNCHER = "PARAGAN_LAUNCHER"  # the process id of our own launcher, told to its ranks
-GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+LAUNCHER = "PARAGAN_LAUNCHER"  # the process id of our launcher
+STORE = "PARAGAN_STORE"  # the path of the file in which the launcher's ranks meet
+LOCK = "PARAGAN_LOCK"  # the descriptor of the run folder's lock, which the launcher holds
+GLOO_INTERFACE, NCCL_INTERFACE = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
 GOES_ON = "the last checkpoint stands; the same command goes on"
-_NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
+_NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
 @dataclass(frozen=True)
 class Place:
-    """rank of size; local: on this host. attempt: 0, and one more after each restart. run: torchrun's id of the run.
+    """rank of size; local: on this host. attempt: 0, and one more after each restart. run: its id at the launcher.
 
-    agent, launcher: process ids of the torchrun that started this process, and of the `paragan train` that started
-    that, if one did.
+    agent: process id of the launcher, ours or torchrun. store: the file in which all ranks meet, where they are on one
+    host; None: at MASTER_ADDR. lock: the descriptor of the run folder's lock, where the launcher holds that.
     """
 
     rank: int
@@ -30,47 +37,104 @@ class Place:
     attempt: int = 0
     run: str = "none"
     agent: int = 0
-    launcher: int | None = None
+    store: str | None = None
+    lock: int | None = None
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.size}"
 
     def orphaned(self) -> bool:
-        """Whether torchrun or the launcher above it is gone: nobody would hear of this run, or end it."""
-        return os.getppid() != self.agent or (self.launcher is not None and not alive(self.launcher))
+        """Whether the launcher has ended: no process would report the end of this run, or cause it."""
+        return os.getppid() != self.agent
 
 
 def here(environment: Mapping[str, str] | None = None) -> Place | None:
-    """This process under torchrun; None for one started alone. Half an environment is a `ConfigError`."""
+    """This process among several ranks; None for one started alone. Half an environment is a `ConfigError`."""
     env = os.environ if environment is None else environment
     if "LOCAL_RANK" not in env:  # clusters set RANK and WORLD_SIZE for whatever starts in their containers
         return None
-    found = {name: env.get(name, "") for name in _NUMBERS}
+    expected = _NUMBERS if STORE in env else (*_NUMBERS, "MASTER_PORT")
+    found = {name: env.get(name, "") for name in expected}
     odd = next((name for name, value in found.items() if not value.isdecimal()), None)
-    if odd is not None or not env.get("MASTER_ADDR"):
+    if odd is not None or not (STORE in env or env.get("MASTER_ADDR")):
         raise ConfigError(
             f"environment: found LOCAL_RANK but {odd or 'MASTER_ADDR'}={found.get(odd or '', '')!r}, expected all that "
             "torchrun sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
         )
-    rank, size, local_rank, local_size, _ = map(int, found.values())
+    rank, size, local_rank, local_size = (int(found[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
         raise ConfigError(f"environment: found rank {rank} of {size}, on this host {local_rank} of {local_size}")
-    attempt = _number(env, "TORCHELASTIC_RESTART_COUNT")
-    launcher = _number(env, LAUNCHER) or None
-    run = env.get("TORCHELASTIC_RUN_ID", "none")
-    return Place(rank, size, local_rank, local_size, attempt, run, os.getppid(), launcher)
+    return Place(
+        *(rank, size, local_rank, local_size),
+        attempt=_number(env, "TORCHELASTIC_RESTART_COUNT") or 0,
+        run=env.get("TORCHELASTIC_RUN_ID", "none"),
+        agent=_number(env, LAUNCHER) or os.getppid(),
+        store=env.get(STORE),
+        lock=_number(env, LOCK),
+    )
+
+
+def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = None) -> bool:
+    """Whether the torchrun of this process id was given the c10d rendezvous, by its command line or its environment.
+
+    False where that cannot be read.
+    """
+    env = os.environ if environment is None else environment
+    if env.get("PET_RDZV_BACKEND") == "c10d" or env.get("PET_STANDALONE") == "1":
+        return True
+    try:
+        words = Path(f"/proc/{agent}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return False
+    return "--standalone" in words or any("c10d" in (word, word.partition("=")[2]) for word in words)
+
+
+def environment(rank: int, size: int, store: str) -> dict[str, str]:
+    """What `here` reads in one of `size` processes on this host. store: the path that `open_store` returns."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    return {name: str(number) for name, number in numbers.items()} | {STORE: store} | confined()
+
+
+def confined() -> dict[str, str]:
+    """Variables that confine gloo and NCCL to the loopback interface; none where it has no known name."""
+    interface = loopback()
+    return {} if interface is None else {GLOO_INTERFACE: interface, NCCL_INTERFACE: f"={interface}"}
+
+
+def open_store() -> tuple[int, str]:
+    """A new file in which ranks of this host can meet: its descriptor, and its path for processes that inherit that.
+
+    On Linux it lies in memory, has no name, and ends with the last process that holds it. Elsewhere torch removes it
+    when the last rank leaves.
+    """
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("paragan-store")
+        return file, f"/proc/self/fd/{file}"
+    return tempfile.mkstemp(prefix="paragan-store-")
 
 
 def alive(pid: int) -> bool:
     """Whether a process of this host still runs; one that has ended and waits to be read does not."""
     try:
         os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+        return _state(pid) not in "ZX"
     except ProcessLookupError:
         return False
     except (OSError, IndexError):  # somebody else's, or a system without /proc
         return True
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process of this host is suspended (SIGSTOP), so that it can neither act nor end."""
+    try:
+        return _state(pid) in "Tt"
+    except (OSError, IndexError):
+        return False
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
 
 
 def loopback() -> str | None:
@@ -84,6 +148,6 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _number(env: Mapping[str, str], name: str) -> int:
+def _number(env: Mapping[str, str], name: str) -> int | None:
     value = env.get(name, "")
-    return int(value) if value.isdecimal() else 0
+    return int(value) if value.isdecimal() else None

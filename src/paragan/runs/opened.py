@@ -71,7 +71,8 @@ def joined(config: RunConfig, place: Place | None, stopped: Callable[[], bool] =
 @contextmanager
 def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
     """A session that stands at the newest checkpoint, or at the start; inside, the folder is locked."""
-    folder, say = RunFolder(asked.out), voice(world)
+    folder = RunFolder(asked.out, None if asked.place is None else asked.place.lock)
+    say = voice(world)
     ranks.refuse_different(asked.config, world)
     ranks.refuse_thin(asked.config, world)
     config = executors.chosen(asked.config, asked.out, _sets_aside(asked), world, say, asked.model)

@@ -1,0 +1,93 @@
+"""`paragan train … devices=N` on one host: attempts until one succeeds, and one report of how the run ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from paragan.core.errors import PREEMPTED, RankError
+from paragan.core.files import write_text
+from paragan.core.interrupt import Interrupt
+from paragan.core.printable import printable
+from paragan.launch import ends
+from paragan.launch.local_ranks import Attempt, Job
+from paragan.launch.place import GOES_ON
+
+_ABORTED = 128 + signal.SIGINT
+
+
+def launch(job: Job, interrupt: Interrupt) -> int:
+    """Train on the ranks of `job`; the exit code of the first that failed, 0 if none did.
+
+    A rank that fails ends the attempt, and all ranks start again from the last checkpoint, unless another attempt would
+    fail likewise.
+    """
+    run = uuid.uuid4().hex
+    with _opened(job.log) as log:
+        for number in range(job.max_restarts + 1):
+            codes = Attempt(job, run, number, log).wait(interrupt)
+            _record(log, number, codes)
+            if interrupt.aborted:
+                _leave_word(job.folder, _ABORTED, f"aborted; {GOES_ON}")
+                return _ABORTED
+            if not any(codes):
+                return 0
+            if interrupt.requested or any(end.final for end in ends.of_run(job.folder, run)):
+                break
+    return _told(job, run, interrupt.requested)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """The log, emptied; never another file through a link. All write at its end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o666), "wb", buffering=0)
+
+
+def _record(log: IO[bytes], number: int, codes: Sequence[int]) -> None:
+    for rank, code in enumerate(codes):
+        how = f"was killed by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        log.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _told(job: Job, run: str, asked: bool) -> int:
+    """What the user hears of ranks that have failed, and the exit code. `exit.json`, where they could not write it."""
+    end = ends.first(ends.of_run(job.folder, run))
+    if end is None:
+        lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {GOES_ON}"
+        code, reason = (PREEMPTED, "stopped before the first step") if asked else (RankError.exit_code, lost)
+    else:
+        code, reason = end.code, end.reason
+    if asked and code == RankError.exit_code:  # while the ranks were still looking for one another
+        code, reason = PREEMPTED, "stopped by a signal; the last checkpoint stands"
+    _leave_word(job.folder, code, reason)
+    if code == 1:
+        reason = f"rank {end.rank if end else 0}: {reason}; its traceback is in {job.log}"
+    if end is None or code != PREEMPTED:
+        print(printable(reason), file=sys.stderr)
+    return code
+
+
+def _leave_word(folder: Path, code: int, reason: str) -> None:
+    """Rank 0 removes `exit.json` when it begins: where there is a run and none, it ended without a word."""
+    path = folder / "exit.json"
+    if path.exists() or not (folder / "config.yaml").exists():
+        return
+    saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
+    step = int("".join(c for c in saved if c.isdecimal()) or 0)
+    with suppress(OSError):
+        write_text(path, json.dumps({"code": code, "step": step, "reason": reason}, indent=1) + "\n")

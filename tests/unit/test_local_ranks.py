@@ -1,0 +1,215 @@
+"""The launcher of local ranks, with small programs in place of ranks: real processes, real signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.interrupt import Interrupt
+from paragan.engine.folder import RunFolder
+from paragan.launch import ends, launcher, local_ranks
+from paragan.launch.local_ranks import Attempt, Job
+from paragan.launch.place import Place
+from tests.processes import wait_for
+
+RANK = """
+import os, signal, sys, time
+rank, attempt = int(os.environ["RANK"]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+folder = sys.argv[1]
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.01)
+def ready(number):
+    return os.path.exists(f"{folder}/ready-{number}")
+def ignore_stops():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def leave_pid():
+    with open(f"{folder}/tmp-{rank}", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(f"{folder}/tmp-{rank}", f"{folder}/ready-{rank}")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with RunFolder(tmp_path) as held:
+        yield held
+
+
+def job(folder, code, devices=2, timeout_s=60.0, **more):
+    """Each rank runs `code` after the lines above."""
+    return Job((str(folder.path),), folder.path, devices, timeout_s, folder.lock, program=program(code), **more)
+
+
+def program(code):
+    return (sys.executable, "-c", RANK + code)
+
+
+def launched(folder, code, interrupt=None, **more):
+    return launcher.launch(job(folder, code, **more), interrupt or Interrupt(patient=True))
+
+
+def log(folder):
+    return (folder.path / "ranks" / "launch.log").read_text()
+
+
+def pid(folder, rank):
+    path = folder.path / f"ready-{rank}"
+    wait_for(path.exists)
+    return int(path.read_text())
+
+
+def test_ranks_that_all_succeed_end_the_run(folder, capfd):
+    assert launched(folder, "print('out', rank); print('err', rank, file=sys.stderr)") == 0
+    out, err = capfd.readouterr()
+    assert (out, err) == ("out 0\n", "")
+    assert {"out 1", "err 0", "err 1"} <= set(log(folder).splitlines())
+    assert "launcher: attempt 0: rank 1 ended with exit code 0" in log(folder)
+
+
+def test_a_failure_restarts_all_ranks_until_one_attempt_succeeds(folder):
+    code = "leave_pid(); wait_for(lambda: ready(0)); rank and attempt < 2 and os.kill(os.getpid(), 9)"
+    assert launched(folder, code) == 0
+    assert [f"attempt {n}: rank 1 was killed by SIGKILL" in log(folder) for n in range(3)] == [True, True, False]
+
+
+def test_restarts_are_bounded_and_the_lost_run_is_reported(folder, capfd):
+    assert launched(folder, "sys.exit(7)", max_restarts=2) == 75
+    assert log(folder).count("rank 0 ended with exit code 7") == 3
+    assert "no rank could tell why it ended" in capfd.readouterr().err
+
+
+def test_a_failure_that_would_come_again_is_not_tried_again(folder, capfd, monkeypatch):
+    monkeypatch.setattr(launcher.uuid, "uuid4", lambda: type("", (), {"hex": "x"}))
+    ends.write(folder.path, Place(1, 2, 1, 2, 0, "x"), ConfigError("g.parts: no"), 2, "g.parts: no")
+    assert launched(folder, "sys.exit(2)") == 2
+    assert "attempt 1" not in log(folder)
+    assert capfd.readouterr().err == "g.parts: no\n"
+
+
+def test_a_suspended_rank_is_killed_once_another_has_failed_and_the_rest_may_end(folder):
+    code = """
+leave_pid()
+if rank == 0:
+    os.kill(os.getpid(), signal.SIGSTOP)
+if rank == 1:
+    wait_for(lambda: ready(0) and open(f"/proc/{open(folder + '/ready-0').read()}/stat").read().split()[2] == "T")
+    sys.exit(3)
+if rank == 2:
+    ignore_stops()
+    zero = int(open(folder + "/ready-0").read()) if not wait_for(lambda: ready(0)) else 0
+    wait_for(lambda: not os.path.exists(f"/proc/{zero}") or open(f"/proc/{zero}/stat").read().split()[2] == "Z")
+    sys.exit(5)
+"""
+    attempt = started(job(folder, code, devices=3))
+    assert attempt.wait(Interrupt(patient=True)) == [-signal.SIGKILL, 3, 5]
+
+
+def test_a_rank_that_does_not_end_after_a_failure_is_killed(folder):
+    code = "ignore_stops(); leave_pid(); wait_for(lambda: ready(1 - rank)); sys.exit(3) if rank else time.sleep(600)"
+    assert started(job(folder, code, timeout_s=0.5)).wait(Interrupt(patient=True)) == [-signal.SIGKILL, 3]
+
+
+def test_a_rank_that_does_not_end_after_the_others_is_killed(folder, monkeypatch):
+    monkeypatch.setattr(local_ranks, "_SAVE_S", 0.2)
+    code = "sys.exit(85) if rank else time.sleep(600)"
+    assert started(job(folder, code, timeout_s=0.2)).wait(Interrupt(patient=True)) == [-signal.SIGKILL, 85]
+
+
+def test_a_request_to_stop_reaches_all_ranks_and_nothing_is_tried_again(folder, capfd):
+    code = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(85)); leave_pid(); time.sleep(600)"
+    interrupt = Interrupt(patient=True, says="")
+    after(lambda: [pid(folder, rank) for rank in range(2)], lambda: interrupt._ask(signal.SIGHUP, None))
+    assert launched(folder, code, interrupt) == 85
+    assert log(folder).count("ended with exit code 85") == 2
+    assert capfd.readouterr().err == "stopped before the first step\n"  # these ranks leave no word
+
+
+def test_a_second_ctrl_c_kills_ranks_that_do_not_stop(folder):
+    interrupt = Interrupt(patient=True, says="")
+    after(
+        lambda: [pid(folder, rank) for rank in range(2)],
+        lambda: [interrupt._ask(signal.SIGINT, None) for _ in range(2)],
+    )
+    assert launched(folder, "ignore_stops(); leave_pid(); time.sleep(600)", interrupt) == 130
+    assert log(folder).count("was killed by SIGKILL") == 2
+
+
+def test_the_log_is_written_through_no_link(folder, tmp_path_factory):
+    target = tmp_path_factory.mktemp("elsewhere") / "file"
+    target.write_text("precious")
+    (folder.path / "ranks").mkdir()
+    (folder.path / "ranks" / "launch.log").symlink_to(target)
+    with pytest.raises(OSError, match="symbolic links"):
+        launched(folder, "")
+    assert target.read_text() == "precious"
+
+
+# the lock of the run folder
+
+
+def test_a_folder_stays_locked_until_the_launcher_and_all_its_ranks_have_ended(tmp_path):
+    with RunFolder(tmp_path) as folder:
+        attempt = started(job(folder, "leave_pid(); wait_for(lambda: ready('end'))"))
+        pid(folder, 0)
+    refused(tmp_path)
+    (tmp_path / "ready-end").touch()
+    attempt.wait(Interrupt(patient=True))
+    RunFolder(tmp_path).refuse_in_use()
+
+
+def test_rank_0_holds_the_lock_of_its_launcher(folder):
+    before = (folder.path / "run.lock").read_text()
+    with RunFolder(folder.path, held=folder.lock) as again:
+        refused(folder.path)
+        assert (folder.path / "run.lock").read_text() == before  # the process to ask is the launcher
+        assert again.lock != folder.lock
+    refused(folder.path)  # the launcher still holds it
+
+
+def test_a_descriptor_of_another_file_is_no_lock(tmp_path, folder):
+    other = tmp_path / "other"
+    with open(tmp_path / "file", "w") as file, RunFolder(other, held=file.fileno()):
+        refused(other)
+    with RunFolder(other, held=folder.lock):
+        refused(other)
+
+
+def test_the_lock_stays_with_the_run_to_come(tmp_path):
+    out = tmp_path / "run"
+    with RunFolder(out) as folder:
+        (out / "config.yaml").touch()
+        aside = RunFolder(out, held=folder.lock).set_aside()
+        assert not (out / "config.yaml").exists()
+        refused(out)
+        RunFolder(aside).refuse_in_use()
+    RunFolder(out).refuse_in_use()
+
+
+def test_a_start_that_slips_in_while_a_run_is_set_aside_has_the_folder(tmp_path, monkeypatch):
+    out, rename = tmp_path / "run", Path.rename
+    monkeypatch.setattr(Path, "rename", lambda path, to: (rename(path, to), out.mkdir())[0])
+    with RunFolder(out) as folder:
+        (out / "config.yaml").touch()
+        with pytest.raises(CheckpointError, match="in use by process another"):
+            RunFolder(out, held=folder.lock).set_aside()
+
+
+def refused(path):
+    with pytest.raises(CheckpointError, match="in use by process"):
+        RunFolder(path).refuse_in_use()
+
+
+def started(job):
+    with open(os.devnull, "wb") as log:
+        return Attempt(job, "run", 0, log)
+
+
+def after(condition, act):
+    threading.Thread(target=lambda: (condition(), act()), daemon=True).start()
