@@ -1,7 +1,7 @@
 """Figure 5 of the ParaGAN poster, with its missing pieces filled in: a config, two small networks, data.
 
     python examples/paragan_poster.py
-    torchrun --standalone --nproc-per-node 2 examples/paragan_poster.py
+    torchrun --nproc-per-node 2 examples/paragan_poster.py
 
 Trains about 20 s on one CPU core. The run folder is runs/paragan_poster; the same command again goes on from there.
 Words such as `train.kimg=10` or `scheme=asynchronous` change the config.

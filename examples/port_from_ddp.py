@@ -5,7 +5,7 @@ every few updates, D frozen for G's turn, clipping, an average of G's weights. `
 their DDP wrappers, and leaves the rest to paragan. The script runs both on equal draws and compares all weights.
 
     python examples/port_from_ddp.py
-    torchrun --standalone --nproc-per-node 2 examples/port_from_ddp.py
+    torchrun --nproc-per-node 2 examples/port_from_ddp.py
 
 Every rank prints "equal bit for bit" after a few seconds, and on two ranks both name the same sum of all weights.
 """

@@ -56,13 +56,13 @@ class Host:
 
     def torchrun(self, words: Sequence[str], first: bool, log: Path, port: int = PORT) -> subprocess.Popen[bytes]:
         """One agent of two with one rank. The rendezvous lies on the first host."""
-        rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint=10.77.0.1:{port}", f"--rdzv-conf=is_host={int(first)}"]
+        rendezvous = ["--master-addr=10.77.0.1", f"--master-port={port}", f"--node-rank={int(not first)}"]
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *rendezvous]
         environment = {**os.environ, "GLOO_SOCKET_IFNAME": self.interface, "OMP_NUM_THREADS": "1"}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         with open(log, "wb") as out:
             return subprocess.Popen(
-                ["ip", "netns", "exec", self.name, *torchrun, f"--local-addr={self.address}", *words],
+                ["ip", "netns", "exec", self.name, *torchrun, "--rdzv-backend=static", *words],
                 env=environment,
                 cwd=ROOT,
                 stdout=out,

@@ -1,4 +1,4 @@
-"""Ctrl-C saves and exits 85; the same command goes on."""
+"""Ctrl-C, a closed terminal and a scheduler's warning save and exit 85; the same command goes on."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def running(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_first_signal_saves_this_very_step(running):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_the_first_signal_saves_this_very_step(running, number):
     process, out = running
     wait_for(lambda: newest(out), process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 85, said
     assert "stopping after this step" in said

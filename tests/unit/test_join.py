@@ -187,17 +187,28 @@ def test_a_group_of_one_is_held_to_the_loopback_interface(monkeypatch):
     assert (seen, os.environ[place.GLOO_INTERFACE]) == ([place.loopback()], "eth7")
 
 
+def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another_is_named(monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
+    monkeypatch.delenv("NCCL_SOCKET_IFNAME")
+    for placed, expected in ((Place(0, 4, 0, 2), None), (Place(0, 2, 0, 2), "=lo")):
+        monkeypatch.setattr(join, "_base", lambda *given: dist.HashStore())
+        with pytest.raises(RankError):
+            join.join(placed, torch.device("cpu"), 0.01)
+        assert os.environ.get("NCCL_SOCKET_IFNAME") == expected
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "eth7"
+
+
 def test_local_ranks_meet_in_a_file_without_a_name(tmp_path, monkeypatch):
-    descriptor, path = place.open_store()
+    _, path = place.open_store()  # stays open: torch's store opens it once more as it is deleted
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    mine, theirs = (join._file(path, timedelta(seconds=0.5)) for _ in range(2))
+    mine, theirs = (join._file(path, 2, timedelta(seconds=0.5)) for _ in range(2))
     mine.set("key", "value")
     assert theirs.get("key") == b"value"
     with pytest.raises(RuntimeError) as late:
         theirs.get("absent")
     assert failure.is_broken(late.value)
     assert not os.path.exists(os.readlink(path)) and not list(tmp_path.iterdir())
-    os.close(descriptor)
 
 
 def test_a_store_listens_on_the_address_that_it_is_given():

@@ -112,18 +112,18 @@ if rank == 2:
 
 
 def test_a_rank_that_does_not_end_after_a_failure_is_killed(folder):
-    code = "ignore_stops(); leave_pid(); wait_for(lambda: ready(1 - rank)); sys.exit(3) if rank else time.sleep(600)"
+    code = "ignore_stops(); leave_pid(); wait_for(lambda: ready(1 - rank)); sys.exit(3) if rank else time.sleep(60)"
     assert started(job(folder, code, timeout_s=0.5)).wait(Interrupt(patient=True)) == [-signal.SIGKILL, 3]
 
 
 def test_a_rank_that_does_not_end_after_the_others_is_killed(folder, monkeypatch):
     monkeypatch.setattr(local_ranks, "_SAVE_S", 0.2)
-    code = "sys.exit(85) if rank else time.sleep(600)"
+    code = "sys.exit(85) if rank else time.sleep(60)"
     assert started(job(folder, code, timeout_s=0.2)).wait(Interrupt(patient=True)) == [-signal.SIGKILL, 85]
 
 
 def test_a_request_to_stop_reaches_all_ranks_and_nothing_is_tried_again(folder, capfd):
-    code = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(85)); leave_pid(); time.sleep(600)"
+    code = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(85)); leave_pid(); time.sleep(60)"
     interrupt = Interrupt(patient=True, says="")
     after(lambda: [pid(folder, rank) for rank in range(2)], lambda: interrupt._ask(signal.SIGHUP, None))
     assert launched(folder, code, interrupt) == 85
@@ -137,7 +137,7 @@ def test_a_second_ctrl_c_kills_ranks_that_do_not_stop(folder):
         lambda: [pid(folder, rank) for rank in range(2)],
         lambda: [interrupt._ask(signal.SIGINT, None) for _ in range(2)],
     )
-    assert launched(folder, "ignore_stops(); leave_pid(); time.sleep(600)", interrupt) == 130
+    assert launched(folder, "ignore_stops(); leave_pid(); time.sleep(60)", interrupt) == 130
     assert log(folder).count("was killed by SIGKILL") == 2
 
 

@@ -50,7 +50,9 @@ def join(
     if place is None or place.size == 1:
         return _alone(device, patience) if alone_group else World(device=device)
     try:
-        base = _base(place, patience) if place.store is None else _file(place.store, patience)
+        if place.size == place.local_size:
+            _confine()
+        base = _base(place, patience) if place.store is None else _file(place.store, place.size, patience)
         store = _round(base, place, timeout_s, stopped)
         group, control = _groups(store, place.rank, place.size, device, patience)
     except (RuntimeError, OSError) as error:
@@ -90,9 +92,15 @@ def _groups(
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
 
 
-def _file(path: str, patience: timedelta) -> dist.Store:
+def _confine() -> None:
+    """Sockets between ranks of one host stay on its loopback interface, unless the user has named another."""
+    for name, value in confined().items():
+        os.environ.setdefault(name, value)
+
+
+def _file(path: str, size: int, patience: timedelta) -> dist.Store:
     """A store that no other process can reach."""
-    store = dist.FileStore(path)
+    store = dist.FileStore(path, size)
     store.set_timeout(patience)
     return store
 
