@@ -14,7 +14,7 @@ import pytest
 
 from paragan.cli.main import main
 from paragan.engine.checkpoint import Checkpoints
-from tests.processes import children, environment, listeners, wait_for
+from tests.processes import children, environment, wait_for
 
 pytestmark = pytest.mark.distributed
 
@@ -105,85 +105,6 @@ def test_a_run_on_two_ranks_has_one_console(tmp_path, started):
     assert all((x["rank"], x["attempt"]) == (1, 0) for x in mine)
     assert {(n, end["code"], end["cause"]) for n, end in left(out).items()} == {(0, 0, None), (1, 0, None)}
     assert not list(out.glob("ranks/rank-0.jsonl"))
-
-
-def test_a_live_run_listens_on_the_loopback_interface_alone_and_refuses_a_second_start(tmp_path, started):
-    """The second start, at the first sign of life of the first, changes nothing in the folder."""
-    out, found = tmp_path / "run", set()
-    started.append(process := train(out, "train.kimg=0.32", GLOO_SOCKET_IFNAME="eth0"))
-    wait_for(lambda: (out / "run.lock").exists() and (out / "run.lock").read_text(), process)
-    started.append(second := train(out, "train.kimg=0.32"))
-
-    def observed(ended):
-        found.update(listeners([process.pid, *children(process.pid)]))
-        return ended.poll() is not None
-
-    wait_for(lambda: observed(second))
-    assert second.communicate(timeout=60)[1] == (
-        f"run folder {out}: in use by process {process.pid}; wait for it, stop it, or give another --out DIR\n"
-    )
-    assert second.returncode == 2
-    wait_for(lambda: observed(process))
-    said, complaints = process.communicate(timeout=200)
-    assert process.returncode == 0, said + complaints
-    assert found == {"127.0.0.1"}  # gloo's own sockets
-    assert json.loads((out / "exit.json").read_text())["code"] == 0
-    assert {(end["code"], end["attempt"]) for end in left(out).values()} == {(0, 0)}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("scheme.name=asynchronous", "devices=2"),
-        ("scheme.name=parameter_server", "devices=3"),
-        ("g.strategy=zero3", "d.strategy=zero3", "devices=2"),
-    ],
-)
-def test_no_strategy_or_scheme_listens_beyond_the_loopback_interface(tmp_path, started, words):
-    out, found = tmp_path / "run", set()
-    started.append(process := train(out, "train.kimg=0.32", devices=words))
-
-    def observed():
-        found.update(listeners([process.pid, *children(process.pid)]))
-        return process.poll() is not None
-
-    wait_for(observed)
-    said, complaints = process.communicate(timeout=200)
-    assert process.returncode == 0, said + complaints
-    assert found == {"127.0.0.1"}
-
-
-@pytest.mark.slow
-@pytest.mark.chaos
-def test_ranks_finish_while_their_launcher_is_suspended_and_it_reports_when_it_continues(tmp_path, started):
-    out = tmp_path / "run"
-    started.append(process := train(out, "train.kimg=1.6"))
-    wait_for(lambda: newest(out) >= "step-000000020", process)
-    process.send_signal(signal.SIGSTOP)
-    wait_for(lambda: (out / "exit.json").exists())
-    assert process.poll() is None
-    process.send_signal(signal.SIGCONT)
-    said, complaints = process.communicate(timeout=100)
-    assert (process.returncode, complaints) == (0, ""), said
-    assert json.loads((out / "exit.json").read_text())["reason"] == "finished"
-    assert "finished: step 100" in said
-
-
-@pytest.mark.slow
-@pytest.mark.chaos
-def test_a_suspended_rank_is_replaced(tmp_path, started):
-    """Other ranks wait `train.timeout_s` for it; then it is killed at once."""
-    out = tmp_path / "run"
-    started.append(process := train(out, "train.kimg=0.8", "train.timeout_s=12"))
-    wait_for(lambda: newest(out) >= "step-000000020", process)
-    os.kill(children(process.pid)[1], signal.SIGSTOP)
-    said, complaints = process.communicate(timeout=200)
-    assert (process.returncode, complaints) == (0, ""), said
-    assert "starting again from the last checkpoint: " in said
-    log = (out / "ranks" / "launch.log").read_text()
-    assert "launcher: attempt 0: rank 1 was killed by SIGKILL" in log
-    assert "launcher: attempt 1: rank 1 ended with exit code 0" in log
 
 
 _STOPS = {"ctrl-c": signal.SIGINT, "sigterm": signal.SIGTERM, "sighup": signal.SIGHUP, "sigusr1": signal.SIGUSR1}
