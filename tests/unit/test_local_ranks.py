@@ -146,8 +146,7 @@ def test_the_log_is_written_through_no_link(folder, tmp_path_factory):
     target.write_text("precious")
     (folder.path / "ranks").mkdir()
     (folder.path / "ranks" / "launch.log").symlink_to(target)
-    with pytest.raises(OSError, match="symbolic links"):
-        launched(folder, "")
+    assert launched(folder, "") == 0
     assert target.read_text() == "precious"
 
 

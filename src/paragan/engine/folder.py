@@ -102,7 +102,7 @@ class RunFolder:
             is_held = self._is_held()
             here.rename(aside)
             if is_held:
-                self._take_lock_back(aside)
+                _take_back(here, aside)
         if (log := aside / "ranks" / "launch.log").exists():
             (here / "ranks").mkdir(parents=True, exist_ok=True)
             log.rename(here / "ranks" / "launch.log")
@@ -114,20 +114,6 @@ class RunFolder:
             return self.held is not None and os.path.samestat(os.fstat(self.held), os.stat(self.path / "run.lock"))
         return False
 
-    def _take_lock_back(self, aside: Path) -> None:
-        """The launcher's lock belongs to the run to come. Another process that made the folder in between has it."""
-        try:
-            self.path.mkdir()
-            os.link(aside / "run.lock", self.path / "run.lock")
-        except FileExistsError:
-            raise self._in_use("another") from None
-        (aside / "run.lock").unlink()
-
-    def _in_use(self, owner: str) -> CheckpointError:
-        return CheckpointError(
-            f"run folder {self.path}: in use by process {owner}; wait for it, stop it, or give another --out DIR"
-        )
-
     def _locked(self) -> BinaryIO:
         if self.held is not None and self._is_held():
             return os.fdopen(os.dup(self.held), "r+b", buffering=0)
@@ -138,8 +124,27 @@ class RunFolder:
             lock.seek(0)
             owner = lock.read(20).decode("ascii", "replace").strip() or "unknown"
             lock.close()
-            raise self._in_use(owner) from None
+            raise _in_use(self.path, owner) from None
         return lock
+
+
+def _take_back(here: Path, aside: Path) -> None:
+    """The launcher's lock belongs to the run to come. Another process that made the folder in between has it."""
+    ours, lock = aside / "run.lock", here / "run.lock"
+    try:
+        here.mkdir()
+        os.link(ours, lock)
+        ours.unlink()
+    except FileExistsError:
+        raise _in_use(here, "another") from None
+    except OSError:  # a disk without links
+        ours.rename(lock)
+
+
+def _in_use(path: Path, owner: str) -> CheckpointError:
+    return CheckpointError(
+        f"run folder {path}: in use by process {owner}; wait for it, stop it, or give another --out DIR"
+    )
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from paragan.core.errors import PREEMPTED, RankError
-from paragan.core.files import write_text
+from paragan.core.files import new_file, write_text
 from paragan.core.interrupt import Interrupt
 from paragan.core.printable import printable
 from paragan.launch import ends
@@ -30,7 +29,8 @@ def launch(job: Job, interrupt: Interrupt) -> int:
     fail likewise.
     """
     run = uuid.uuid4().hex
-    with _opened(job.log) as log:
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(job.log) as log:
         for number in range(job.max_restarts + 1):
             codes = Attempt(job, run, number, log).wait(interrupt)
             _record(log, number, codes)
@@ -44,17 +44,11 @@ def launch(job: Job, interrupt: Interrupt) -> int:
     return _told(job, run, interrupt.requested)
 
 
-def _opened(path: Path) -> IO[bytes]:
-    """The log, emptied; never another file through a link. All write at its end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-    return os.fdopen(os.open(path, flags, 0o666), "wb", buffering=0)
-
-
-def _record(log: IO[bytes], number: int, codes: Sequence[int]) -> None:
+def _record(log: BinaryIO, number: int, codes: Sequence[int]) -> None:
     for rank, code in enumerate(codes):
         how = f"was killed by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
         log.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
+    log.flush()
 
 
 def _name(number: int) -> str:

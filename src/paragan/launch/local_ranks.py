@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from paragan.core.errors import PREEMPTED
 from paragan.core.interrupt import Interrupt
@@ -59,7 +59,7 @@ class Job:
 class Attempt:
     """The ranks of one attempt. Each leads a session: Ctrl-C at the terminal reaches the launcher alone."""
 
-    def __init__(self, job: Job, run: str, number: int, log: IO[bytes]) -> None:
+    def __init__(self, job: Job, run: str, number: int, log: BinaryIO) -> None:
         self.job = job
         self.processes: list[subprocess.Popen[bytes]] = []
         file, store = open_store()
@@ -73,7 +73,7 @@ class Attempt:
         finally:
             os.close(file)
 
-    def _start(self, rank: int, env: dict[str, str], inherited: Sequence[int], log: IO[bytes]) -> None:
+    def _start(self, rank: int, env: dict[str, str], inherited: Sequence[int], log: BinaryIO) -> None:
         process = subprocess.Popen(
             [*self.job.program, *self.job.words],
             env=env,
