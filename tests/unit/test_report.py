@@ -280,8 +280,8 @@ def test_a_film_without_pictures_or_of_another_kind_is_refused(tmp_path, run):
         DataError, match=r"found no samples/step-\*\.png, expected at least one; lower every\.sample_kimg"
     ):
         film(tmp_path, tmp_path / "film.webp")
-    with pytest.raises(ConfigError, match=r"--film: found 'film\.gif', expected a file name that ends in \.webp"):
-        report(run, film=Path("film.gif"))
+    with pytest.raises(ConfigError, match=r"--film: cannot write 'film\.avi'; a film is \.webp, \.gif or \.mp4"):
+        report(run, film=Path("film.avi"))
 
 
 def test_the_verb_writes_the_page_and_says_where(run, tmp_path, capsys):

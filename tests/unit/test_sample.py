@@ -125,8 +125,8 @@ def test_slerp_between_parallel_latents_is_straight():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--out", "a.jpg"], "--out: found 'a.jpg', expected a file name that ends in .png"),
-        (["--walk", "3", "--out", "a.png"], "--out: found 'a.png', expected a file name that ends in .webp"),
+        (["--out", "a.bmp"], "--out: cannot write 'a.bmp'; a sheet of images is .png, .jpg or .jpeg"),
+        (["--walk", "3", "--out", "a.png"], "--out: cannot write 'a.png'; a film is .webp, .gif or .mp4"),
         (["--frames", "9"], "--frames: found no --walk beside it"),
         (["--grid", "3"], "--grid: found '3', expected ROWSxCOLUMNS such as 4x10"),
         (["--grid", "0x3"], "--grid: found '0x3'"),

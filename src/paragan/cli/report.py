@@ -12,7 +12,10 @@ from paragan.cli.arguments import AsJson, Run
 from paragan.core.errors import ConfigError
 
 Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help="The page; RUN/report.html unless given.")]
-Film = Annotated[Path | None, typer.Option(metavar="FILE.webp", help="The samples over time as a film, not the page.")]
+Film = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The samples over time as .webp, .gif or .mp4, not the page."),
+]
 Serve = Annotated[bool, typer.Option("--serve", help="Show it in a browser on this machine and keep it up to date.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="For --serve; 0: any that is free.")]
 
@@ -43,9 +46,9 @@ def _page(run: Path, out: Path | None) -> Path:
 
 
 def _film(run: Path, path: Path) -> Path:
-    if path.suffix.lower() != ".webp":
-        raise ConfigError(f"--film: found {str(path)!r}, expected a file name that ends in .webp")
+    from paragan.writers._image_formats import check_film
     from paragan.writers.report import film
 
+    check_film("--film", path)
     film(run, path)
     return path

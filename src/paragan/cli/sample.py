@@ -15,6 +15,7 @@ import typer
 from paragan.cli.arguments import Best, Seed, Trust
 from paragan.core.errors import ConfigError
 from paragan.core.files import subfolder
+from paragan.writers._image_formats import check_film, check_sheet
 
 if TYPE_CHECKING:
     from paragan.engine.gallery import Sheet
@@ -36,7 +37,9 @@ Truncation = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="FILE.png, of a film FILE.webp; among the run's samples unless given."),
+    typer.Option(
+        metavar="FILE", help="A .png or .jpg sheet, a .webp, .gif or .mp4 film; in the run's samples/ unless given."
+    ),
 ]
 Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="The shape of the sheet, such as 4x10.")]
 ByClass = Annotated[bool, typer.Option("--classes", help="A class per row: all, or those of --class.")]
@@ -103,13 +106,13 @@ def sample(
 
 
 def _ending(out: Path | None, walk: int | None, frames: int | None) -> str:
-    """Of the file that is written."""
-    ending = ".png" if walk is None else ".webp"
-    if out is not None and out.suffix.lower() != ending:
-        raise ConfigError(f"--out: found {str(out)!r}, expected a file name that ends in {ending}")
+    """Of the file that is written unless `out` names one."""
+    if out is not None:
+        check = check_sheet if walk is None else check_film
+        check("--out", out)
     if frames is not None and walk is None:
         raise ConfigError("--frames: found no --walk beside it, expected a film; give --walk POINTS, such as --walk 8")
-    return ending
+    return ".png" if walk is None else ".webp"
 
 
 def _refuse_latent_words(sampler: Sampler, given: dict[str, object]) -> None:

@@ -98,7 +98,7 @@ class Film:
     def save(
         self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, told: Callable[[int], None]
     ) -> None:
-        """As an animated WebP. told: how many frames are done."""
+        """As the ending of `path` says: .webp, .gif or .mp4. told: how many frames are done."""
         save_walk(self._pictures(sampler, seed, truncation, told), path)
 
     def _pictures(

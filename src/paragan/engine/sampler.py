@@ -20,6 +20,7 @@ from paragan.game import latents
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample
+from paragan.writers._image_formats import check_sheet
 from paragan.writers.images import picture, save_grid
 
 Label = str | SupportsIndex
@@ -81,10 +82,9 @@ class Sampled(Sequence[Image.Image]):
         return picture(_bytes(self.tensor[index]))
 
     def save(self, path: str | Path, columns: int = 10) -> Path:
-        """A PNG with all of them, `columns` to a row; small images are enlarged to 32 px."""
+        """One sheet of all of them, .png or .jpg, `columns` to a row; small images are enlarged to 32 px."""
         path = Path(path)
-        if path.suffix.lower() != ".png":
-            raise ConfigError(f"save: found {str(path)!r}, expected a file name that ends in .png")
+        check_sheet("save", path)
         save_grid(self.tensor, path, min(columns, len(self)))
         return path
 

@@ -1,4 +1,4 @@
-"""Pictures of fixed latents over a run: as frames inside a page of bounded size, and as an animated WebP."""
+"""Pictures of fixed latents over a run: as frames inside a page of bounded size, and as a film."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def spaced(samples: Sequence[Moment], stride: int) -> list[Moment]:
 
 
 def film(folder: Path, path: Path) -> int:
-    """Write the pictures of the run in `folder` as an endless animated WebP; returns the number of frames.
+    """Write the pictures of the run in `folder` as a film, .webp, .gif or .mp4; returns the number of frames.
 
     Raises `DataError` where there is no picture yet.
     """

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from paragan.core.files import subfolder, whole
 from paragan.core.notes import Note
+from paragan.writers._image_formats import SHEETS
 from paragan.writers._sheet import sheet
 
 
@@ -34,10 +35,12 @@ class Writer:
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """The sheet of these images (`_sheet.sheet`) as a PNG. Whole or not at all."""
+    """The sheet of these images (`_sheet.sheet`), as a PNG or JPEG by the ending. Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    kind = SHEETS[path.suffix.lower()]
+    more = {"quality": 95} if kind == "JPEG" else {}
     with whole(path) as file:
-        picture(sheet(x_BCHW, columns, least_pixels)).save(file, "PNG")
+        picture(sheet(x_BCHW, columns, least_pixels)).save(file, kind, **more)
 
 
 def picture(sheet_CHW: Tensor) -> Image.Image:

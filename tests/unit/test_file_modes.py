@@ -1,0 +1,41 @@
+"""Every file of a run, of its samples and of its export has the permissions that the umask leaves."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+
+import pytest
+
+from paragan.cli.main import main
+
+TINY = "data.size=8 model.width=4 model.latent=8 train.batch=8 train.kimg=0.016 every.score_kimg=0 score.extractor=none"
+COMMANDS = (
+    f"train digits {TINY} --out run",
+    "sample run --num 4",
+    "sample run --num 4 --out sheet.jpg",
+    "sample run --walk 2 --frames 2 --out walk.webp",
+    "report run --film film.gif",
+    "export run --out exported --format torch",
+    "export run --out alone.safetensors",
+)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077], ids=oct)
+def test_files_follow_the_umask(tmp_path, monkeypatch, umask):
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(umask)
+    try:
+        assert [main(shlex.split(command)) for command in COMMANDS] == [0] * len(COMMANDS)
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    odd = {str(p.relative_to(tmp_path)): oct(p.stat().st_mode) for p in files if mode(p) != 0o666 & ~umask}
+    assert not odd
+    names = {path.name for path in files}
+    assert {"generator.safetensors", "generator.pt2", "alone.safetensors", "walk.webp", "film.gif"} <= names
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
