@@ -21,6 +21,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.options import Chosen
 from paragan.core.outside import told
 from paragan.core.types import Verdict
+from paragan.layers.modes import train
 
 _SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}
 
@@ -182,7 +183,7 @@ def _network(player: Any) -> nn.Module:
         raise ConfigError(
             f"Estimator: {_name(net)}: found no weights to train, expected networks in its attributes: self.net = …"
         )
-    return net.cpu().train()
+    return train(net.cpu())
 
 
 def _refuse_unseen(net: _Object, held: Any) -> None:

@@ -7,6 +7,7 @@ from torch import nn
 
 from paragan.coevolution.genome import Genome
 from paragan.game.network import CalledNetwork, Calling
+from paragan.layers.modes import remember_modes
 
 _PLAIN = Calling()
 
@@ -15,6 +16,7 @@ class Stage:
     """net: of the players' kind, made anew; it is never trained. calling: as the players call theirs."""
 
     def __init__(self, net: nn.Module, calling: Calling = _PLAIN) -> None:
+        remember_modes(net)
         self.net = net.eval().requires_grad_(False)
         self._called = CalledNetwork(net, calling)
         self._held = dict(net.state_dict())

@@ -23,6 +23,7 @@ from paragan.game.mixture import of_members
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
 from paragan.hardware import device
+from paragan.layers.modes import remember_modes
 
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
@@ -134,6 +135,7 @@ def _sampler(config: Config, reader: Reader, weights: dict[str, Tensor], facts: 
     check_same(weights, net.state_dict(), where)
     _fill(net, weights, where)
     latent_of(net)
+    remember_modes(net)
     return Sampler(net.to(device.named(reader.device)).eval().requires_grad_(False), facts, config.seed, config)
 
 

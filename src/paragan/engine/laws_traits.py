@@ -20,7 +20,7 @@ from paragan.core.types import Made, Side, Verdict
 from paragan.engine.laws_played import NEAR, Subject, distance, inputs
 from paragan.game import network
 from paragan.game.network import CalledNetwork
-from paragan.layers.armed import Armed
+from paragan.layers.armed import mixing_layers
 from paragan.layers.random import draws, untouched
 from paragan.parallel._blocks import blocks
 
@@ -67,7 +67,7 @@ def traits(subject: Subject, side: Side) -> Traits:
             out = output(side, net, given)
         moved = next((name for name, state in _generators().items() if state != before[name]), "")
     return Traits(
-        mixing=_named(net, is_mixing),
+        mixing=_named(net, mixing_layers(net).__contains__),
         drawing=_named(net, lambda module: draws(module) and not any(map(draws, module.children()))),
         secret="" if moved == "torch" and draws(net) else moved,
         iterating=_named(net, iterates),
@@ -83,10 +83,6 @@ def output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tens
     """Images, or logits."""
     found = CalledNetwork(net)(*given)
     return Made.of(found).images if side is Side.G else Verdict.of(found).logits_B
-
-
-def is_mixing(module: nn.Module) -> bool:
-    return (isinstance(module, Armed) and module.mixes) or isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 
 def iterates(module: nn.Module) -> bool:
@@ -119,8 +115,8 @@ def _rows(subject: Subject, side: Side) -> float:
     """
     half = subject.batch // 2
     alone, among = subject.net(side), subject.net(side)
-    for module in (*alone.modules(), *among.modules()):
-        module.train(not is_mixing(module))
+    for module in mixing_layers(alone) | mixing_layers(among):
+        module.eval()
     with torch.no_grad():
         few = output(side, alone, inputs(subject, side, half))
         found = distance(few, output(side, among, inputs(subject, side))[:half])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from paragan.core.shard import local
 from paragan.game.options import EmaOptions
+from paragan.layers.modes import remember_modes
 
 
 class Ema:
@@ -20,6 +21,7 @@ class Ema:
     """
 
     def __init__(self, shadow: nn.Module, options: EmaOptions) -> None:
+        remember_modes(shadow)
         self.net = shadow.eval().requires_grad_(False)
         self.options = options
         self._weights: list[Tensor] = [local(p.detach()) for p in shadow.parameters()]

@@ -12,6 +12,7 @@ from paragan.core.types import Made, Rows
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.layers.modes import in_mode
 from paragan.layers.random import untouched
 
 Mode = Literal["eval", "train-stats"]
@@ -41,23 +42,19 @@ def sample(
     seed: int = 0,
     first: int = 0,
 ) -> Tensor:
-    """x_BCHW in [-1, 1], `batch` at a time; module, mode and torch's generators are as before.
+    """x_BCHW in [-1, 1], `batch` at a time; weights, the mode of every module and torch's generators are as before.
 
     mode: `eval` (running statistics) or `train-stats` (batch statistics, dropout on: Isola et al. 2017, section 3.4).
     condition: what each image is made from; in train-stats then one at a time, so that a batch norm sees one image.
     Dropout is drawn from (seed, number of the batch's first row); the first row here is number `first`.
     """
     module: nn.Module = generator.module
-    was = module.training
-    batch = 1 if mode == "train-stats" and condition is not None else batch
-    try:
-        module.train(mode == "train-stats")
-        if mode == "eval":
+    if mode == "eval":
+        with in_mode(module, training=False):
             return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, None))
-        with untouched(module):
-            return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, (seed, first)))
-    finally:
-        module.train(was)
+    batch = batch if condition is None else 1
+    with in_mode(module, training=True), untouched(module):
+        return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, (seed, first)))
 
 
 @torch.no_grad()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from paragan.layers.modes import frozen_modules
+
 
 class Armed(nn.Module):
     """Base of layers with such state. `armed` is host state: it steers the program, it is not part of the model."""
@@ -35,5 +37,11 @@ def armed_layers(net: nn.Module) -> list[Armed]:
 
 def mixes_samples(net: nn.Module) -> bool:
     """Whether a training-mode forward of `net` couples the samples of its batch (batch norm of ours or torch's)."""
-    norms = (nn.modules.batchnorm._BatchNorm,)
-    return any((isinstance(m, Armed) and m.mixes) or isinstance(m, norms) for m in net.modules())
+    return bool(mixing_layers(net))
+
+
+def mixing_layers(net: nn.Module) -> set[nn.Module]:
+    """The layers of `net` that couple samples; those of a frozen part do not, for they stay in evaluation mode."""
+    norms = nn.modules.batchnorm._BatchNorm
+    found: set[nn.Module] = {m for m in net.modules() if (isinstance(m, Armed) and m.mixes) or isinstance(m, norms)}
+    return found - frozen_modules(net) if found else found

@@ -18,6 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.layers.across import Across, AllReduceSum, Company, Normalise
 from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.minibatch_std import MinibatchStd
+from paragan.layers.modes import frozen_modules
 
 __all__ = ["Across", "AllReduceSum", "CrossRankBatchNorm", "convert"]
 
@@ -105,6 +106,7 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
 
     In place: the modules stay the same objects, for other parts of the network may hold them, and hooks hang on them.
     Names, buffers, dtype and device stay. A world of one changes nothing. Collective: every rank, in the same order.
+    Frozen parts stay as they are.
     """
     if world.size == 1:
         return
@@ -123,8 +125,10 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
 
 def _norms(net: nn.Module) -> dict[str, Any]:
     """By the name that a message will tell; ConfigError for one that cannot be converted, before anything is."""
-    found = {}
+    found, frozen = {}, frozen_modules(net)
     for name, module in net.named_modules():
+        if module in frozen:
+            continue
         name = name or type(module).__name__
         if isinstance(module, nn.SyncBatchNorm):
             raise ConfigError(

@@ -1,0 +1,55 @@
+"""Training and evaluation mode, module by module: a network may hold frozen parts, such as a pretrained extractor.
+
+A frozen part is a module in evaluation mode, all of whose modules are, with weights, none of which has a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+
+def frozen_modules(net: nn.Module) -> set[nn.Module]:
+    """All modules inside the frozen parts of `net`."""
+    weights = list(net.parameters())
+    if weights and not any(m.training for m in net.modules()) and not any(w.requires_grad for w in weights):
+        return set(net.modules())
+    return {module for child in net.children() for module in frozen_modules(child)}
+
+
+def train(net: nn.Module) -> nn.Module:
+    """Put a network into training mode, apart from its frozen parts."""
+    frozen = frozen_modules(net)
+    net.train()
+    _evaluate(frozen)
+    return net
+
+
+def remember_modes(net: nn.Module) -> None:
+    """Mark what is in evaluation mode inside a network in training mode, before the whole network leaves that."""
+    for module in net.modules():
+        if net.training and not module.training:
+            object.__setattr__(module, "stays_in_evaluation", True)
+
+
+@contextmanager
+def in_mode(net: nn.Module, training: bool) -> Iterator[None]:
+    """Inside: evaluation, or training as the network itself trains; afterwards every module's mode is as before."""
+    modes = [(module, module.training) for module in net.modules()]
+    try:
+        if not training:
+            net.eval()
+        elif not net.training:
+            net.train()
+            _evaluate(module for module, _ in modes if getattr(module, "stays_in_evaluation", False))
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _evaluate(modules: Iterator[nn.Module] | set[nn.Module]) -> None:
+    for module in modules:
+        module.training = False

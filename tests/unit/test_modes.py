@@ -1,0 +1,114 @@
+"""Frozen parts of a network (a perceptual extractor) stay in evaluation mode, whatever is done to the network."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import paragan as pg
+from paragan.core.types import Batch, Rows
+from paragan.estimator import Estimator
+from paragan.game.ema import Ema
+from paragan.game.network import CalledNetwork
+from paragan.game.options import EmaOptions
+from paragan.game.sample import sample
+from paragan.layers.armed import mixes_samples
+from paragan.layers.batch_norm import AffineBatchNorm
+from paragan.layers.cross_rank import CrossRankBatchNorm, convert
+from paragan.losses import wasserstein
+from paragan.penalties import gradient_penalty
+from paragan.schemes import synchronous
+
+SHAPE = (1, 4, 4)
+
+
+def extractor() -> nn.Module:
+    """Batch norms of both kinds, frozen."""
+    layers = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.BatchNorm2d(2), AffineBatchNorm(2), nn.Dropout(0.5))
+    return layers.eval().requires_grad_(False)
+
+
+class Perceptual(nn.Module):
+    """A D that judges what a frozen extractor finds, and a G that is shaped by one."""
+
+    latent = 16
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.extractor, self.last, self.outputs = extractor(), nn.Linear(32, outputs), outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.last(self.extractor(x.view(-1, *SHAPE)).flatten(1))
+        return out.squeeze(1) if self.outputs == 1 else out.tanh().view(-1, *SHAPE)
+
+
+def modes(net: nn.Module) -> list[bool]:
+    return [module.training for module in net.modules()]
+
+
+def frozen_state(net: Perceptual) -> list[Tensor]:
+    return [value.clone() for value in net.extractor.state_dict().values()]
+
+
+@pytest.mark.parametrize("mode", ["eval", "train-stats"])
+def test_sample_restores_the_mode_of_every_module(mode):
+    net = Perceptual(16)
+    before, state = modes(net), frozen_state(net)
+    sample(CalledNetwork(net), torch.randn(4, 16), None, mode=mode)
+    assert modes(net) == before and not all(before) and any(before)
+    assert all(map(torch.equal, frozen_state(net), state))
+
+
+def test_a_frozen_part_of_an_average_stays_in_evaluation_with_training_statistics():
+    seen = []
+    average = Ema(Perceptual(16), EmaOptions())
+    average.net.extractor.register_forward_hook(lambda module, *_: seen.append((module.training, average.net.training)))
+    sample(CalledNetwork(average.net), torch.randn(4, 16), None, mode="train-stats")
+    assert seen == [(False, True)]
+    assert not any(modes(average.net))
+
+
+def test_batch_norm_of_a_frozen_part_mixes_no_samples():
+    assert not mixes_samples(Perceptual(1))
+    thawed = Perceptual(1)
+    thawed.extractor.train()
+    assert mixes_samples(thawed)
+    assert mixes_samples(Perceptual(1).requires_grad_(True))
+    assert mixes_samples(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+
+
+def test_batch_norm_of_a_frozen_part_is_not_converted():
+    net = nn.ModuleDict({"frozen": extractor(), "own": nn.Sequential(nn.BatchNorm2d(2), AffineBatchNorm(2))})
+    convert(net, SimpleNamespace(size=2, group=None, count=None), 1)
+    assert type(net["frozen"][1]) is nn.BatchNorm2d
+    assert not isinstance(net["frozen"][2].norm, CrossRankBatchNorm)
+    assert type(net["own"][0]) is not nn.BatchNorm2d
+    assert isinstance(net["own"][1].norm, CrossRankBatchNorm)
+
+
+def test_training_leaves_a_frozen_part_as_it_was():
+    g, d = (pg.Player(side, Perceptual(outputs)) for side, outputs in ((pg.Side.G, 16), (pg.Side.D, 1)))
+    before = [(modes(player.net), frozen_state(player.net)) for player in (g, d)]
+    loss, penalty = (
+        pg.Loss(wasserstein.d_loss, wasserstein.g_loss),
+        gradient_penalty.Penalty(gradient_penalty.Options()),
+    )
+    gan = pg.GAN(g, d, loss, pg.Prior(seed=0, latent=16), d_penalties=(penalty,))
+    batches = (Batch(Rows(step, 0, 4, 4), torch.randn(4, *SHAPE)) for step in range(2))
+    for _ in range(2):
+        synchronous.step(gan, batches)
+        sample(CalledNetwork(g.net), torch.randn(4, 16), None)
+    for player, (mode, state) in zip((g, d), before, strict=True):
+        assert modes(player.net) == mode
+        assert all(map(torch.equal, frozen_state(player.net), state))
+    assert g.version == d.version == 2
+
+
+def test_an_estimator_trains_all_but_frozen_parts():
+    nets = Estimator(Perceptual(16).eval(), Perceptual(1)).networks()
+    for net in (nets.g, nets.d):
+        assert net.training and net.last.training
+        assert not any(modes(net.extractor))
