@@ -14,8 +14,6 @@ from torch.func import functional_call, stack_module_state
 from paragan.core import shelf
 from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.types import Verdict
-from paragan.game.label_use import ignores_labels
-from paragan.game.prior import Prior
 from paragan.layers.armed import arm, mixes_samples
 from paragan.layers.blocks import through
 from paragan.layers.init import SCHEMES, initialise
@@ -293,15 +291,3 @@ def test_labelled_data_does_not_make_it_conditional(name, side):
 def test_conditional_without_classes_is_refused(name, side):
     with pytest.raises(ConfigError, match=r"without labels; set model\.conditional=false"):
         getattr(shelf.load("models", name), side)(options(name, conditional=True), SIZES[0], 0)
-
-
-@pytest.mark.parametrize("noise", [False, True])
-@pytest.mark.parametrize("name", [name for name in MODELS if is_conditional(name)])
-def test_a_conditional_generator_is_never_found_to_ignore_its_labels(name, noise):
-    try:
-        net = build(name, "Generator", CLASSES, noise=noise)
-    except ParaganError:
-        pytest.skip("refuses this size")
-    prior = Prior(0, net.latent, CLASSES, dtype=torch.float64)
-    assert not ignores_labels(copy.deepcopy(net), prior)
-    assert not ignores_labels(stirred(net), prior)

@@ -1,0 +1,33 @@
+"""No generator of the models shelf is found to ignore its labels. A new file is picked up by its name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from paragan.core import shelf
+from paragan.game.label_use import ignores_labels
+from paragan.game.prior import Prior
+from paragan.layers.init import initialise
+
+CLASSES = 3
+SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "latent": 6, "style": 6}
+CONDITIONAL = [name for name in shelf.names("models") if "conditional" in shelf.options("models", name).__annotations__]
+
+
+@pytest.mark.parametrize("name", CONDITIONAL)
+@pytest.mark.parametrize("is_initialised", [False, True])
+def test_a_conditional_generator_uses_its_labels(name, is_initialised):
+    file = shelf.load("models", name)
+    known = {field.name for field in dataclasses.fields(file.Options)}
+    options = file.Options(**{key: value for key, value in SMALL.items() if key in known})
+    net = file.Generator(options, (3, 32, 32), CLASSES).double()
+    if is_initialised:
+        initialise(net, 0, "g")
+    assert not ignores_labels(net, Prior(0, net.latent, CLASSES, dtype=torch.float64))
+
+
+def test_there_are_conditional_generators():
+    assert len(CONDITIONAL) > 5
