@@ -6,7 +6,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -38,6 +38,7 @@ from paragan.transports._communicator import Communicator
 from paragan.transports._signed import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.transports.control import Line, Listener, connect
 from paragan.transports.direct import Direct
+from paragan.transports.heartbeat import Beats, Status
 from paragan.transports.linked import Linked
 
 _MOST_BYTES = 1 << 34  # of a genome
@@ -183,17 +184,33 @@ def worker(
         assert run.grid is not None
         if run.transport == "mpi" and company is None:
             raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
-        torch.set_num_threads(run.train.threads or torch.get_num_threads())
-        ground = Ground.of(run, Path(welcome["folder"]), say, device=on)
-        store = _reached(host, welcome["store"], run.train.timeout_s)
-        direct = on if run.transport == "nccl" else None
-        times = {"beat_s": run.grid.beat_s, "timeout_s": run.train.timeout_s}
-        return Worker(line, ground, _meet(run, store, direct), say, age=run.grid.age, device=direct, **times).run()
+        status = Status()
+        with closing(Beats(line, run.grid.beat_s, status)):  # already while the data is read, which may take long
+            store = _reached(host, welcome["store"], run.train.timeout_s)
+            return _build_worker(run, line, Path(welcome["folder"]), store, status, on, say).run()
     finally:
         line.close()
 
 
 _PATIENCE_S = 60.0
+
+
+def _build_worker(
+    run: RunConfig,
+    line: Line,
+    folder: Path,
+    store: dist.Store,
+    status: Status,
+    device: torch.device,
+    say: Callable[[str], None],
+) -> Worker:
+    """The worker of this process in a run that has accepted it."""
+    assert run.grid is not None
+    torch.set_num_threads(run.train.threads or torch.get_num_threads())
+    ground = Ground.of(run, folder, say, device=device)
+    direct = device if run.transport == "nccl" else None
+    meet = _meet(run, store, direct)
+    return Worker(line, ground, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=direct)
 
 
 def _store(host: str, timeout_s: float) -> dist.TCPStore:

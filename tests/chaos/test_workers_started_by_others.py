@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from paragan.cli.main import main
-from tests.chaos.test_workers import GRID, WAIT_S, begin, finished, generations, genomes
+from tests.chaos.test_workers import GRID, WAIT_S, begin, crew, finished, generations, genomes
 from tests.processes import children, environment, wait_for
 
 pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
@@ -113,6 +114,35 @@ def test_the_same_command_goes_on_when_mpi_has_ended_all(started, tmp_path, expe
     out = finished(begin(started, folder, "workers=2", "transport=mpi", EVERY_ONE))
     assert genomes(folder) == expected
     assert f"resuming at step {20 * before}" in out or f"resuming at step {20 * (before - 1)}" in out
+
+
+@contextmanager
+def busy_cores():
+    """Every core of this machine has three processes that compute."""
+    command = [sys.executable, "-c", "while True: pass"]
+    hogs = [subprocess.Popen(command) for _ in range(3 * (os.cpu_count() or 1))]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait(WAIT_S)
+
+
+@pytest.mark.parametrize("transport", ["gloo", pytest.param("mpi", marks=MPI)])
+def test_a_worker_that_is_delayed_on_a_busy_machine_retains_its_cells(started, tmp_path, expected, transport):
+    """It sends nothing for four heartbeats; the run goes on as if it had."""
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=2", f"transport={transport}")
+    wait_for(lambda: len(generations(folder)) >= 2, process, WAIT_S)
+    worker = ranks(process, 3)[1] if transport == "mpi" else crew(process, 2)[0]
+    with busy_cores():
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(4)
+        os.kill(worker, signal.SIGCONT)
+    out = finished(process)
+    assert "is late: no heartbeat for" in out and "responds again" in out and "failed" not in out
+    assert genomes(folder) == expected and generations(folder) == list(range(1, 11))
 
 
 @pytest.mark.slow

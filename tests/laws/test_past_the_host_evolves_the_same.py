@@ -91,7 +91,7 @@ def test_so_it_is_when_a_worker_is_lost(tmp_path, monkeypatch):
         whole.coordinator.roster.members[1].line.lost = whole.workers[1].line.lost = "killed"
         dead.set()
         whole.evolve(4)
-        assert any("is gone" in text for text in whole.said)
+        assert any(" failed: " in text for text in whole.said)
         centres = {cell: standing.centre[Side.G].digest for cell, standing in whole.coordinator.collect().items()}
         assert centres == alone(tmp_path / "alone", 4)
     finally:

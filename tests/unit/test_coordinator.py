@@ -18,6 +18,7 @@ from paragan.core.errors import ParaganError, RankError
 from paragan.core.types import Side
 from paragan.transports import local
 from paragan.transports._communicator import WorkerError
+from paragan.transports.heartbeat import Beats, Status
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
@@ -60,7 +61,8 @@ class Grid:
         config = load("digits", [*WORDS, *words])
         self.ground = build_cells.Ground.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
-        self.workers, self.threads, self.timeout_s, self.patience_s = [], [], timeout_s, patience_s
+        self.workers, self.threads, self.beats = [], [], []
+        self.timeout_s, self.patience_s = timeout_s, patience_s
         for number in range(workers):
             self.come(age, (hooks or {}).get(number))
         roster = Roster(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, beat_s, timeout_s)
@@ -75,7 +77,9 @@ class Grid:
         there, here = queue.Queue(), queue.Queue()
         self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
         line = Line(here, there)
-        worker = Worker(line, self.ground, self.meet, lambda text: None, beat_s=0.1, age=age, timeout_s=self.patience_s)
+        status = Status()
+        self.beats.append(Beats(line, 0.1, status))
+        worker = Worker(line, self.ground, self.meet, lambda text: None, status, age=age, timeout_s=self.patience_s)
         if hook is not None:
             usual = worker._stop
             worker._stop = lambda: (hook(), usual())
@@ -118,6 +122,8 @@ def begun(tmp_path):
             worker.line.part()  # those who were given up, or never asked in, would wait for their patience to end
         for thread in grid.threads:
             thread.join(10)
+        for beats in grid.beats:
+            beats.close()
 
 
 def alone(folder, generations, *words):
@@ -135,7 +141,7 @@ def test_everybody_goes_home_together(begun):
     for thread in grid.threads:
         thread.join(10)
     assert not any(thread.is_alive() for thread in grid.threads)
-    assert not [text for text in grid.said if "gone" in text]
+    assert not [text for text in grid.said if "failed" in text]
 
 
 def test_the_neighbourhood_may_change_among_workers(begun, tmp_path):
@@ -166,13 +172,13 @@ def test_one_who_lives_but_does_nothing_is_given_up(begun, tmp_path):
 def test_one_who_works_slowly_is_not_given_up(begun):
     grid = begun("grid.batches=5", workers=2, timeout_s=1.5, hooks={1: lambda: time.sleep(0.3)})
     grid.evolve(1)  # takes 3 s for its cells
-    assert not [text for text in grid.said if "gone" in text]
+    assert not [text for text in grid.said if "failed" in text]
 
 
 def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
-    worker = Worker(line, grid.ground, grid.meet, print, beat_s=0.1, timeout_s=1.0)
+    worker = Worker(line, grid.ground, grid.meet, print, Status(), timeout_s=1.0)
     assert worker.run() == "the coordinator has said nothing for 1 s"
 
 
@@ -181,7 +187,7 @@ def test_a_coordinator_that_has_nothing_to_say_is_heard(begun):
     grid.evolve(1)
     time.sleep(2.6)  # it scores, say
     grid.evolve(2)
-    assert not [text for text in grid.said if "gone" in text]
+    assert not [text for text in grid.said if "failed" in text]
 
 
 def test_a_worker_that_fails_ends_the_run_and_says_why(begun):
@@ -191,6 +197,42 @@ def test_a_worker_that_fails_ends_the_run_and_says_why(begun):
     grid = begun(workers=2, hooks={0: fail})
     with pytest.raises(ParaganError, match=r"host 0\): the disk is full"):
         grid.evolve(1)
+
+
+def test_a_worker_that_is_late_changes_nothing(begun, tmp_path):
+    """It sends nothing for several heartbeats, as on a busy machine, and computes all the same."""
+    late = threading.Event()
+
+    def delay():
+        if not late.is_set():
+            late.set()
+            grid.beats[1].close()
+            time.sleep(2.5)
+            grid.beats.append(Beats(grid.workers[1].line, 0.1, grid.workers[1].status))
+
+    grid = begun(workers=2, beat_s=0.5, hooks={1: delay})
+    grid.evolve(2)
+    assert [text for text in grid.said if "is late" in text] and not [text for text in grid.said if "failed" in text]
+    assert grid.genomes() == alone(tmp_path / "alone", 2)
+
+
+@pytest.mark.parametrize("while_", ["meet", "gather"])
+def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, while_):
+    grid = begun(workers=2)
+    found = grid.coordinator
+    found.roster.spared = False
+
+    def fail(order, stopped=found.roster.is_broken):
+        found.roster.members[1].line.lost = "killed"
+        stopped()
+
+    if while_ == "meet":
+        found.meet = fail
+    else:
+        grid.evolve(1)
+        found._communicator.gather = fail
+    with pytest.raises(RankError, match=r"worker 2 \(host 1\) failed \(killed\), which ends a run over MPI"):
+        grid.evolve(1) if while_ == "meet" else found.collect()
 
 
 def test_one_that_comes_later_gets_cells(begun, tmp_path):
@@ -287,6 +329,6 @@ class TestAge:
         member.line.lost = "killed"
         grid.workers[1].line.lost = "killed"
         grid.evolve(6)
-        assert any("is gone" in text for text in grid.said)
+        assert any("failed" in text for text in grid.said)
         steps = [standing.clock[0] for standing in grid.coordinator.collect().values()]
         assert len(steps) == 4 and min(steps) >= 12

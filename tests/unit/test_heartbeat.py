@@ -1,4 +1,4 @@
-"""Signs of life: sent while the training thread is busy, and missed by the clock of the one who watches."""
+"""Heartbeats: sent while the training thread is busy, and by a process that is stopped no more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import pytest
 from paragan.core.errors import RankError
 from paragan.transports import control
 from paragan.transports.control import Listener, connect
-from paragan.transports.heartbeat import Beats, State, Status, Watch
+from paragan.transports.failure_detector import FailureDetector
+from paragan.transports.heartbeat import Beats, State, Status
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -148,69 +149,6 @@ def test_a_status_keeps_its_state_where_another_may_not_follow():
         status.become(State.PROCESSING)
 
 
-def look(watch, start, stop, heard=(), step=0.25):
-    """The names that were late at some look, in `[start, stop)`; those in `heard` beat each whole second."""
-    late: set[str] = set()
-    for n in range(int(start / step), int(stop / step)):
-        now = n * step
-        if now == int(now):
-            [watch.heard(name, now) for name in heard]
-        late |= set(watch.late(now))
-    return late
-
-
-def test_who_is_silent_for_two_beats_is_late_and_nobody_else():
-    watch = Watch(every_s=1.0)
-    assert look(watch, 0, 10, ["a", "b"]) == set()  # both last heard at 9
-    assert look(watch, 10, 11.25, ["a"]) == set()
-    assert watch.late(11.25) == ["b"]
-    assert watch.late(11.5) == ["b"]
-    watch.forget("b")
-    assert look(watch, 11.75, 20, ["a"]) == set()
-
-
-def test_who_is_heard_again_is_late_no_more():
-    watch = Watch(every_s=1.0, missed=3)
-    look(watch, 0, 1, ["a"])
-    assert look(watch, 1, 3.25) == set() and watch.late(3.25) == ["a"]
-    watch.heard("a", 3.5)
-    assert watch.late(3.5) == [] and look(watch, 3.75, 6.5) == set()
-
-
-def test_a_watcher_that_was_stopped_blames_nobody_for_it():
-    """Stopped for an hour. Afterwards it waits as long as ever, and then misses who is really gone."""
-    watch = Watch(every_s=1.0)
-    look(watch, 0, 5, ["a", "b"])
-    assert watch.late(3600.0) == []
-    assert look(watch, 3600.25, 3602.25, ["a"]) == set()
-    assert watch.late(3602.25) == ["b"]
-
-
-def test_a_watcher_that_is_stopped_before_its_first_look_blames_nobody():
-    watch = Watch(every_s=1.0)
-    watch.heard("a", 5.0)
-    assert watch.late(3600.0) == []
-
-
-def test_a_watcher_that_is_always_slow_misses_the_dead_all_the_same():
-    watch = Watch(every_s=1.0)
-    late = []
-    for now in range(0, 50, 5):
-        watch.heard("alive", float(now))
-        if now < 10:
-            watch.heard("dead", float(now))
-        if now % 15 == 0:
-            watch.heard("in every third gap", float(now))
-        late.append(watch.late(now + 0.5))
-    assert late[:4] == [[]] * 4 and late[4:] == [["dead"]] * 6
-
-
-def test_one_who_was_never_heard_is_not_missed():
-    watch = Watch(every_s=1.0)
-    assert look(watch, 0, 10) == set()
-    watch.forget("nobody")
-
-
 CHILD = """
 import sys
 from paragan.transports import control
@@ -238,22 +176,23 @@ def child():
     process.wait(WAIT_S)
 
 
-def test_a_stopped_worker_is_missed_and_holds_up_nobody(child):
+def test_a_stopped_worker_fails_and_holds_up_no_other(child):
     process, listener, line, another = child
     told = {"kind": "beat", "count": 0, "state": "inactive", "generation": 0, "generation_s": None, "progress": 0}
     assert line.receive(WAIT_S) == told
     worker, other = another(), listener.accept(WAIT_S)
-    watch, names = Watch(every_s=1.5), {"stopped": line, "other": other}
-    [watch.heard(name, time.monotonic()) for name in names]
+    detector, names = FailureDetector(heartbeat_s=0.3, timeout_s=WAIT_S), {"stopped": line, "other": other}
+    [detector.heard(name, time.monotonic()) for name in names]
     beats = Beats(worker, 0.1, Status())
     process.send_signal(signal.SIGSTOP)
-    late, deadline = [], time.monotonic() + WAIT_S
-    while not late and time.monotonic() < deadline:
+    failed, deadline = [], time.monotonic() + 2 * WAIT_S
+    while not failed and time.monotonic() < deadline:
         for name, end in names.items():
             while end.receive(0.02) is not None:
-                watch.heard(name, time.monotonic())
-        late = watch.late(time.monotonic())
-    assert late == ["stopped"]
+                detector.heard(name, time.monotonic())
+        found = detector.suspects(time.monotonic())
+        failed = [name for name, silence in found.items() if silence.is_failure]
+    assert failed == ["stopped"]
 
     waits = []
     with pytest.raises(RankError, match=r"took no message within 0\.5 s"):

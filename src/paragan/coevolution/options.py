@@ -112,8 +112,9 @@ class GridOptions:
     losses: of which one is drawn for each cell (Mustangs); the run's own unless given. drawn: how often. diet: share of
     the training images that a cell sees; overlap: whether two cells may see the same image. cells: in which something
     is different. share_memory: what an optimiser remembers travels with the weights. age: generations that a
-    worker may go on without its neighbours' newest; 0 is lock-step. beat_s: seconds between a worker's signs of life;
-    it is given up after two. quirks: of Lipizzaner's published code, to compare with it.
+    worker may go on without its neighbours' newest; 0 is lock-step. beat_s: seconds between a worker's heartbeats;
+    it has failed after ten, or later where gaps have been long. quirks: of Lipizzaner's published code, to compare
+    with it.
     """
 
     shape: str = "3x3"

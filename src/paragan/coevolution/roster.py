@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paragan.core.errors import ParaganError, RankError
+from paragan.launch.offer import has_ended
+from paragan.launch.place import GOES_ON
 from paragan.transports.control import Line
-from paragan.transports.heartbeat import Beats, Watch
+from paragan.transports.failure_detector import FailureDetector, Silence
+from paragan.transports.heartbeat import Beats
 
 LOOK_S = 0.02
 
@@ -25,7 +28,8 @@ class Member:
     """One worker. beats: tell it that the coordinator lives. rank: among those that take part, -1 for none; speed:
     cells per second of its last generation.
 
-    state, progress: as its last beat told them. moved: when it did something last, be it only a step.
+    state, progress: as its last beat told them. moved: when it did something last, be it only a step. is_suspect: it is
+    silent for longer than it usually is.
     """
 
     name: str
@@ -36,6 +40,7 @@ class Member:
     state: str = "inactive"
     progress: Any = None
     moved: float = 0.0
+    is_suspect: bool = False
     heard: deque[Mapping[str, Any]] = field(default_factory=deque)
 
     def take(self, kind: str, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -69,7 +74,8 @@ class Roster:
         self.members: list[Member] = []
         self.stale, self.broken = True, False
         self._over = False
-        self._watch, self._count = Watch(beat_s), 0
+        self._detector, self._count = FailureDetector(beat_s, timeout_s), 0
+        self._fatal: RankError | None = None
 
     @property
     def seated(self) -> list[Member]:
@@ -81,8 +87,8 @@ class Roster:
         while (line := self.accept()) is not None:
             self._count += 1
             name, now = f"worker {self._count} ({line.about.get('host', line.who)})", time.monotonic()
-            self.members.append(Member(name, line, Beats(line, self._watch.every_s, dict), moved=now))
-            self._watch.heard(name, now)
+            self.members.append(Member(name, line, Beats(line, self._detector.heartbeat_s, dict), moved=now))
+            self._detector.heard(name, now)
             self.stale = True
         return len(self.members)
 
@@ -133,11 +139,12 @@ class Roster:
                 self._heard(member, message, time.monotonic())
             if member.line.lost is not None and self._over:
                 self.members.remove(member)  # it went home
-                self._watch.forget(member.name)
+                self._detector.forget(member.name)
             elif member.line.lost is not None:
                 self._part(member, str(member.line.lost))
-        for name in self._watch.late(time.monotonic()):
-            self._part(next(m for m in self.members if m.name == name), f"silent for {self._watch.missed} heartbeats")
+        suspects = self._detector.suspects(time.monotonic())
+        for member in list(self.members):
+            self._judge(member, suspects.get(member.name))
 
     def is_broken(self) -> bool:
         """Looked at while data is waited for."""
@@ -145,7 +152,12 @@ class Roster:
         return self.broken
 
     def lost(self) -> Lost:
-        """Something did not come: whoever turns out to be here takes part from now on."""
+        """Something did not come: whoever turns out to be here takes part from now on.
+
+        Raises the error that ended the run, if one did while data was waited for.
+        """
+        if self._fatal is not None:
+            raise self._fatal
         self.stale = True
         return Lost()
 
@@ -161,8 +173,22 @@ class Roster:
             member.beats.close(1.0)
             member.line.close()
 
+    def _judge(self, member: Member, silence: Silence | None) -> None:
+        """Report a worker that is silent, or is no longer; a failure only where it cannot be merely slow."""
+        if silence is None:
+            if member.is_suspect:
+                self.say(f"workers   {member.name} responds again")
+        elif has_ended(member.line.about):
+            self._part(member, "its process has ended")
+        elif silence.is_failure:
+            self._part(member, f"no heartbeat for {silence.seconds:.1f} s")
+        elif not member.is_suspect:
+            limit_s = f"{silence.fail_after_s:.1f} s"
+            self.say(f"workers   {member.name} is late: no heartbeat for {silence.seconds:.1f} s (fails at {limit_s})")
+        member.is_suspect = silence is not None
+
     def _heard(self, member: Member, message: Mapping[str, Any], now: float) -> None:
-        self._watch.heard(member.name, now)
+        self._detector.heard(member.name, now)
         if message["kind"] != "beat":
             member.moved = now
         match message["kind"]:
@@ -187,15 +213,16 @@ class Roster:
             time.sleep(LOOK_S)
 
     def _part(self, member: Member, why: str) -> None:
-        self.say(f"workers   {member.name} is gone: {why}")
+        self.say(f"workers   {member.name} failed: {why}")
         self.members.remove(member)
-        self._watch.forget(member.name)
+        self._detector.forget(member.name)
         self.stale, self.broken = True, self.broken or member.rank >= 0
         member.beats.close(0.0)
         member.line.part()
         self.gone(member.line.about)
         if not self.spared:
-            raise RankError(f"{member.name} is gone ({why}), and with it the run; the same command goes on")
+            self._fatal = RankError(f"{member.name} failed ({why}), which ends a run over MPI; {GOES_ON}")
+            raise self._fatal
 
 
 def median(speeds: Sequence[float | None]) -> float:

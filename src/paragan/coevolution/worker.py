@@ -23,7 +23,7 @@ from paragan.core.errors import ParaganError, RankError
 from paragan.hardware import heap
 from paragan.transports._communicator import Communicator
 from paragan.transports.control import Line
-from paragan.transports.heartbeat import Beats, State, Status
+from paragan.transports.heartbeat import State, Status
 
 _LOOK_S = 0.1
 _EDGES = 2  # that standings are kept of, and one more for each generation of age
@@ -46,7 +46,8 @@ class Dropped(Exception):
 
 
 class Worker:
-    """line: to the coordinator. crew: builds cells. meet: makes the communicator that an order is about.
+    """line: to the coordinator. crew: builds cells. meet: makes the communicator that an order is about. status: what
+    the heartbeats report.
 
     age: generations that a neighbour's copy may be behind; 0: lock-step. timeout_s: that the coordinator may be silent
     for, and until all have left at the end. device: as `Halo` has it.
@@ -58,16 +59,14 @@ class Worker:
         crew: Crew,
         meet: Meet,
         say: Callable[[str], None],
+        status: Status,
         *,
-        beat_s: float,
         age: int = 0,
         timeout_s: float = 300.0,
         device: torch.device | None = None,
     ) -> None:
         self.line, self.crew, self.meet, self.say, self.age, self.timeout_s = line, crew, meet, say, age, timeout_s
-        self.device = device
-        self.status = Status()
-        self._beats = Beats(line, beat_s, self.status)
+        self.status, self.device = status, device
         self._cells: dict[int, Cell] = {}
         self._past: dict[int, dict[int, Standing]] = {}
         self._population: Population | None = None
@@ -104,7 +103,6 @@ class Worker:
             self._drops += 1
             self._orders.put(None)
             self._thread.join(_FAREWELL_S)
-            self._beats.close(1.0)
 
     def _work(self) -> None:
         """In a thread of its own: orders as they come, and between them the generations that are due."""

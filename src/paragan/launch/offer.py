@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 
 import paragan
-from paragan.launch.place import num_cores
+from paragan.launch.place import alive, num_cores
 
 
 def offer(
@@ -24,6 +25,7 @@ def offer(
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "pid_namespace": _pid_namespace(),
         "cores": num_cores(),
         "device": device,
         "accelerator": accelerator,
@@ -45,6 +47,12 @@ def unfit(theirs: Mapping[str, Any], config: str) -> str:
     return ""
 
 
+def has_ended(theirs: Mapping[str, Any]) -> bool:
+    """Whether the process that offers this has ended; False where its host cannot be asked."""
+    is_here = theirs.get("host") == socket.gethostname() and theirs.get("pid_namespace") == _pid_namespace() != ""
+    return is_here and not alive(int(theirs["pid"]))
+
+
 def unreached(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
     """Why nothing goes from its accelerator to those of the others, by what they offer; empty: it does."""
     own, found = theirs.get("accelerator"), f"found transport=nccl and a worker on {theirs.get('device')}"
@@ -62,6 +70,13 @@ def code() -> str:
     for path in sorted(root.rglob("*.py")):
         found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return found.hexdigest()[:12]
+
+
+def _pid_namespace() -> str:
+    """In which process ids of this host are told apart: containers may share a host name. Empty without /proc."""
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
 
 
 def digest(text: str) -> str:

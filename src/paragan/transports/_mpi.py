@@ -34,7 +34,7 @@ from mpi4py import MPI  # noqa: E402
 
 _HEAD, _DATA = 1, 2  # tags
 _MOST = 1 << 16  # messages in a list
-_PAUSE_S = (2e-5, 1e-3)  # waits of MPI's own keep a core busy
+PAUSE_S = (2e-5, 1e-2)  # waits of MPI's own keep a core busy; these take less than 1 % of one
 
 at_work: set[object] = set()  # communicators that were not closed
 
@@ -65,7 +65,7 @@ class Polled(Arrivals):
         super().until(now_missing, timeout_s)
 
     def _rest(self) -> Callable[[float], object]:
-        return Pause(*_PAUSE_S)
+        return Pause(*PAUSE_S)
 
 
 class Channel(Way):

@@ -1,6 +1,6 @@
-"""Signs of life: a worker says what it is at, whether or not it trains just now; the coordinator notices who is silent.
+"""Heartbeats: a worker reports what it does, from a thread of its own, whether or not it trains at that moment.
 
-Only the clock of the one who watches counts, and only while it watches: clocks of two hosts are never compared.
+`failure_detector` tells who is silent.
 """
 
 from __future__ import annotations
@@ -122,39 +122,3 @@ class Beats:
 
 def _trouble(error: Exception) -> dict[str, Any]:
     return {"trouble": f"{type(error).__name__}: {error}"[:_MOST_CHARACTERS]}
-
-
-class Watch:
-    """Who has been silent for more than `missed` beats. `now` is always `time.monotonic()` of the one who watches.
-
-    Take what has come, then look, and look several times a beat. A gap of more than a beat between two looks is the
-    watcher's own (it was stopped, a lid was closed) and gives everybody a fresh period; but who is not heard in more
-    than `missed` such gaps in a row is late all the same, or a watcher that is always slow would never miss anybody.
-    """
-
-    def __init__(self, every_s: float, missed: int = 2) -> None:
-        self.every_s, self.missed = every_s, missed
-        self._since: dict[str, float] = {}
-        self._spared: dict[str, int] = {}
-        self._looked: float | None = None
-
-    def heard(self, name: str, now: float) -> None:
-        """Of any message; the first begins the watch."""
-        self._since[name], self._spared[name] = now, 0
-        if self._looked is None:
-            self._looked = now
-
-    def forget(self, name: str) -> None:
-        """It has left, or is known to be gone."""
-        self._since.pop(name, None)
-        self._spared.pop(name, None)
-
-    def late(self, now: float) -> list[str]:
-        """Sorted; the same again at each look until they are heard or forgotten."""
-        before, self._looked = now if self._looked is None else self._looked, now
-        if now - before > self.every_s:
-            for name, since in self._since.items():
-                self._spared[name] += since <= before
-                self._since[name] = now
-        most_s = self.missed * self.every_s
-        return sorted(n for n, since in self._since.items() if now - since > most_s or self._spared[n] > self.missed)

@@ -21,12 +21,11 @@ from torch import Tensor
 from paragan.transports import _mpi
 from paragan.transports._communicator import Pause, WorkerError, named, never, until
 from paragan.transports._delivered import Delivered, Kind
-from paragan.transports._mpi import MPI, Channel, Polled
+from paragan.transports._mpi import MPI, PAUSE_S, Channel, Polled
 
 _FAREWELL_S = 0.5
 _TOLD = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
 _MOST_TOLD = 1 << 16
-_PAUSE_S = (2e-5, 1e-3)
 _ALIGNED = 8
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 
@@ -41,12 +40,12 @@ class World:
         """From the first process to all others; returns when it is under way."""
         data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
         sent = [MPI.COMM_WORLD.Isend(data, rank, _TOLD) for rank in range(self.size) if rank != self.rank]
-        until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never, Pause(*_PAUSE_S))
+        until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never, Pause(*PAUSE_S))
 
     def hear(self, timeout_s: float) -> str:
         """What the first process tells. `WorkerError` where it says nothing for so long."""
         status = MPI.Status()
-        until(lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never, Pause(*_PAUSE_S))
+        until(lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never, Pause(*PAUSE_S))
         size = status.Get_count(MPI.BYTE)
         if not 0 < size <= _MOST_TOLD:
             raise WorkerError(f"found a message of {size} bytes from process 0, expected at most {_MOST_TOLD}", 0)
@@ -165,7 +164,7 @@ class Mpi(Delivered):
 
     def _leave(self, orderly: bool) -> None:
         """MPI cannot take back what it has begun: after a drop it keeps this communicator and its memory."""
-        deadline, pause = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S), Pause(*_PAUSE_S)
+        deadline, pause = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S), Pause(*PAUSE_S)
         while not (idle := all(way.idle for way in self._ways.values())) and time.monotonic() < deadline:
             self._progress()
             pause(_FAREWELL_S)
@@ -227,7 +226,7 @@ def _meet(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped
     try:
         until(
             lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)],
-            *(timeout_s, stopped, Pause(*_PAUSE_S)),
+            *(timeout_s, stopped, Pause(*PAUSE_S)),
         )
     except BaseException:
         for _, coming in awaited.values():

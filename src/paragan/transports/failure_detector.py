@@ -1,0 +1,95 @@
+"""Suspicion and failure of processes that send heartbeats, by limits on silence that adapt to the gaps seen so far.
+
+A silence is suspect when it is longer than all recent gaps, and a failure when it is four times the longest of them.
+The phi accrual detector (Hayashibara et al. 2004) adapts likewise, by the quantile of a normal distribution. Delays on
+a busy machine come in bursts and have a long tail, where that quantile is exceeded several times as often.
+
+Silence is measured while somebody looks: a gap of more than one heartbeat between two looks counts as one heartbeat, so
+that a coordinator that was suspended blames no worker for it, and a slow one still finds those that have failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+_SUSPECT_BEATS, _FAIL_BEATS = 2, 10  # the shortest silence that is suspect, and that is a failure
+_LONGEST = 4
+_WINDOW = 200  # gaps that count as recent
+
+
+class Gaps:
+    """The seconds between arrivals from one process, and the limits on silence that follow from them.
+
+    fail_after_s is at least ten heartbeats, and never more than timeout_s. suspect_after_s is never more than that.
+    """
+
+    def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
+        self._heartbeat_s, self._timeout_s = heartbeat_s, timeout_s
+        self._recent: deque[float] = deque([heartbeat_s], _WINDOW)
+        self._adapt()
+
+    def add(self, gap_s: float) -> None:
+        """Another arrival, so long after the one before."""
+        self._recent.append(gap_s)
+        self._adapt()
+
+    def _adapt(self) -> None:
+        longest_s = max(self._recent)
+        self.fail_after_s = min(max(_LONGEST * longest_s, _FAIL_BEATS * self._heartbeat_s), self._timeout_s)
+        self.suspect_after_s = min(max(longest_s, _SUSPECT_BEATS * self._heartbeat_s), self.fail_after_s)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """seconds: since the last arrival. A silence of fail_after_s is a failure."""
+
+    seconds: float
+    fail_after_s: float
+
+    @property
+    def is_failure(self) -> bool:
+        return self.seconds > self.fail_after_s
+
+
+class FailureDetector:
+    """Finds those of several processes that are silent. `now` is always `time.monotonic()` of the process that calls.
+
+    Report what has arrived, then look, and look several times a heartbeat.
+    """
+
+    def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
+        self.heartbeat_s, self.timeout_s = heartbeat_s, timeout_s
+        self._gaps: dict[str, Gaps] = {}
+        self._arrived: dict[str, float] = {}  # by name; in seconds of the clock below
+        self._clock = 0.0  # seconds that somebody has looked
+        self._looked: float | None = None
+
+    def heard(self, name: str, now: float) -> None:
+        """A message of any kind has arrived. The first begins the watch."""
+        self._advance(now)
+        if name in self._arrived:
+            self._gaps[name].add(self._clock - self._arrived[name])
+        else:
+            self._gaps[name] = Gaps(self.heartbeat_s, self.timeout_s)
+        self._arrived[name] = self._clock
+
+    def forget(self, name: str) -> None:
+        """It has left, or failed."""
+        self._arrived.pop(name, None)
+        self._gaps.pop(name, None)
+
+    def suspects(self, now: float) -> dict[str, Silence]:
+        """Those that are silent for longer than they usually are."""
+        self._advance(now)
+        silent = {name: self._clock - arrived for name, arrived in self._arrived.items()}
+        return {
+            name: Silence(seconds, self._gaps[name].fail_after_s)
+            for name, seconds in silent.items()
+            if seconds > self._gaps[name].suspect_after_s
+        }
+
+    def _advance(self, now: float) -> None:
+        if self._looked is not None:
+            self._clock += min(now - self._looked, self.heartbeat_s)
+        self._looked = now

@@ -1,0 +1,37 @@
+"""A worker's part of a run, from its connection on."""
+
+from __future__ import annotations
+
+import threading
+
+from paragan import build_crew
+from paragan.config import dump, load
+from paragan.transports.control import Listener
+
+TOKEN = "5e" * 32
+WAIT_S = 60.0
+
+
+class Idle:
+    def run(self):
+        return ""
+
+
+def test_a_worker_beats_while_it_reads_the_data(monkeypatch, tmp_path):
+    """That may take longer than its coordinator waits for a heartbeat."""
+    read = threading.Event()
+    monkeypatch.setattr(build_crew, "_build_worker", lambda *_: read.wait(WAIT_S) and Idle())
+    config = load("digits", ["grid.shape=2x2", "grid.beat_s=0.01", "train.threads=1"])
+    store = build_crew._store("127.0.0.1", WAIT_S)
+    listener = Listener(TOKEN)
+    worker = threading.Thread(target=build_crew.worker, args=(TOKEN, *listener.address, print, "cpu"), daemon=True)
+    worker.start()
+    try:
+        line = listener.accept(WAIT_S)
+        line.send("welcome", config=dump(config), folder=str(tmp_path), store=store.port)
+        assert [line.receive(WAIT_S)["kind"] for _ in range(3)] == ["beat"] * 3
+    finally:
+        read.set()
+        listener.close()
+        worker.join(WAIT_S)
+    assert not worker.is_alive()

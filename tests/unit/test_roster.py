@@ -1,0 +1,160 @@
+"""The workers that a coordinator knows: which are late, which have failed, and what follows."""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import subprocess
+import sys
+from collections import deque
+
+import pytest
+
+from paragan.coevolution import roster as rosters
+from paragan.coevolution.roster import Lost, Roster
+from paragan.core.errors import RankError
+from paragan.launch.offer import has_ended, offer
+
+HEARTBEAT_S = 1.0
+
+
+class Line:
+    """Of a worker that says what the test lets it say."""
+
+    def __init__(self, **about):
+        self.about, self.who, self.lost = about, "here", None
+        self.arrived = deque()
+
+    def send(self, kind, **values):
+        if self.lost is not None:
+            raise RankError(self.lost)
+
+    def receive(self, wait_s):
+        return self.arrived.popleft() if self.arrived else None
+
+    def part(self):
+        self.lost = "closed by this end"
+
+    close = part
+
+
+class Clock:
+    """Instead of `time`, for the roster alone."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(rosters, "time", found := Clock())
+    return found
+
+
+@pytest.fixture
+def begun(clock):
+    """Makes a roster with workers that take part; `said` is what the user reads."""
+    made = []
+
+    def begin(*lines, spared=True, timeout_s=60.0):
+        waiting, said = queue.SimpleQueue(), []
+        for line in lines:
+            waiting.put(line)
+        accept = lambda: None if waiting.empty() else waiting.get()  # noqa: E731
+        found = Roster(accept, said.append, HEARTBEAT_S, timeout_s, spared=spared)
+        made.append(found)
+        found.admit()
+        for rank, member in enumerate(found.members):
+            member.rank = rank
+        found.stale = found.broken = False
+        return found, said
+
+    yield begin
+    for found in made:
+        found.close()
+
+
+def pass_time(roster, clock, seconds, beating):
+    """Look ten times a second; `beating` workers beat once a second."""
+    for look in range(round(seconds * 10)):
+        clock.now += 0.1
+        if look % 10 == 0:
+            [line.arrived.append({"kind": "beat", "progress": clock.now}) for line in beating]
+        roster.hear()
+
+
+def test_a_late_worker_is_reported_once_and_retains_its_place(begun, clock):
+    late, other = Line(host="a"), Line(host="b")
+    roster, said = begun(late, other)
+    pass_time(roster, clock, 5, [late, other])
+    pass_time(roster, clock, 8, [other])
+    assert [text.split(": no heartbeat")[0] for text in said] == ["workers   worker 1 (a) is late"]
+    assert said[0].endswith("(fails at 10.0 s)")
+    assert len(roster.seated) == 2 and not roster.stale and not roster.broken
+    pass_time(roster, clock, 5, [late, other])
+    assert said[1:] == ["workers   worker 1 (a) responds again"]
+
+
+def test_a_silent_worker_fails_after_ten_heartbeats(begun, clock):
+    silent, other = Line(host="a"), Line(host="b")
+    roster, said = begun(silent, other)
+    pass_time(roster, clock, 9.5, [other])
+    assert len(roster.seated) == 2
+    pass_time(roster, clock, 2, [other])
+    assert [member.name for member in roster.seated] == ["worker 2 (b)"]
+    assert said[-1].startswith("workers   worker 1 (a) failed: no heartbeat for 10.") and roster.broken
+
+
+def test_a_worker_whose_connection_breaks_fails_at_once(begun, clock):
+    line, other = Line(host="a"), Line(host="b")
+    roster, said = begun(line, other)
+    line.lost = "the other end closed the connection"
+    roster.hear()
+    assert said == ["workers   worker 1 (a) failed: the other end closed the connection"]
+
+
+def test_a_worker_whose_process_has_ended_fails_before_its_silence_is_long(begun, clock):
+    """A process that it forked may hold its connection open."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait(60)
+    ended, lives = Line(**{**offer("cpu"), "pid": process.pid}), Line(**offer("cpu"))
+    roster, said = begun(ended, lives)
+    pass_time(roster, clock, 3, [])
+    assert [text for text in said if "failed" in text] == [
+        f"workers   worker 1 ({socket.gethostname()}) failed: its process has ended"
+    ]
+    assert len(roster.seated) == 1
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"pid_namespace": "pid:[1]"}, {"pid_namespace": ""}])
+def test_a_process_of_another_host_or_container_is_not_looked_up(elsewhere):
+    ended = 1 << 30
+    assert has_ended({**offer("cpu"), "pid": ended})
+    assert not has_ended({**offer("cpu"), "pid": os.getpid()})
+    assert not has_ended({**offer("cpu"), "pid": ended, **elsewhere})
+
+
+def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):
+    """A communicator that waits for data turns it into an error like any other, after which others take over."""
+    line, other = Line(host="a"), Line(host="b")
+    roster, _ = begun(line, other, spared=False)
+    line.lost = "the other end closed the connection"
+    with pytest.raises(RankError, match=r"worker 1 \(a\) failed \(the other end closed the connection\), which ends"):
+        roster.is_broken()
+    with pytest.raises(RankError, match=r"worker 1 \(a\) failed"):
+        raise roster.lost()
+
+
+def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
+    line, other = Line(host="a"), Line(host="b")
+    roster, _ = begun(line, other)
+    line.lost = "the other end closed the connection"
+    assert roster.is_broken()
+    with pytest.raises(Lost):
+        raise roster.lost()
