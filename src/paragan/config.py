@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,11 +19,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from paragan.coevolution.options import GridOptions
+from paragan.config_hints import HINTS
+from paragan.config_overrides import Overrides
 from paragan.core import override, parse, shelf
 from paragan.core.describe import is_union
 from paragan.core.errors import ConfigError
 from paragan.core.fill import ANY, Filler
-from paragan.core.node import COMMAND_LINE, Node, Place, Problem, Unreadable, brief, refuse
+from paragan.core.node import Node, Place, Problem, Unreadable, brief, refuse
 from paragan.core.options import Chosen, On, Range
 from paragan.engine.options import Change, EveryOptions, InitOptions, ScoreOptions, TrainOptions
 from paragan.game.options import PlayerOptions
@@ -110,22 +112,31 @@ def choose(folder: str, name: str) -> Chosen:
     return Chosen(name, shelf.options(folder, name)())
 
 
-def load(recipe: str, overrides: Sequence[str] = (), outside: Container[str] = ANY) -> RunConfig:
+def load(
+    recipe: str,
+    overrides: Sequence[str] = (),
+    outside: Container[str] = ANY,
+    warn: Callable[[str], None] = lambda line: None,
+) -> RunConfig:
     """The config of a recipe with `key.path=value` words written over it.
 
     recipe: a name on the shelf, or a path ending in .yaml or .yml. A word `preset=NAME` stands for all that the preset
-    sets, and comes before the other words. outside: the outside code (dotted paths) that may be
-    named, any unless given. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did
-    you mean …
+    sets, and comes before the other words. outside: the outside code (dotted paths) that may be named, any unless
+    given. warn: called with a line for each word that drops settings of the recipe. Raises `ConfigError` with one line
+    per problem: file:line: key: found …, expected …, did you mean …
     """
     problems: list[Problem] = []
     tree = _open(recipe, problems)
     _check_format(tree)
     for word in [word for word in overrides if word.startswith(_PRESET)]:
         _lay_over(tree, word.removeprefix(_PRESET), problems)
+    written = Overrides(tree)
     for word in [word for word in overrides if not word.startswith(_PRESET)]:
-        _override(tree, word, problems)
-    return _filled(tree, problems, outside)
+        written.write(word, problems)
+    config = _filled(tree, problems, outside)
+    for line in written.warnings(_flat(to_tree(config))):
+        warn(line)
+    return config
 
 
 def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:
@@ -137,7 +148,7 @@ def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:
 
 
 def _filled(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    filler = Filler(_check, outside)
+    filler = Filler(_check, outside, HINTS)
     config = filler.fill(RunConfig, tree)
     refuse([*problems, *filler.problems])
     assert config is not None
@@ -205,39 +216,6 @@ def _check_format(tree: Node) -> None:
     if node is not None and (type(node.value) is not int or node.value != FORMAT):
         text = f"found {brief(node.plain())}, expected {FORMAT}; a file of a later format needs a later paragan"
         raise Unreadable(node.place, text, "format")
-
-
-def _override(tree: Node, word: str, problems: list[Problem]) -> None:
-    """Write one word over the tree. Another name in a section drops what the recipe set for the old one."""
-    for node in _sections(tree).values():
-        if isinstance(node.value, str):  # the short form, so that a key may be written below it
-            node.value = {"name": Node(node.place, node.value)}
-    before = {key: _name(node) for key, node in _sections(tree).items()}
-    override.put(tree, word, problems)
-    for key, node in _sections(tree).items():
-        if isinstance(node.value, dict) and key in before and _name(node) != before[key]:
-            node.value = {k: v for k, v in node.value.items() if k == "name" or v.place == COMMAND_LINE}
-
-
-def _sections(tree: Node) -> dict[str, Node]:
-    """The nodes of files chosen from a shelf, by dotted key."""
-    assert isinstance(tree.value, dict)
-    found: dict[str, Node] = {
-        key: tree.value[key] for key in ("data", "model", "loss", "augment", "scheme") if key in tree.value
-    }
-    for side in ("g", "d"):
-        settings = tree.value[side].value if side in tree.value else None
-        if isinstance(settings, dict) and "strategy" in settings:
-            found[f"{side}.strategy"] = settings["strategy"]
-    for key in ("penalties", "writers"):
-        items = tree.value[key].value if key in tree.value else None
-        found |= {f"{key}.{i}": node for i, node in enumerate(items if isinstance(items, list) else ())}
-    return found
-
-
-def _name(section: Node) -> Any:
-    name = section.value.get("name") if isinstance(section.value, dict) else None
-    return None if name is None else name.plain()
 
 
 def _check(hint: Any, value: Any) -> Any:

@@ -15,6 +15,8 @@ from paragan.core import shelf
 from paragan.core.command import me
 from paragan.core.errors import ConfigError
 from paragan.core.options import TORCH_OPTIMISERS
+from paragan.core.printable import printable
+from paragan.launch import mpiexec, place
 
 if TYPE_CHECKING:
     from paragan.config import RunConfig
@@ -42,7 +44,7 @@ def loaded(recipe: str, overrides: list[str]) -> RunConfig:
     from paragan.config import load
 
     try:
-        return load(recipe, overrides)
+        return load(recipe, overrides, warn=_warn)
     except ConfigError as error:
         if recipe in shelf.names("recipes"):
             where = f"`{me()} config {recipe}` prints every setting"
@@ -52,6 +54,12 @@ def loaded(recipe: str, overrides: list[str]) -> RunConfig:
             where = f"`{me()} list recipes` tells what each is"
         joint = "\n" if "\n" in str(error) else "; "
         raise ConfigError(f"{error}{joint}{where}") from None
+
+
+def _warn(line: str) -> None:
+    """Of the ranks of a run, none repeats what its launcher has said."""
+    if place.here() is None and mpiexec.here() is None:
+        print(printable(line), file=sys.stderr)
 
 
 def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:

@@ -22,15 +22,18 @@ from paragan.cli.report import report
 from paragan.cli.sample import sample
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
+from paragan.cli.words import ANY_OPTION, home_expanded, read_words, run_name
 from paragan.cli.worker import worker
-from paragan.core import override
 from paragan.core.command import me
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import printable
 
-_DEFAULT_RECIPE = "digits"
-
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 Words = Annotated[
     list[str] | None,
@@ -62,7 +65,7 @@ def _run(argv: list[str]) -> int:
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.append(str(Path.cwd()))  # local networks are found; a local jinja2.py never replaces the library
     try:
-        code = typer.main.get_command(app)(argv, prog_name=me(), standalone_mode=False)
+        code = typer.main.get_command(app)([*map(home_expanded, argv)], prog_name=me(), standalone_mode=False)
     except typer.Abort:
         return 130
     except TyperException as error:
@@ -95,22 +98,27 @@ def _paragan(version: Version = False) -> None:
     """Train generative adversarial networks, from one CPU core to a cluster, from one config."""
 
 
-@app.command()
+@app.command(context_settings=ANY_OPTION)
 def train(
+    context: typer.Context,
     words: Words = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; runs/RECIPE unless given.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a former run is kept aside.")] = False,
     change: Annotated[bool, typer.Option("--change", help="Resume with other learning rates or schedules.")] = False,
 ) -> None:
-    """Train a recipe (digits unless named). The same command again goes on; Ctrl-C saves."""
-    recipe, overrides = _recipe(words)
+    """Train a recipe (default: digits), or resume a run folder.
+
+    Ctrl-C saves a checkpoint; the same command again resumes.
+    """
+    recipe, overrides, folder = read_words(words, context)
     if out is not None and out == Path(""):
         raise ConfigError("--out: found no folder name, expected one such as runs/mine")
+    out = out or folder or Path("runs") / run_name(recipe)
     overrides += ["train.change_rates=true"] if change else []
     config = listing.loaded(recipe, overrides)
     from paragan.cli.start import start
 
-    raise typer.Exit(start(config, recipe, overrides, out or Path("runs") / run_name(recipe), fresh))
+    raise typer.Exit(start(config, recipe, overrides, out, fresh))
 
 
 @app.command("eval")
@@ -137,10 +145,11 @@ def list_names(shelf: Shelf = None, as_json: AsJson = False) -> None:
         listing.show_shelf(shelf, as_json)
 
 
-@app.command()
-def config(words: Words = None, as_json: AsJson = False) -> None:
+@app.command(context_settings=ANY_OPTION)
+def config(context: typer.Context, words: Words = None, as_json: AsJson = False) -> None:
     """Print every setting a run would have."""
-    listing.show_config(*_recipe(words), as_json)
+    recipe, overrides, _ = read_words(words, context)
+    listing.show_config(recipe, overrides, as_json)
 
 
 app.command()(sample)
@@ -154,24 +163,6 @@ app.command()(verify)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
-
-
-def run_name(recipe: str) -> str:
-    """What a run of this recipe is called: the name, or of a file its stem, or its folder where that says more."""
-    path = Path(recipe)
-    return path.resolve().parent.name if path.stem in ("recipe", "config") and path.suffix else path.stem
-
-
-def _recipe(words: list[str] | None) -> tuple[str, list[str]]:
-    """The recipe's name and the overrides."""
-    overrides = [word for word in words or [] if override.matches(word)]
-    recipes = [word for word in words or [] if not override.matches(word)]
-    unfinished = next((word for word in recipes if "." in word and not word.endswith((".yaml", ".yml"))), None)
-    if unfinished is not None:
-        raise ConfigError(f"command line: found {unfinished!r} without a value, expected {unfinished}=VALUE")
-    if len(recipes) > 1:
-        raise ConfigError(f"command line: found the recipes {' and '.join(recipes)}, expected one, then key.path=value")
-    return (recipes or [_DEFAULT_RECIPE])[0], overrides
 
 
 if __name__ == "__main__":

@@ -7,14 +7,17 @@ in, so that this floor needs no validation library.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from paragan.core import shelf
 from paragan.core.describe import describe, is_union
 from paragan.core.errors import ConfigError
+from paragan.core.hints import Hints
 from paragan.core.node import MOST_SHOWN, Node, Place, Problem, brief
-from paragan.core.options import Chosen, On
+from paragan.core.options import Chosen, IsPath, On
 from paragan.core.shelf import did_you_mean, near
 
 T = TypeVar("T")
@@ -27,42 +30,62 @@ class _Any:
 
 
 ANY = _Any()  # every name is in it
+_ALIKE = 0.75  # of a key in another section; below, suggestions are nonsense
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    """An unknown key, its known siblings, and the shelf of the file whose options these are."""
+
+    place: Place
+    path: str
+    value: Any
+    siblings: list[str]
+    folder: str | None
 
 
 class Filler:
     """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`.
 
-    outside: the dotted paths that may be named; others are refused before anything is imported or read.
+    outside: the dotted paths that may be named; others are refused before anything is imported or read. hints: other
+    programs' names for settings and files.
+
+    Short forms: `loss: hinge` and `optimizer: SGD` for a map with this `name`; one item where a list is expected.
     """
 
-    def __init__(self, check: Callable[[Any, Any], Any], outside: Container[str] = ANY) -> None:
-        self.check, self.outside = check, outside
+    def __init__(
+        self, check: Callable[[Any, Any], Any], outside: Container[str] = ANY, hints: Hints | None = None
+    ) -> None:
+        self.check, self.outside, self.hints = check, outside, hints or Hints()
         self.problems: list[Problem] = []
         self._known: list[str] = []
-        self._unknown: list[tuple[Place, str, list[str]]] = []
+        self._unknown: list[_Unknown] = []
 
     def fill(self, cls: type[T], tree: Node) -> T | None:
         """The dataclass, or None where `problems` has grown. What is not written stays at its default."""
         filled = self._record(cls, tree, "", None)
-        for i, (place, path, siblings) in enumerate(self._unknown):  # last: now every key that could be meant is known
-            self._note(place, path, self._stranger(path, siblings) if i < MOST_SHOWN else "found an unknown key")
+        for i, unknown in enumerate(self._unknown):  # last: now every key that could be meant is known
+            text = self._stranger(unknown) if i < MOST_SHOWN else "found an unknown key"
+            self._note(unknown.place, unknown.path, text)
         return None if self.problems else filled
 
-    def _record(self, cls: Any, node: Node, path: str, base: Any, also: tuple[str, ...] = ()) -> Any:
-        """An instance of `cls`; what is not written comes from `base`. `also`: keys read elsewhere.
+    def _record(self, cls: Any, node: Node, path: str, base: Any, folder: str | None = None) -> Any:
+        """An instance of `cls`; what is not written comes from `base`. folder: the shelf that the options belong to.
 
-        Text alone is the value of the field that `cls.SHORT` names.
+        Text alone is the value of the field that `cls.SHORT` names, or of `name`.
         """
-        if isinstance(node.value, str) and hasattr(cls, "SHORT"):
-            node = Node(node.place, {cls.SHORT: node})
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        short = getattr(cls, "SHORT", "name")
+        if isinstance(node.value, str) and short in fields:
+            node = Node(node.place, {short: node})
         if not isinstance(node.value, dict):
             return self._note(node.place, path, f"found {brief(node.plain())}, expected {describe(cls)}")
         hints = get_type_hints(cls, include_extras=True)
-        fields = {f.name: f for f in dataclasses.fields(cls)}
-        self._known += [_join(path, name) for name in (*also, *fields)]
+        known = [*(["name"] if folder else []), *fields]
+        self._known += [_join(path, name) for name in known]
         for key, entry in node.value.items():
-            if key not in fields and key not in also:
-                self._unknown.append((entry.place, _join(path, key), [*also, *fields]))
+            if key not in known:
+                self._unknown.append(_Unknown(entry.place, _join(path, key), entry.plain(), known, folder))
         values = {}
         for name, field in fields.items():
             default = _default(field) if base is None else getattr(base, name)
@@ -101,6 +124,8 @@ class Filler:
         return self._leaf(hint, node, path)
 
     def _items(self, kind: Any, inner: Any, node: Node, path: str) -> Any:
+        if isinstance(node.value, (str, dict)):
+            node = Node(node.place, [node])
         if not isinstance(node.value, list):
             return self._note(node.place, path, f"found {brief(node.plain())}, expected a list")
         items = kind(self._value(inner, item, _join(path, str(i))) for i, item in enumerate(node.value))
@@ -118,9 +143,9 @@ class Filler:
             self._refuse_strange(name.value)
             kind = shelf.options(folder, name.value)
         except ConfigError as error:
-            return self._note(name.place, _join(path, "name"), str(error))
+            return self._note(name.place, _join(path, "name"), self._misnamed(folder, name.value, path, error))
         base = default.options if default is not None and default.name == name.value else None
-        options = self._record(kind, Node(node.place, entries), path, base, also=("name",))
+        options = self._record(kind, Node(node.place, entries), path, base, folder)
         return _BAD if options is _BAD else Chosen(name.value, options)
 
     def _name(self, on: On, node: Node, path: str) -> Any:
@@ -135,6 +160,10 @@ class Filler:
             return self._note(node.place, path, str(error))
         return node.value
 
+    def _misnamed(self, folder: str, name: str, path: str, error: ConfigError) -> str:
+        here = self.hints.name(folder, name)
+        return f"{name!r} is called {here} here; give {_join(path, 'name')}={here}" if here else str(error)
+
     def _refuse_strange(self, name: str) -> None:
         if "." in name and name not in self.outside:
             raise ConfigError(
@@ -145,21 +174,29 @@ class Filler:
     def _leaf(self, hint: Any, node: Node, path: str) -> Any:
         value = node.plain()
         try:
-            return self.check(hint, value)
+            checked = self.check(hint, value)
+            return os.path.expanduser(checked) if isinstance(checked, str) and _is_path(hint) else checked
         except ValueError:
             words = (word for word in _words(hint) if isinstance(word, str))
             meant = near(value, words) if isinstance(value, str) else None
             return self._note(node.place, path, f"found {brief(value)}, expected {describe(hint)}{did_you_mean(meant)}")
 
-    def _stranger(self, path: str, siblings: list[str]) -> str:
-        """What to say of an unknown key; meant may be a sibling, or the same word in another section."""
+    def _stranger(self, unknown: _Unknown) -> str:
+        """What to say of an unknown key; meant may be a setting of another file, a sibling, or the same word in
+        another section."""
+        path, siblings = unknown.path, unknown.siblings
         above, _, key = path.rpartition(".")
+        if (hint := self.hints.setting(path, unknown.value)) is not None:
+            return f"unknown setting; {hint}"
+        if unknown.folder is not None and (owners := _with_option(unknown.folder, key)):
+            has, name = ("has", owners[0]) if len(owners) == 1 else ("have", "NAME")
+            return f"unknown setting; {', '.join(owners)} {has} it: give {_join(above, 'name')}={name} too"
         if (sibling := near(key, siblings)) is not None:
             meant: str | None = _join(above, sibling)
         elif "arguments" in siblings:  # of the optimiser, as its class names them
             meant = _join(above, f"arguments.{key}")
         else:
-            tail = near(key, map(_last, self._known))
+            tail = near(key, map(_last, self._known), _ALIKE)
             meant = near(path, (known for known in self._known if _last(known) == tail), least=0)
         listed = f"one of {', '.join(siblings)}" if siblings else "none here"
         return f"found an unknown key, expected {listed}{did_you_mean(meant)}"
@@ -186,6 +223,16 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
+
+
+def _with_option(folder: str, key: str) -> list[str]:
+    """The files of a shelf that have this option."""
+    options = {name: dataclasses.fields(shelf.options(folder, name)) for name in shelf.names(folder)}
+    return [name for name, fields in options.items() if key in {field.name for field in fields}]
+
+
+def _is_path(hint: Any) -> bool:
+    return any(isinstance(part, IsPath) or _is_path(part) for part in get_args(hint))
 
 
 def _is_record(hint: Any) -> bool:

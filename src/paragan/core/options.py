@@ -47,6 +47,12 @@ class Chosen:
     options: Any
 
 
+@dataclass(frozen=True)
+class IsPath:
+    """Marks text that is a path: a leading `~` stands for the home folder."""
+
+
+FilePath = Annotated[str, IsPath()]
 Count = Annotated[int, Range(least=1)]
 Natural = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]

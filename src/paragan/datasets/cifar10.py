@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import DataError
+from paragan.core.options import FilePath
 from paragan.core.seams import Source
 from paragan.datasets import _decode, _npz, _tar
 from paragan.datasets._balanced import parts
@@ -49,7 +50,7 @@ class Options:
     flip: half of the images to train with are mirrored, drawn anew in every epoch.
     """
 
-    path: str = ""
+    path: FilePath = ""
     variant: Literal["auto", "binary", "lossless", "jpeg"] = "auto"
     flip: bool = False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from paragan.core.options import FilePath
 from paragan.core.seams import Source
 from paragan.datasets import _idx_set
 
@@ -34,7 +35,7 @@ class Options:
     size: 28, or 32 with a black frame of two pixels.
     """
 
-    path: str = ""
+    path: FilePath = ""
     size: Literal[28, 32] = 28
 
 

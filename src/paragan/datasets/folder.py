@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.options import Natural, Range
+from paragan.core.options import FilePath, Natural, Range
 from paragan.core.seams import Source
 from paragan.datasets import _class_folders, _decode, _paths
 from paragan.datasets._damaged import naming_cure, without_damaged
@@ -37,7 +37,7 @@ class Options:
     flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
     """
 
-    path: str = ""
+    path: FilePath = ""
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 64
     channels: Literal[1, 3] = 3
     crop: Literal["center", "squash"] = "center"

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.core.options import Natural
+from paragan.core.options import FilePath, Natural
 from paragan.core.seams import Source
 from paragan.datasets import _paths, _synsets
 from paragan.datasets._pictures import Folder
@@ -41,7 +41,7 @@ class Options:
     flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
     """
 
-    path: str = ""
+    path: FilePath = ""
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 128
     cache_mb: Natural = 128
     flip: bool = False

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.options import Range
+from paragan.core.options import FilePath, Range
 from paragan.core.seams import Source
 from paragan.datasets import _npz
 from paragan.datasets._balanced import parts
@@ -33,7 +33,7 @@ class Options:
     drawn anew in every epoch.
     """
 
-    path: str = ""
+    path: FilePath = ""
     images: str = "images"
     labels: str = "labels"
     class_names: str = "class_names"

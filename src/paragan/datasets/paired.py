@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.options import Count, Natural, Range
+from paragan.core.options import Count, FilePath, Natural, Range
 from paragan.core.seams import Paired
 from paragan.datasets import _decode, _packed, _paths
 from paragan.datasets._damaged import naming_cure, without_damaged
@@ -39,7 +39,7 @@ class Options:
     files are decoded once before training.
     """
 
-    path: str = ""
+    path: FilePath = ""
     direction: Literal["a_to_b", "b_to_a"] = "a_to_b"
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 256
     load_size: Count | None = None

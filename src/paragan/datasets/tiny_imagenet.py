@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from paragan.core.errors import DataError
-from paragan.core.options import Natural
+from paragan.core.options import FilePath, Natural
 from paragan.core.seams import Source
 from paragan.datasets import _packed, _paths, _synsets
 from paragan.datasets._pictures import Files
@@ -36,7 +36,7 @@ class Options:
     flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
     """
 
-    path: str = ""
+    path: FilePath = ""
     size: Literal[8, 16, 32, 64, 128] = 64
     cache_mb: Natural = 128
     flip: bool = False

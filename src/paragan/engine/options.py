@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from paragan.core.options import Count, Natural, NotNegative, Positive, Range
+from paragan.core.options import Count, FilePath, Natural, NotNegative, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -85,5 +85,5 @@ class ScoreOptions:
 
     num_images: Annotated[int, Range(least=6)] = 2000  # coverage looks at the 5 nearest
     extractor: Literal["judge", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = "judge"
-    weights: str | None = None
+    weights: FilePath | None = None
     mode: Literal["eval", "train-stats"] = "eval"

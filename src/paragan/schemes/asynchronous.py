@@ -15,7 +15,7 @@ from typing import Any
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.options import Count, Fraction, Natural, NotNegative, Positive
+from paragan.core.options import Count, FilePath, Fraction, Natural, NotNegative, Positive
 from paragan.core.roles import Roles, apart, together
 from paragan.core.types import Batch, Report, take
 from paragan.game.buffer import Buffer, BufferOptions
@@ -50,7 +50,7 @@ class Options:
     balance: bool = True
     lag_lr: NotNegative = 0.0
     fall_back: Positive | None = 50.0
-    order: str | None = None
+    order: FilePath | None = None
 
 
 class Scheme:
