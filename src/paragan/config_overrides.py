@@ -33,16 +33,19 @@ class Overrides:
                 self._drop(key, node.value)
 
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
-        """A line for each choice that changed other settings. settings: the whole config by dotted key."""
+        """A line for each choice that changed other settings. settings: the whole config by dotted key.
+
+        Settings of outside code are its own affair, whatever their names.
+        """
         for section, dropped in self._dropped.items():
             lost = [
                 f"{key}={json.dumps(value, separators=(',', ':'))}"
                 for key, value in dropped.items()
                 if (key in settings or ".arguments." in key) and settings.get(key) != value and not self._has(key)
             ]
-            if lost:
-                choice = f"{section}.name={settings.get(f'{section}.name')}"
-                yield f"warning: {choice} drops the recipe's {' '.join(lost)}; add what you want to keep"
+            name = settings.get(f"{section}.name")
+            if lost and "." not in str(name):
+                yield f"warning: {section}.name={name} drops the recipe's {' '.join(lost)}; add what you want to keep"
 
     def _complete(self, key: str, before: Mapping[str, dict[str, Node]]) -> None:
         """Bring the short form that a word may have written at `key` into the full one."""

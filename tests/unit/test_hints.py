@@ -1,0 +1,70 @@
+"""Hints for other trainers' names: every setting and name that they give exists here."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from paragan import config
+from paragan.config_hints import HINTS
+from paragan.core import shelf
+from paragan.core.errors import ConfigError
+
+
+def keys(tree, path=""):
+    """All dotted keys of a nest of maps, those of maps included."""
+    for key, value in tree.items():
+        yield f"{path}{key}"
+        if isinstance(value, dict):
+            yield from keys(value, f"{path}{key}.")
+
+
+def test_hints_give_settings_that_exist():
+    given = {key for text in HINTS.settings.values() for key in re.findall(r"([a-z_.]+)=", text)}
+    arguments = [f"{side}.optimizer.arguments={{betas: [0, 1], weight_decay: 0}}" for side in "gd"]
+    assert len(given) > 20
+    assert given <= set(keys(config.to_tree(config.load("own", arguments))))
+
+
+def test_hints_give_names_that_exist_for_names_that_do_not():
+    for folder, names in HINTS.names.items():
+        assert set(names.values()) <= set(shelf.names(folder))
+        assert not set(names) & set(shelf.names(folder))
+
+
+@pytest.mark.parametrize(
+    ("word", "given"),
+    [
+        ("lr=1e-4", "give g.optimizer.lr=0.0001 d.optimizer.lr=0.0001"),
+        ("train.lr=2", "give g.optimizer.lr=2 d.optimizer.lr=2"),
+        ("optimizer.lr=1e-3", "give g.optimizer.lr=0.001 d.optimizer.lr=0.001"),
+        ("optimizer=SGD", "give g.optimizer=SGD d.optimizer=SGD"),
+        ("epochs=5", "give train.kimg=K, thousands of images: K = 5 x number of images / 1000"),
+        ("batch=64", "give train.batch=64"),
+        ("Batch-Size=64", "give train.batch=64"),
+        ("betas=[0, 0.9]", "give g.optimizer.arguments.betas=[0,0.9] d.optimizer.arguments.betas=[0,0.9]"),
+        ("data.path=photos", "give data.name=folder data.path=photos for a folder of images, or train the recipe own"),
+        ("loss=wgan", "'wgan' is called wasserstein here; give loss.name=wasserstein"),
+        ("loss=BCE", "'BCE' is called nonsaturating here; give loss.name=nonsaturating"),
+        ("loss=vanilla", "give loss.name=nonsaturating"),
+        ("loss=lsgan", "give loss.name=least_squares"),
+        ("penalties=gp", "give penalties.0.name=gradient_penalty"),
+        ("scheme.age=1", "unknown setting; asynchronous has it: give scheme.name=asynchronous too"),
+        ("model.g_widths=[8]", "unknown setting; mlp has it: give model.name=mlp too"),
+        ("data.variant=auto", "cifar10 has it: give data.name=cifar10 too"),
+        ("data.flip=true", "have it: give data.name=NAME too"),
+    ],
+)
+def test_the_settings_of_other_trainers_are_answered_with_those_to_give(word, given):
+    with pytest.raises(ConfigError) as caught:
+        config.load("digits", [word])
+    assert str(caught.value).startswith("command line: ")
+    assert str(caught.value).endswith(given)
+
+
+@pytest.mark.parametrize("word", ["data.path=photos", "scheme.aeg=1", "zzzzzz=3"])
+def test_a_key_like_no_other_gets_no_suggestion_of_another_section(word):
+    with pytest.raises(ConfigError) as caught:
+        config.load("digits", [word])
+    assert "did you mean" not in str(caught.value)

@@ -1,0 +1,70 @@
+"""`list` and `config`: every name with a whole sentence, every setting of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.core import shelf
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", shelf.shelves())
+def test_list_names_what_is_on_a_shelf(name, capsys):
+    assert main(["list", name, "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)
+    assert set(shelf.names(name)) <= set(names)
+    assert main(["list", name]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line] == names
+
+
+def test_list_says_what_each_is(capsys):
+    main(["list", "schemes"])
+    assert re.search(r"synchronous +The whole algorithm", capsys.readouterr().out)
+    main(["list", "recipes"])
+    assert "The vanilla GAN on MNIST" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", shelf.shelves())
+def test_list_says_it_in_whole_sentences(name, capsys):
+    main(["list", name])
+    lines = [line for line in capsys.readouterr().out.splitlines() if "torch.optim." not in line]
+    assert [line for line in lines if not line.endswith(".")] == []
+
+
+def test_list_on_a_terminal_wraps_between_words(monkeypatch, capsys):
+    main(["list", "augment"])
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["list", "augment"])
+    wrapped = capsys.readouterr().out
+    assert wrapped.split() == whole.split()
+    assert max(map(len, wrapped.splitlines())) <= 80 < max(map(len, whole.splitlines()))
+    assert sum(line.startswith(" " * 13) for line in wrapped.splitlines()) == len(wrapped.splitlines()) - 2
+
+
+def test_list_without_a_shelf_shows_all(capsys):
+    main(["list", "--json"])
+    assert list(json.loads(capsys.readouterr().out)) == shelf.shelves()
+    main(["list"])
+    out = capsys.readouterr().out
+    assert "models\n  biggan" in out and "\n  dcgan" in out
+
+
+def test_config_prints_the_resolved_tree(capsys, empty_folder):
+    assert main(["config", "digits", "train.batch=8", "model.latent=7", "--json"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert (tree["train"]["batch"], tree["model"]["latent"], tree["data"]["name"]) == (8, 7, "digits")
+    main(["config", "digits", "train.batch=8", "model.latent=7"])
+    (empty_folder / "mine.yaml").write_text(capsys.readouterr().out)
+    main(["config", "mine.yaml", "--json"])
+    assert json.loads(capsys.readouterr().out) == tree

@@ -1,0 +1,95 @@
+"""The words after `train` and `config`: options of other trainers, run folders, `~`."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.cli.main import main
+from paragan.cli.words import home_expanded
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", ["train", "config"])
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["--lr", "1e-4"], "--lr is not an option of VERB; give g.optimizer.lr=1e-4 d.optimizer.lr=1e-4"),
+        (["--lr=1e-4"], "--lr is not an option of VERB; give g.optimizer.lr=1e-4 d.optimizer.lr=1e-4"),
+        (["digits", "--seed", "3"], "--seed is not an option of VERB; give seed=3"),
+        (["--seed", "-1"], "--seed is not an option of VERB; give seed=-1"),
+        (["--epochs", "5"], "give train.kimg=K, thousands of images: K = 5 x number of images / 1000"),
+        (["--device", "cpu"], "leave it out: an accelerator is used where one is visible, else the CPU; devices=N "),
+        (["--devices", "2"], "--devices is not an option of VERB; give devices=2"),
+        (["--resume"], "leave it out: the same command resumes"),
+        (["--resume", "--seed", "3"], "--resume is not an option of VERB; leave it out"),
+        (["digits", "--dry-run"], "leave it out: `config` instead of `train` checks and prints every setting"),
+        (["--batch-size", "64"], "--batch-size is not an option of VERB; give train.batch=64"),
+        (["--train.kimg=5"], "--train.kimg is not an option of VERB; give train.kimg=5"),
+        (["--train.kimg", "5"], "--train.kimg is not an option of VERB; give train.kimg=5"),
+        (["--loss"], "--loss is not an option of VERB; give loss=VALUE"),
+        (["-x"], "-x is not an option of VERB; settings are given as key.path=value; `paragan config` prints them all"),
+    ],
+)
+def test_options_of_other_trainers_are_answered_with_the_setting_to_give(verb, words, answer, capsys):
+    assert main([verb, *words]) == 2
+    out, error = capsys.readouterr()
+    assert answer.replace("VERB", verb) in error
+    assert (out, error.count("\n")) == ("", 1)
+
+
+def test_a_misspelled_option_is_answered_with_the_right_one(capsys):
+    assert main(["train", "--frehs"]) == 2
+    assert capsys.readouterr().err == "--frehs is not an option of train; did you mean --fresh?\n"
+
+
+def test_a_run_folder_stands_for_its_config(here, capsys):
+    main(["config", "digits", "train.batch=7"])
+    text = capsys.readouterr().out
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere" / "config.yaml").write_text(text)
+    assert main(["config", "elsewhere"]) == 0
+    assert capsys.readouterr().out == text
+    assert main(["config", "elsewhere/", "train.batch=8"]) == 0
+    assert "batch: 8" in capsys.readouterr().out
+
+
+def test_a_recipe_comes_before_a_folder_of_its_name(here, capsys):
+    (here / "digits").mkdir()
+    assert main(["config", "digits"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["my photos", "./photos.old", "a.b"])
+def test_a_folder_that_is_no_run_is_answered_with_how_to_train_on_it(name, here, capsys):
+    (here / name).mkdir()
+    assert main(["train", name]) == 2
+    quoted = f"'{name}'" if " " in name else name
+    assert capsys.readouterr().err == (
+        f"{name} is a folder without config.yaml, so it is not a run to resume; to train on images in it: "
+        f"paragan train own data.path={quoted}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("~/runs/a", "/home/me/runs/a"),
+        ("~", "/home/me"),
+        ("--out=~/runs/a", "--out=/home/me/runs/a"),
+        ("data.path=~/x", "data.path=~/x"),  # a setting: the config knows which are paths
+        ("a~b", "a~b"),
+    ],
+)
+def test_the_home_folder_is_expanded_in_arguments(word, expected, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert home_expanded(word) == expected
+
+
+def test_dash_h_is_help(capsys):
+    assert main(["train", "-h"]) == 0
+    assert capsys.readouterr().out.startswith("Usage: paragan train ")
