@@ -249,3 +249,19 @@ def test_a_text_chunk_that_unpacks_to_too_much(tmp_path):
         (tmp_path / f"{number}.png").write_bytes(small[:33] + chunk + small[33:])
     source = folder.source(folder.Options(str(tmp_path), 8), "train")
     assert "damaged picture" in refused(lambda: source.fetch([0]))
+
+
+@pytest.mark.parametrize(("method", "name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "lzma")])
+def test_members_that_unpack_in_one_piece_are_refused(tmp_path, method, name):
+    """Python unpacks a block of these whole, whatever size their entry declares."""
+    for file, member in (("pictures.zip", "a/0.png"), ("arrays.npz", "images.npy")):
+        with zipfile.ZipFile(tmp_path / file, "w", method) as archive:
+            archive.writestr(member, npy_header((MIB,)) + bytes(MIB))
+            archive.writestr(f"b{member}", bytes(MIB))
+    source = folder.source(folder.Options(str(tmp_path / "pictures.zip"), 8), "train")
+    told = refused(lambda: source.fetch([0]))
+    assert told.endswith(
+        f"is compressed with {name}, and only stored and deflated members are read; pack the file again with plain "
+        "`zip`, an npz with numpy.savez"
+    )
+    assert f"'images.npy' is compressed with {name}" in refused(lambda: _npz.read(tmp_path / "arrays.npz", "images"))

@@ -11,16 +11,30 @@ from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from paragan.core.command import me
 from paragan.core.errors import DataError
 
-MOST_PIXELS = 1 << 26  # 67 million; a picture of that size takes up to 256 MiB while it is decoded
+MOST_PIXELS = 1 << 26  # 67 million
+MOST_BYTES = 256 << 20  # of memory for one picture while it is decoded and converted, next to its file
+_LONGEST_SIDE = 65_535  # resizing takes tables in proportion to it
+_STRIP_PIXELS = 1 << 18
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 _DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _SEE_THROUGH = ("RGBA", "LA", "PA", "RGBa", "La")
+_DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}  # a pixel on top; measured with VmHWM
+_ORIENTATION = 0x0112
+_TURNS = {  # of the Exif orientation
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 _DAMAGE = (
     *(OSError, SyntaxError, ValueError, TypeError, IndexError, EOFError, OverflowError, KeyError, AttributeError),
@@ -33,14 +47,20 @@ warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 
 
 def opened(data: bytes, where: str) -> Image.Image:
-    """The picture as it is stored, its pixels read; of an animation the first frame.
+    """The picture as it is stored, its pixels read; of an animation the first frame. A JPEG that would take more than
+    `MOST_BYTES` is read at half its width and height.
 
-    Raises `DataError` where it is damaged, too large, or of floating-point pixels, whose range nobody knows.
+    Raises `DataError` where it is damaged, too large, or of floating-point pixels, whose range is unknown.
     """
     with _damage_told(where):
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
-        if image.width * image.height > MOST_PIXELS:
+        if image.width * image.height > MOST_PIXELS or max(image.size) > _LONGEST_SIDE:
             raise Image.DecompressionBombError
+        extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
+        pixels, stored = image.width * image.height, _bytes_per_pixel(image.mode)
+        if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MOST_BYTES:
+            image.draft(image.mode, (image.width // 2, image.height // 2))
+        _refuse_too_large(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
     if image.mode == "F":
         raise DataError(f"{where}: found floating-point pixels, expected 8 or 16 bits; save it as PNG")
@@ -48,18 +68,54 @@ def opened(data: bytes, where: str) -> Image.Image:
 
 
 def plain(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
-    """Upright, 8 bits, grey (1 channel) or red, green, blue (3). Transparent parts show the grey level `background`."""
+    """Upright, 8 bits, grey (1 channel) or red, green, blue (3). Transparent parts show the grey level `background`.
+
+    The same image where it is like that already. Raises `DataError` where both would take more than `MOST_BYTES`.
+    """
     with _damage_told(where):
-        image = ImageOps.exif_transpose(image)
-        if image.mode in _DEEP:
-            levels = np.asarray(image).astype(np.int64).clip(0, 65535)
-            image = Image.fromarray((levels // 257).astype(np.uint8))
-        if _is_see_through(image):
-            below = Image.new("RGBA", image.size, (background, background, background, 255))
-            image = Image.alpha_composite(below, image.convert("RGBA"))
-        if image.mode not in ("1", "L"):
-            image = image.convert("RGB")
-        return image.convert("L" if channels == 1 else "RGB")
+        mode = "L" if channels == 1 else "RGB"
+        turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+        converts = image.mode != mode or _is_see_through(image)
+        copies = converts + (turn is not None)
+        needed = _bytes_per_pixel(image.mode) + copies * _bytes_per_pixel(mode)
+        _refuse_too_large(image.width * image.height * needed, image, where)
+        if converts:
+            image = _converted(image, mode, background)
+        return image if turn is None else image.transpose(turn)
+
+
+def _converted(image: Image.Image, mode: str, background: int) -> Image.Image:
+    """A few rows at a time: what a conversion needs in between is small."""
+    result, rows = Image.new(mode, image.size), max(1, _STRIP_PIXELS // image.width)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        result.paste(_converted_strip(strip, mode, background), (0, top))
+    return result
+
+
+def _converted_strip(image: Image.Image, mode: str, background: int) -> Image.Image:
+    if image.mode in _DEEP:
+        levels = np.asarray(image).astype(np.int64).clip(0, 65535)
+        image = Image.fromarray((levels // 257).astype(np.uint8))
+    if _is_see_through(image):
+        below = Image.new("RGBA", image.size, (background, background, background, 255))
+        image = Image.alpha_composite(below, image.convert("RGBA"))
+    if image.mode not in ("1", "L"):
+        image = image.convert("RGB")
+    return image.convert(mode)
+
+
+def _bytes_per_pixel(mode: str) -> int:
+    """Of an image in memory, where Pillow pads three channels to four."""
+    return 1 if mode in ("1", "L", "P") else 2 if mode.startswith("I;16") else 4
+
+
+def _refuse_too_large(num_bytes: int, image: Image.Image, where: str) -> None:
+    if num_bytes > MOST_BYTES:
+        raise DataError(
+            f"{where}: {image.width} x {image.height} pixels ({image.format}, {image.mode}) would take "
+            f"{num_bytes >> 20} MiB to decode, and the limit is {MOST_BYTES >> 20} MiB; make the picture smaller"
+        )
 
 
 def kind(image: Image.Image) -> str:

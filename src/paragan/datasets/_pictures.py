@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import DataError
+from paragan.core.files import plain_file
 from paragan.datasets import _zip
 from paragan.datasets._paths import Part
 
@@ -80,7 +81,7 @@ class Zip:
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
-        with _zip.damage_told(self._name):
+        with _zip.damage_told(self._name), plain_file(path):  # a pipe would be waited for
             self.archive = zipfile.ZipFile(path)
 
     def has(self, path: str) -> bool:

@@ -1,4 +1,8 @@
-"""Zip files, npz files among them: no member is unpacked before its declared size has been looked at."""
+"""Zip files, npz files among them: no member is unpacked before its declared size has been looked at.
+
+Members are stored or deflated. Python bounds what one read of those unpacks; bzip2 and LZMA unpack whole blocks, in
+which a few kB can hold gigabytes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paragan.core.errors import DataError
+from paragan.core.files import plain_file
 
 # What the readers of zip and npy raise on damaged or hostile files.
 _DAMAGE = (
@@ -39,7 +44,7 @@ def damage_told(name: str) -> Iterator[None]:
 @contextmanager
 def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """The zip file, for as long as damage in it is told."""
-    with damage_told(str(path)), zipfile.ZipFile(path) as archive:
+    with damage_told(str(path)), plain_file(path) as raw, zipfile.ZipFile(raw) as archive:
         yield archive
 
 
@@ -51,7 +56,15 @@ def member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, most: int
 
 
 def check(info: zipfile.ZipInfo, name: str, most: int) -> None:
-    """Raises `DataError` where a member declares more bytes than `most`, or packs too well to be true."""
+    """Raises `DataError` where a member is compressed by a method that Python does not bound, declares more bytes than
+    `most`, or packs too well to be true.
+    """
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        method = zipfile.compressor_names.get(info.compress_type, f"method {info.compress_type}")
+        raise DataError(
+            f"{name}: {info.filename!r} is compressed with {method}, and only stored and deflated members are read; "
+            "pack the file again with plain `zip`, an npz with numpy.savez"
+        )
     if info.file_size > most:
         found, expected = f"{info.file_size:,} bytes unpacked", f"at most {most:,}"
     elif info.file_size > max(_ALWAYS_FINE, _MOST_RATIO * info.compress_size):

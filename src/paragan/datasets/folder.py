@@ -74,7 +74,9 @@ def listed(path: str) -> tuple[Files, list[bytes]]:
     if root.is_dir():
         files: Files = Folder(root)
         paths = _paths.under(root)
-    elif root.suffix.lower() == ".zip" or zipfile.is_zipfile(root):  # a damaged one is told as such
+    elif root.is_file() and (
+        root.suffix.lower() == ".zip" or zipfile.is_zipfile(root)
+    ):  # a damaged one is told as such
         files = zipped = Zip(root)
         paths = _paths.inside(zipped.archive)
     else:

@@ -18,7 +18,7 @@ from paragan.writers._walk import save_film
 
 _FRAMES, _BUDGET, _SIDE = 60, 900_000, 960  # at most so many, so many bytes, so many pixels a side
 _FILM_FRAMES, _FILM_SIDE, _FRAME_MS, _REST_MS = 120, 720, 120, 1500
-_MOST_PIXELS, _MOST_BYTES = 64_000_000, 64 << 20
+_MOST_PIXELS, _MOST_BYTES = 1 << 25, 64 << 20  # a picture takes up to 8 bytes a pixel: 256 MiB
 
 
 @dataclass(frozen=True)
