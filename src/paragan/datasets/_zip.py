@@ -23,6 +23,7 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, tokenize.TokenError),
     *(ValueError, TypeError, IndexError, struct.error),
 )
+_METHODS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 _MOST_RATIO = 200
 _ALWAYS_FINE = 64 << 20  # bytes; black images pack well, and this many of them do no harm
 
@@ -60,7 +61,7 @@ def check(info: zipfile.ZipInfo, name: str, most: int) -> None:
     `most`, or packs too well to be true.
     """
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        method = zipfile.compressor_names.get(info.compress_type, f"method {info.compress_type}")
+        method = _METHODS.get(info.compress_type, f"method {info.compress_type}")
         raise DataError(
             f"{name}: {info.filename!r} is compressed with {method}, and only stored and deflated members are read; "
             "pack the file again with plain `zip`, an npz with numpy.savez"
