@@ -17,7 +17,7 @@ from paragan.hardware import peers
 from tests.distributed.cases_communicators import fine, together
 from tests.distributed.cases_direct import HOST, Device, join
 from tests.laws.test_any_workers_evolve_the_same import GENERATIONS, WORDS, found, grid
-from tests.unit.test_coordinator import Grid, alone
+from tests.unit.threaded_grid import Grid, alone
 
 pytestmark = pytest.mark.distributed
 

@@ -1,0 +1,109 @@
+"""A grid with its coordinator and workers in one process: lines are queues, workers are threads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+from paragan import build_cells
+from paragan.coevolution.coordinator import Coordinator, Pace
+from paragan.coevolution.roster import Roster
+from paragan.coevolution.worker import Worker
+from paragan.config import load
+from paragan.core.errors import RankError
+from paragan.core.types import Side
+from paragan.transports import local
+from paragan.transports.heartbeat import Beats, Status
+
+WORDS = (
+    *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
+    *("scheme=synchronous", "penalties=[]", "augment=null", "score.extractor=none", "grid.batches=2"),
+    *("grid.shape=2x2", "grid.fitness.num_images=8", "grid.executor=loop"),
+)
+WAIT_S = 60.0
+
+
+class Line:
+    """One end of two queues."""
+
+    def __init__(self, going, coming, about=None):
+        self.going, self.coming, self.about = going, coming, about or {}
+        self.lost, self.who = None, "here"
+
+    def send(self, kind, **values):
+        if self.lost is not None:
+            raise RankError(self.lost)
+        self.going.put({"kind": kind, **values})
+
+    def receive(self, wait_s):
+        try:
+            return self.coming.get(timeout=wait_s) if wait_s > 0 else self.coming.get_nowait()
+        except queue.Empty:
+            return None
+
+    def part(self):
+        self.lost = "parted"
+
+    close = part
+
+
+class Grid:
+    """workers: how many. age: of copies. hooks: by worker, called before each of its steps."""
+
+    def __init__(
+        self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, beat_s=5.0, patience_s=WAIT_S, hooks=None
+    ):
+        config = load("digits", [*WORDS, *words])
+        self.ground = build_cells.Ground.of(config, folder, lambda text: None)
+        self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
+        self.workers, self.threads, self.beats = [], [], []
+        self.timeout_s, self.patience_s = timeout_s, patience_s
+        for number in range(workers):
+            self.come(age, (hooks or {}).get(number))
+        roster = Roster(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, beat_s, timeout_s)
+        options, first = config.grid, self.ground.cell(0)
+        topology = self.ground.population([first], lambda text: None).topology
+        self.coordinator = Coordinator(
+            roster, options.rows_columns, topology, self.meet, first.centre, Pace(age, last), timeout_s
+        )
+
+    def come(self, age=0, hook=None):
+        """One more worker."""
+        there, here = queue.Queue(), queue.Queue()
+        self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
+        line = Line(here, there)
+        status = Status()
+        self.beats.append(Beats(line, 0.1, status))
+        worker = Worker(line, self.ground, self.meet, lambda text: None, status, age=age, timeout_s=self.patience_s)
+        if hook is not None:
+            usual = worker._stop
+            worker._stop = lambda: (hook(), usual())
+        self.workers.append(worker)
+        thread = threading.Thread(target=worker.run, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def meet(self, order, stopped):
+        """All of one membership share a world."""
+        with self.lock:
+            name, size = order["membership"], order["size"]
+            world = self.worlds.setdefault(name, local.world(size, self.timeout_s, lambda: False, coordinated=True))
+        mine = world[order["rank"]]
+        mine._arrivals.stopped, mine.peers = stopped, frozenset(order["peers"])  # nobody has a way to all others
+        return mine
+
+    def evolve(self, generations):
+        for number in range(self.coordinator.at, generations):
+            done = self.coordinator.evolve(number + 1)
+        return done
+
+    def genomes(self):
+        return {cell: found.centre[Side.G].digest for cell, found in self.coordinator.collect().items()}
+
+
+def alone(folder, generations, *words):
+    ground = build_cells.Ground.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
+    population = ground.population([ground.cell(number) for number in range(4)], lambda text: None)
+    for _ in range(generations):
+        population.evolve()
+    return {cell.number: cell.centre[Side.G].digest for cell in population.cells}
