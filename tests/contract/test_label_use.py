@@ -13,7 +13,7 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 
 CLASSES = 3
-SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "latent": 6, "style": 6}
+SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "latent": 8, "style": 8, "conditional": True}
 CONDITIONAL = [name for name in shelf.names("models") if "conditional" in shelf.options("models", name).__annotations__]
 
 
