@@ -66,7 +66,10 @@ def test_an_unknown_neighbourhood_is_one_line(topology):
             "classes: [3], diet: 0.001",
             "grid.cells.0.classes: found none of these among the images of cell 2 (1); raise ",
         ),
-        ("g: {optimizer: {name: SGD, arguments: {beta: 1}}}", "grid.cells, cell 2: optimizer: "),
+        (
+            "g: {optimizer: {name: SGD, arguments: {beta: 1}}}",
+            "grid.cells, cell 2: command line: grid.cells.0.g.optimizer.arguments.beta: SGD has no such argument",
+        ),
     ],
 )
 def test_what_the_data_decides_is_one_line(word, found, tmp_path):

@@ -16,7 +16,7 @@ from paragan.core import shelf
 from paragan.core.describe import describe, is_union
 from paragan.core.errors import ConfigError
 from paragan.core.hints import Hints
-from paragan.core.node import MOST_SHOWN, Node, Place, Problem, brief
+from paragan.core.node import MOST_SHOWN, Node, Place, Problem, Written, brief
 from paragan.core.options import Chosen, IsPath, On
 from paragan.core.shelf import did_you_mean, near
 
@@ -175,6 +175,8 @@ class Filler:
         value = node.plain()
         try:
             checked = self.check(hint, value)
+            if isinstance(checked, dict) and isinstance(node.value, dict):
+                return Written(checked, path, {key: entry.place for key, entry in node.value.items()})
             return os.path.expanduser(checked) if isinstance(checked, str) and _is_path(hint) else checked
         except ValueError:
             words = (word for word in _words(hint) if isinstance(word, str))

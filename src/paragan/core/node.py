@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,14 @@ class Node:
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
+
+
+class Written(dict[str, Any]):
+    """A free map of settings that knows its dotted key and where each entry was written."""
+
+    def __init__(self, values: Mapping[str, Any], path: str = "", places: Mapping[str, Place] | None = None) -> None:
+        super().__init__(values)
+        self.path, self.places = path, dict(places or {})
 
 
 @dataclass(frozen=True)

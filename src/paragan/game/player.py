@@ -59,13 +59,21 @@ class Player:
         self.called = CalledNetwork(self.net, self.calling)
         self.playing = CalledNetwork(self.strategy.trained(self.net), self.calling)
         self._armed = armed_layers(self.net)
-        self.optimizer = self.strategy.optimizer(self.policy, self.net)
+        self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
         self._steps_own = self._steps_its_own_weights()
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._unfollowed = 0  # images since the average last followed
         self._left: list[tuple[Tensor, Tensor]] = []  # weights and where `look_ahead` has left them
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        try:
+            return self.strategy.optimizer(self.policy, self.net)
+        except ConfigError as error:  # a policy from Python does not know its side
+            if not str(error).startswith("optimizer"):
+                raise
+            raise ConfigError(f"{self.side.value}.{error}") from None
 
     @property
     def updates_per_step(self) -> int:

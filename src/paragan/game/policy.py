@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from paragan.core.errors import ConfigError
 from paragan.game import schedule
+from paragan.game.optimizer_arguments import refusal, with_floats
 from paragan.game.options import ScheduleOptions
 
 # Of an optimiser's constructor: an argument it does not have, a value or a weight it does not take.
@@ -38,19 +39,18 @@ class Policy:
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimiser, fused where torch has it for this device."""
-        held = list(parameters)
+        held, arguments = list(parameters), with_floats(self.kind, self.arguments)
         lr = self._lr_on(held[0].device) if schedule.varies(self.schedule) else self.lr
         try:
-            if "fused" in inspect.signature(self.kind).parameters and "fused" not in self.arguments:
+            if "fused" in inspect.signature(self.kind).parameters and "fused" not in arguments:
                 try:
-                    return self.kind(held, lr=lr, fused=True, **self.arguments)
+                    return self.kind(held, lr=lr, fused=True, **arguments)
                 except RuntimeError:  # this device or dtype has no fused kernel
                     pass
             on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
-            return self.kind(held, lr=lr if on_device else self.lr, **self.arguments)
+            return self.kind(held, lr=lr if on_device else self.lr, **arguments)
         except _REFUSALS as error:
-            known = ", ".join(list(inspect.signature(self.kind).parameters)[1:])
-            raise ConfigError(f"optimizer: {error}; its arguments are: {known}") from None
+            raise ConfigError(refusal(self.kind, self.arguments, error)) from None
 
     def _lr_on(self, device: torch.device) -> Tensor:
         """On the device, so that a schedule needs no host; accelerators' fused kernels read float32 only."""

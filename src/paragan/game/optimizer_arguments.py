@@ -1,0 +1,59 @@
+"""Arguments of an optimiser's constructor as a config writes them, and the message about those that it refuses."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from paragan.core.node import Written
+from paragan.core.shelf import did_you_mean, near
+
+
+def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with floats for integers wherever the default is a float, alone or in a tuple (`betas=(0, 0.9)`)."""
+    parameters = inspect.signature(kind).parameters
+    return {
+        key: _like(parameters[key].default, value) if key in parameters else value for key, value in arguments.items()
+    }
+
+
+def refusal(kind: Callable[..., Any], arguments: Mapping[str, Any], error: Exception) -> str:
+    """The line for a constructor that raised `error`: where the argument is written, what is wrong, what it takes."""
+    name, parameters = getattr(kind, "__name__", "the optimizer"), inspect.signature(kind).parameters
+    known = [key for key in parameters if key != "params"]
+    listed = f"its arguments are: {', '.join(known)}"
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    unknown = [] if takes_any else [key for key in arguments if key not in parameters]
+    if unknown:
+        meant = did_you_mean(near(unknown[0], known))
+        return f"{_place(arguments, unknown[0])}: {name} has no such argument{meant}; {listed}"
+    given = [key for key in arguments if key in parameters]
+    named = [key for key in given if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]  # "Invalid beta"
+    wrong = named or [key for key in given if _length(arguments[key]) != _length(parameters[key].default)]
+    if not wrong:
+        return f"{_place(arguments)}: {name} raised {type(error).__name__}: {error}; {listed}"
+    default = f"{name}'s default is {wrong[0]}={parameters[wrong[0]].default}"
+    found = f"found {wrong[0]}={arguments[wrong[0]]}"
+    return f"{_place(arguments, wrong[0])}: {found}: {error}; {default}; {listed}"
+
+
+def _like(default: Any, value: Any) -> Any:
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if isinstance(default, tuple) and isinstance(value, (list, tuple)) and len(value) == len(default):
+        return type(value)(_like(one, item) for one, item in zip(default, value, strict=True))
+    return value
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, (list, tuple)) else -1
+
+
+def _place(arguments: Mapping[str, Any], key: str = "") -> str:
+    """Where it was written, and its dotted key."""
+    path, place = "optimizer.arguments", None
+    if isinstance(arguments, Written):
+        path, place = arguments.path, arguments.places.get(key)
+    return ("" if place is None else f"{place}: ") + (f"{path}.{key}" if key else path)
