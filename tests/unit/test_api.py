@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from math import erf, exp, pi, sqrt
 from pathlib import Path
 
@@ -145,6 +146,17 @@ def test_a_run_samples_without_its_data(tmp_path):
     generator = pg.load(tmp_path / "moved")
     assert generator.class_names == ("cat", "dog")
     assert generator.sample(2, labels="dog").tensor.shape == (2, 3, 8, 8)
+    assert generator.sample(2, labels=["Dog", "CAT"]).labels == (1, 0)
+    with pytest.raises(pg.ConfigError, match="labels: found 'dogs'.*, did you mean 'dog'"):
+        generator.sample(2, labels="dogs")
+
+
+def test_class_names_that_differ_in_case_alone_are_told_apart(trained):
+    digits = pg.load(trained[0])
+    generator = replace(digits, facts=replace(digits.facts, class_names=("a", "A", "b", *map(str, range(7)))))
+    assert generator.sample(3, labels=["a", "A", "B"]).labels == (0, 1, 2)
+    with pytest.raises(pg.ConfigError, match="found 'À'"):
+        generator.sample(1, labels="À")
 
 
 def test_a_checkpoint_of_old_asks_the_data(run, monkeypatch):

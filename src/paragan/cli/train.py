@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from paragan.config import RunConfig, outside_names
+from paragan.core import shelf
 from paragan.core.command import me
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, FollowedError, outcome
@@ -79,6 +80,8 @@ def _train(asked: Asked, world: World, interrupt: Interrupt) -> tuple[int, str]:
     with opened(asked, world, lambda: world.any(bool(why()))) as session:
         with told(session):
             session.run()
+        if session.is_complete:
+            return 0, "finished"
         trainer, say = session.trainer, voice(world)
         stopped = f"{why() or 'another rank was stopped'}; saved"
         code, reason = (0, "finished") if trainer.finished else (PREEMPTED, stopped)
@@ -93,10 +96,11 @@ def _train(asked: Asked, world: World, interrupt: Interrupt) -> tuple[int, str]:
 def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
     """What can be done with the run."""
     path, trust = shlex.quote(str(out)), " --trust" if outside_names(config) else ""
+    run = f"./{path}" if str(out) in shelf.names("recipes") else path  # a recipe of this name would be taken instead
     held_out = trainer.pictures.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
-        "go on": f"{me()} train {path}/config.yaml --out {path}",
+        "go on": f"{me()} train {run}",
         "sample": f"{me()} sample {path} --num {num}{trust}",
         "export": f"{me()} export {path}{trust}",
         "score": f"{me()} eval {path} --json{trust}",
@@ -106,7 +110,7 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
 def _ending(session: Session) -> str:
     path, commands = session.folder, session.about["commands"]
     scored = bool(session.last_score)
-    more = session.trainer.clock.images * 2 / 1000
+    more = session.trainer.images * 2 / 1000
     shown = [commands["sample"], commands["export"], f"{commands['go on']} train.kimg={more:g}    # twice the length"]
     lines = [
         f"score     {score_line(session.last_score) if scored else 'off (score.extractor=none)'}",

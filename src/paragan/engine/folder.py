@@ -48,11 +48,16 @@ class RunFolder:
     @property
     def never_began(self) -> bool:
         """Whether a run has failed here before its first step."""
-        if any(self.checkpoints.glob("*")):
-            return False
+        return self._ended_at(0, code=2) and not any(self.checkpoints.glob("*"))
+
+    def finished_at(self, step: int) -> bool:
+        """Whether the run here came to its end at this step, with all that follows the last step."""
+        return self._ended_at(step, code=0)
+
+    def _ended_at(self, step: int, code: int) -> bool:
         with suppress(OSError, ValueError):
             found = json.loads(read_bytes(self.path / "exit.json", _MOST_BYTES))
-            return isinstance(found, dict) and found.get("step") == 0 and found.get("code") == 2
+            return isinstance(found, dict) and found.get("step") == step and found.get("code") == code
         return False
 
     def __enter__(self) -> RunFolder:

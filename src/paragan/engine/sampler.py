@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.seams import Paired, Source, paired
+from paragan.core.shelf import did_you_mean, near
 from paragan.engine.pictures import pairs
 from paragan.game import latents
 from paragan.game.network import CalledNetwork
@@ -250,11 +251,14 @@ class Sampler:
         return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
 
     def _number(self, label: Label, what: str) -> int:
-        """The class of this name or, failing that, number."""
+        """The class of this name (in any case where only one is alike) or, failing that, number."""
         if not self.num_classes:
             raise ConfigError(f"{what}: found a class, but this generator is unconditional; leave it out")
         if isinstance(label, str) and label in self.class_names:
             return self.class_names.index(label)
+        folded = [name.casefold() for name in self.class_names]
+        if isinstance(label, str) and folded.count(label.casefold()) == 1:
+            return folded.index(label.casefold())
         try:
             named = isinstance(label, str) and label.isdecimal()
             number = int(label) if named else operator.index(label)  # type: ignore[arg-type]
@@ -263,7 +267,9 @@ class Sampler:
         if isinstance(label, bool) or not 0 <= number < self.num_classes:
             names = ", ".join(self.class_names[:20]) + (", …" if len(self.class_names) > 20 else "")
             found = " ".join(repr(label).split())[:60]
-            raise ConfigError(f"{what}: found {found}, expected one of {names} or a number below {self.num_classes}")
+            meant = did_you_mean(near(label, self.class_names) if isinstance(label, str) else None)
+            expected = f"one of {names} or a number below {self.num_classes}"
+            raise ConfigError(f"{what}: found {found}, expected {expected}{meant}")
         return number
 
 

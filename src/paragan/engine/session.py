@@ -43,6 +43,7 @@ class Session:
     world: World = ALONE
     events: Sequence[str] = ()
     last_score: Mapping[str, float] = field(default_factory=dict)
+    is_complete: bool = False  # the folder holds the finished run: nothing is left to train, score or record
     _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
 
     def __post_init__(self) -> None:
@@ -61,6 +62,8 @@ class Session:
         before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.leads else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {line.get("name") for line in before if line["kind"] == "advice"}
+        if self.is_complete:
+            return
         self._note("start", {**self.about, **self._start()})
         for text in (*self.events, *(f"warning: {text}" for text in notices(self.trainer.batches.source))):
             self._note("event", {"text": text})

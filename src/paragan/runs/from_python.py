@@ -38,6 +38,8 @@ def _run(asked: Asked, world: World, interrupt: Interrupt) -> bool:
             session = stack.enter_context(opened(asked, world, lambda: world.any(interrupt.requested)))
         with told(session):
             session.run()
+        if session.is_complete:
+            return True
         trainer, say = session.trainer, voice(world)
         code, reason = (0, "finished") if trainer.finished else (PREEMPTED, "stopped by a signal; saved")
         ended(session, code, reason)

@@ -14,7 +14,7 @@ from typing import Any
 
 from paragan import build, build_cells, build_crew
 from paragan.build_init import initialised
-from paragan.config import RunConfig, changes, dump
+from paragan.config import RunConfig, changes, differences, dump
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
 from paragan.core.files import write_text
@@ -90,16 +90,18 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
             config, taken = initialised(config, trainer, asked.model, say)
             events.append(f"init from {taken}")
         asked = replace(asked, config=config)
-        if world.leads:
+        is_complete = _is_complete(trainer, folder, config, before, world)
+        if world.leads and asked.place is not None:
+            ends.claim(asked.out, asked.place)
+        if world.leads and not is_complete:
             (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
             write_text(folder.config, dump(config))
-            if asked.place is not None:
-                ends.claim(asked.out, asked.place)
             write_json(folder.path / "environment.json", environment(world.size))
         about = _about(asked, trainer) | {"hosts": ranks.num_hosts(world)}
-        say(_opening(about, asked, trainer, resumed))
+        say(_complete(about, asked, trainer) if is_complete else _opening(about, asked, trainer, resumed))
+        desk = Desk([]) if is_complete else _desk(asked, world, trainer)
         try:
-            yield Session(trainer, folder.path, _desk(asked, world, trainer), about, world, events)
+            yield Session(trainer, folder.path, desk, about, world, events, is_complete=is_complete)
         finally:
             trainer.dismiss()
 
@@ -203,6 +205,14 @@ def _refuse_less(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None
         )
 
 
+def _is_complete(
+    trainer: Trainer, folder: RunFolder, config: RunConfig, before: RunConfig | None, world: World
+) -> bool:
+    """Whether the folder holds this run to its end. All ranks must call it."""
+    is_same = before is not None and not differences(before, config)
+    return world.any(is_same and folder.finished_at(trainer.clock.step)) and trainer.finished
+
+
 def _desk(asked: Asked, world: World, trainer: Trainer) -> Desk:
     if world.leads:
         return build.desk(asked.config, asked.out, trainer.clock.step)
@@ -217,6 +227,12 @@ def _about(asked: Asked, trainer: Trainer) -> dict[str, Any]:
     return {"recipe": asked.name, "data": asked.config.data.name, "changed": changed, "commands": commands}
 
 
+def _complete(about: Mapping[str, Any], asked: Asked, trainer: Trainer) -> str:
+    kimg = f"train.kimg={2 * asked.config.train.kimg:g}"
+    longer = f"{about['commands']['go on']} {kimg}" if about["commands"] else f"the same program with {kimg}"
+    return f"finished already at step {trainer.clock.step}: {asked.out}; longer: {longer}"
+
+
 def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: bool) -> str:
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
     run = f"{asked.name} for {trainer.images / 1000:g} kimg in {asked.out}"
@@ -228,6 +244,7 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
     lines = [
         f"{start}: {run} ({asked.goes_on})",
         f"data      {len(source):,} {colour}images{classes}, {size}",
+        *([_repeating(batch, len(source))] if batch > len(source) else []),
         *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
         *map(_untaught, trainer.gan.untaught.items()),
         *([] if trainer.prior.uses_labels else [IGNORED]),
@@ -239,6 +256,10 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
         ),
     ]
     return "\n".join(lines)
+
+
+def _repeating(batch: int, images: int) -> str:
+    return f"warning: train.batch={batch} is larger than the data set ({images:,} images): each batch repeats images"
 
 
 def _untaught(found: tuple[Side, tuple[str, ...]]) -> str:
