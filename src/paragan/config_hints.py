@@ -52,6 +52,7 @@ _SETTINGS = {
     **dict.fromkeys(("config", "cfg", "recipe"), "give the recipe as the first word: train {}"),
     **dict.fromkeys(("resume", "auto_resume", "resume_from", "continue"), _RESUME),
     **dict.fromkeys(("overwrite", "restart", "no_resume"), _FRESH),
+    **dict.fromkeys(("ckpt", "checkpoint", "pretrained", "weights", "finetune", "load"), "give init={}, a run folder"),
     "dry_run": "leave it out: `config` instead of `train` checks and prints every setting",
     "compile": "give train.executor=compile",
     **dict.fromkeys(("save_every", "save_interval", "snap"), "give every.save_kimg=K, thousands of images"),

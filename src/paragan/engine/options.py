@@ -37,7 +37,7 @@ class InitOptions:
 
     SHORT: ClassVar[str] = "path"
 
-    path: str
+    path: FilePath
     """A run folder (its newest checkpoint), one of its checkpoints, or a file of `paragan export`."""
     sha256: str | None = None
     """Fingerprint of the weights that were read; the run writes it, and a later start refuses other weights."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from paragan.core.command import me
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Stored
 from paragan.engine import exported
@@ -38,7 +39,7 @@ def weights_of(path: Path, say: Callable[[str], None]) -> Weights:
     found = Checkpoints(path / "checkpoints", say=say).newest()
     if found is None:
         raise CheckpointError(
-            f"init.path {path} holds no weights; give a run folder with a checkpoint, or a file of `paragan export`"
+            f"init.path {path} holds no weights; give a run folder with a checkpoint, or a file of `{me()} export`"
         )
     return _of(found)
 

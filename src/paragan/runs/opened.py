@@ -15,6 +15,7 @@ from typing import Any
 from paragan import build, build_cells, build_crew
 from paragan.build_init import initialised
 from paragan.config import RunConfig, changes, differences, dump
+from paragan.core.command import me
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
 from paragan.core.files import write_text
@@ -186,7 +187,7 @@ def _refuse_missing_init(asked: Asked) -> None:
     if asked.fresh and inside:
         raise ConfigError(f"init.path {source} lies in the run folder that --fresh moves; give another --out DIR")
     if not source.exists() and not (asked.out / "config.yaml").exists():
-        raise ConfigError(f"init.path {source} does not exist; give a run folder, or a file of `paragan export`")
+        raise ConfigError(f"init.path {source} does not exist; give a run folder, or a file of `{me()} export`")
 
 
 def _sets_aside(asked: Asked) -> bool:
