@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,19 +17,25 @@ _STEPS_KEPT = 100
 _ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol"}
 _INDEX = """# Recipes
 
-Each is a file that `train` takes by name; every setting can be changed on the command line. The numbers come from the
-run that is shown on the page of the recipe.
+Each is a file that `train` takes by name; every setting can be changed on the command line.
 
-| recipe | what it is | score |
+{} of {} recipes have a complete run behind them, with its curve, samples and scores on their page; the last column has
+its final score (one run, one seed). The others have no run to show. Those for full-size data and networks need an
+accelerator and have not been trained at that size here; narrow copies have, on a CPU ([journal](../journal.md)).
+
+| recipe | what it is | complete run |
 |---|---|---|"""
+_NO_RUN = "none"
 
 
 def pages(folder: Path) -> dict[Path, str]:
     """A page per recipe of the shelf, and the table of all."""
     names = shelf.names("recipes")
-    rows = [f"| [{name}]({name}.md) | {_comments(name)[0]} | {_last_score(_record(folder, name))} |" for name in names]
+    scores = {name: _last_score(_record(folder, name)) for name in names}
+    rows = [f"| [{name}]({name}.md) | {_comments(name)[0]} | {score or _NO_RUN} |" for name, score in scores.items()]
+    head = _INDEX.format(sum(map(bool, scores.values())), len(names))
     made = {folder / f"{name}.md": "\n\n".join(_blocks(folder, name)) + "\n" for name in names}
-    return {folder / "index.md": "\n".join([_INDEX, *rows]) + "\n", **made}
+    return {folder / "index.md": "\n".join([head, *rows]) + "\n", **made}
 
 
 def keep(run: Path, folder: Path, name: str) -> None:
@@ -43,7 +50,8 @@ def keep(run: Path, folder: Path, name: str) -> None:
 
 def _blocks(folder: Path, name: str) -> Iterator[str]:
     source, (first, *others) = shelf.locate("recipes", name), _comments(name)
-    given = " data.path=DIR" if "data.path=DIR" in first else ""
+    path = re.search(r"data\.path=\w+", first)
+    given = f" {path.group()}" if path else ""
     yield f"# {name}"
     yield first
     yield from others
@@ -58,7 +66,7 @@ def _run(folder: Path, name: str) -> Iterator[str]:
     """The samples, the curves and the scores of the run that is kept."""
     record = _record(folder, name)
     if not record:
-        yield "No run is kept for this recipe yet."
+        yield "There is no complete run of this recipe to show."
         return
     last = record[-1]
     yield "## A run"

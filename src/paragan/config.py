@@ -42,8 +42,8 @@ class RunConfig:
     devices: of this host, one process each; None: all its accelerators, or one process on the CPU. Where torchrun
     started the processes, it has decided. grid: a population instead of one game; train.kimg is then each cell's.
     workers: processes among which its cells are shared out; all are in this one unless given. transport: between them;
-    under mpiexec, or to start it, mpi; nccl: past the host, where each has an accelerator of its own. coordinator:
-    HOST:PORT where theirs listens; port 0 is any that is free.
+    under mpiexec, or to start it, mpi; nccl: past the host, where each has its own accelerator (not run on a
+    device yet). coordinator: HOST:PORT where theirs listens; port 0 is any that is free.
     """
 
     data: Annotated[Chosen, On("datasets")]

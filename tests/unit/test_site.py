@@ -35,6 +35,19 @@ def test_every_recipe_has_a_page_and_no_page_is_left_over():
     assert there == {"index", *shelf.names("recipes")}
 
 
+def test_the_index_marks_the_recipes_with_a_complete_run():
+    index = GENERATED[DOCS / "recipes" / "index.md"]
+    rows = re.findall(r"^\| \[(.+?)\]\(.+\| (.+?) \|$", index, re.M)
+    marked = {name for name, score in rows if score != "none"}
+    with_curve = {path.stem for path in (DOCS / "recipes").glob("*.jsonl")}
+    assert marked == with_curve and len(rows) == len(shelf.names("recipes"))
+    assert f"{len(with_curve)} of {len(rows)} recipes have a complete run" in index
+    numbers = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    for page in (ROOT / "README.md", DOCS / "index.md"):
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        assert f"ecipes, {numbers[len(with_curve)]} of them with the curve" in text, page
+
+
 def test_every_kept_record_is_small_and_has_its_picture():
     for path in (DOCS / "recipes").glob("*.jsonl"):
         assert path.with_suffix(".png").exists()
@@ -89,7 +102,7 @@ def test_a_page_tells_the_run_that_is_kept(run, tmp_path):
     assert "| `fd[judge]` | 100 | 0.5 |" in page
     assert "(digits.png)" in page and page.count("<svg") == 2
     assert "| `fd[judge]` 0.5 |" in made[tmp_path / "index.md"]
-    assert "No run is kept" in made[tmp_path / "vanilla-mnist.md"]
+    assert "There is no complete run" in made[tmp_path / "vanilla-mnist.md"]
 
 
 def test_a_curve_is_drawn_in_proportion_and_its_names_stay_text():

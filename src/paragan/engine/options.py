@@ -15,8 +15,8 @@ class TrainOptions:
     threads: of the CPU; None: torch's choice, one per core. Small networks run best on one, and do not stall when
     another program wants a core. timeout_s: seconds that a rank waits for the others, at any time. executor: networks
     run as they are written, or are compiled by torch, which takes a minute or two; graphs: also with their launches
-    recorded, on an accelerator. auto: a new run measures these, with precision and channels_last where they are left
-    open, and keeps to the fastest.
+    recorded, on an accelerator (not run on a device yet). auto: a new run measures these, with precision and
+    channels_last where they are left open, and keeps to the fastest.
     """
 
     batch: Annotated[int, Range(least=1, most=1 << 20)] = 64

@@ -63,13 +63,15 @@ class EmaOptions:
 class PlayerOptions:
     """One network's optimiser, schedule, precision, clipping, averaging and placement.
 
-    precision: pure holds the weights themselves in bf16 beside the optimiser's float32 ones. parts: micro-batches per
+    precision: pure holds the weights themselves in bf16 beside the optimiser's float32 ones; fp16 needs an accelerator
+    and has not been run on a device yet. parts: micro-batches per
     update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per step.
 
     strategy: where the network lies; `none` in one process and `ddp` on several ranks unless given. norm_ranks: over
     how many ranks batch norm takes its statistics; all unless given, 1: each rank by itself. reduce: the format in
     which gradients (`averaged`: changes of weights) travel. recompute: activations inside blocks are computed again in
-    the backward, for less memory. offload: optimiser state lies in the host's memory. matmul: what multiplies the
+    the backward, for less memory. offload: optimiser state lies in the host's memory (not run on a device
+    yet). matmul: what multiplies the
     matrices of dense layers in float32 on a processor; torch's own (None) may reach half of what onednn does on AMD's.
     """
 
