@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ from paragan.game.options import PlayerOptions
 
 FORMAT = 1
 _PRESET = "preset="
+_RUN_MARKS = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
@@ -115,18 +117,20 @@ def choose(folder: str, name: str) -> Chosen:
 def load(
     recipe: str,
     overrides: Sequence[str] = (),
-    outside: Container[str] = ANY,
+    outside: Container[str] | None = None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> RunConfig:
     """The config of a recipe with `key.path=value` words written over it.
 
     recipe: a name on the shelf, or a path ending in .yaml or .yml. A word `preset=NAME` stands for all that the preset
-    sets, and comes before the other words. outside: the outside code (dotted paths) that may be named, any unless
-    given. warn: called with a line for each word that drops settings of the recipe. Raises `ConfigError` with one line
-    per problem: file:line: key: found …, expected …, did you mean …
+    sets, and comes before the other words. outside: the outside code (dotted paths) that the file may name; unless
+    given any, but none where the file lies in a run folder. warn: called with a line for each word that drops settings
+    of the recipe. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you mean …
     """
     problems: list[Problem] = []
     tree = _open(recipe, problems)
+    if outside is None:
+        outside = () if _is_of_a_run(recipe, tree) else ANY
     _check_format(tree)
     for word in [word for word in overrides if word.startswith(_PRESET)]:
         _lay_over(tree, word.removeprefix(_PRESET), problems)
@@ -168,7 +172,7 @@ def dump(config: RunConfig) -> str:
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
     """What differs from the recipe: dotted key -> [value in the recipe, value here]; None where one has no such key."""
     try:
-        plain = load(recipe)
+        plain = load(recipe, outside=outside_names(config))
     except ConfigError:  # a recipe that is incomplete without overrides
         return {}
     return {key: list(both) for key, both in compared(plain, replace(config, history=plain.history)).items()}
@@ -201,6 +205,18 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
         expected = f"one of {len(known)} (digits, own, …) or a path ending in .yaml"
         raise ConfigError(f"found the recipe {recipe!r}, expected {expected}{meant}")
     return parse.file(shelf.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
+
+
+def _is_of_a_run(recipe: str, tree: Node) -> bool:
+    """Whether a file was written by a run, here or elsewhere: such a file does not decide which code is imported."""
+    path = Path(recipe)
+    if path.suffix not in (".yaml", ".yml"):
+        return False
+    folders = {path.parent, path.resolve().parent}
+    if any(os.path.lexists(folder / mark) for folder in folders for mark in _RUN_MARKS):
+        return True
+    assert isinstance(tree.value, dict)
+    return path.name == "config.yaml" and "format" in tree.value
 
 
 def _lay_over(tree: Node, name: str, problems: list[Problem]) -> None:

@@ -110,7 +110,7 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """Every setting of the run, as it was recorded."""
-        return config.load(str(self.folder / "config.yaml"))
+        return config.load(str(self.folder / "config.yaml"), outside=ANY)
 
     @cached_property
     def generator(self) -> Sampler:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from paragan.config import RunConfig
+from paragan.config import RunConfig, outside_names
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import install
 from paragan.engine.folder import RunFolder
@@ -60,6 +60,7 @@ def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: P
         raise ConfigError("workers: found none for transport=mpi, expected workers=N, or mpiexec before the command")
     RunFolder(out).refuse_in_use()
     words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
+    words += ("--trust",) if outside_names(config) else ()
     with install() as interrupt:
         interrupt.patient = True
         return mpiexec.launch(words, config.workers + 1, out, config.train.timeout_s, interrupt)

@@ -8,12 +8,14 @@ import re
 import shutil
 import sys
 import textwrap
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.core import shelf
 from paragan.core.command import me
 from paragan.core.errors import ConfigError
+from paragan.core.fill import NAMED
 from paragan.core.options import TORCH_OPTIMISERS
 from paragan.core.printable import printable
 from paragan.launch import mpiexec, place
@@ -39,12 +41,12 @@ def show_shelves(as_json: bool) -> None:
         print("\n\n".join(f"{name}\n{_table(entries, '  ')}" for name, entries in found.items() if entries))
 
 
-def loaded(recipe: str, overrides: list[str]) -> RunConfig:
-    """The config; what is wrong with it is told together with where to look."""
+def loaded(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
+    """The config, or an error that says where to look. outside: as `config.load` has it."""
     from paragan.config import load
 
     try:
-        return load(recipe, overrides, warn=_warn)
+        return load(recipe, overrides, outside, _warn)
     except ConfigError as error:
         if recipe in shelf.names("recipes"):
             where = f"`{me()} config {recipe}` prints every setting"
@@ -63,10 +65,12 @@ def _warn(line: str) -> None:
 
 
 def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
-    """Every setting a run would have, as YAML that is itself a recipe, or as JSON."""
+    """Every setting a run would have, as YAML that is itself a recipe, or as JSON. Outside code is not imported: of its
+    options only those that are written appear.
+    """
     from paragan.config import dump, to_tree  # here, since pydantic is not needed to list
 
-    config = loaded(recipe, overrides)
+    config = loaded(recipe, overrides, NAMED)
     print(json.dumps(to_tree(config), indent=2) if as_json else dump(config), end="\n" if as_json else "")
 
 

@@ -26,6 +26,7 @@ from paragan.cli.words import ANY_OPTION, home_expanded, read_words, run_name
 from paragan.cli.worker import worker
 from paragan.core.command import me
 from paragan.core.errors import ConfigError, ParaganError, outcome
+from paragan.core.fill import ANY
 from paragan.core.printable import printable
 
 app = typer.Typer(
@@ -105,6 +106,7 @@ def train(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; runs/RECIPE unless given.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; a former run is kept aside.")] = False,
     change: Annotated[bool, typer.Option("--change", help="Resume with other learning rates or schedules.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Train a recipe (default: digits), or resume a run folder.
 
@@ -115,7 +117,7 @@ def train(
         raise ConfigError("--out: found no folder name, expected one such as runs/mine")
     out = out or folder or Path("runs") / run_name(recipe)
     overrides += ["train.change_rates=true"] if change else []
-    config = listing.loaded(recipe, overrides)
+    config = listing.loaded(recipe, overrides, ANY if trust else None)
     from paragan.cli.start import start
 
     raise typer.Exit(start(config, recipe, overrides, out, fresh))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paragan.config import RunConfig
+from paragan.config import RunConfig, outside_names
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
 from paragan.core.printable import printable
@@ -41,6 +41,7 @@ def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, f
             )
         interrupt.patient = True
         words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
+        words += ("--trust",) if outside_names(config) else ()
         with RunFolder(out) as folder:  # a second start is refused before it touches anything
             if devices > num_cores() and config.devices and not _accelerators():
                 print(f"devices: {devices} processes share {num_cores()} cores: fewer may be faster", file=sys.stderr)

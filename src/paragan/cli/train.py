@@ -100,7 +100,7 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
     held_out = trainer.pictures.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
-        "go on": f"{me()} train {run}",
+        "go on": f"{me()} train {run}{trust}",
         "sample": f"{me()} sample {path} --num {num}{trust}",
         "export": f"{me()} export {path}{trust}",
         "score": f"{me()} eval {path} --json{trust}",

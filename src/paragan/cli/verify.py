@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paragan.cli.arguments import AsJson
+from paragan.cli.arguments import AsJson, Trust
 from paragan.core import override
 from paragan.core.errors import ConfigError
 from paragan.core.printable import printable
@@ -39,7 +39,13 @@ Classes = Annotated[int | None, typer.Option(min=0, help="Of the data; the recip
 
 
 def verify(
-    words: Words, ranks: Count = 2, shape: Shape = None, classes: Classes = None, as_json: AsJson = False
+    words: Words,
+    *,
+    ranks: Count = 2,
+    shape: Shape = None,
+    classes: Classes = None,
+    as_json: AsJson = False,
+    trust: Trust = False,
 ) -> None:
     """Try the laws on networks of your own: does training them scale, stop and repeat exactly? Needs no data."""
     targets = [word for word in words if not override.matches(word)]
@@ -50,7 +56,7 @@ def verify(
     size = None if shape is None else _sizes(shape)
     from paragan.cli.subject import Asked
 
-    findings = list(told_of(_examined(Asked(targets[0], overrides, size, classes, ranks))))
+    findings = list(told_of(_examined(Asked(targets[0], overrides, size, classes, ranks, trust))))
     print(json.dumps([asdict(f) for f in findings], indent=1) if as_json else printable(table(findings, _width())))
     raise typer.Exit(2 if any(finding.result == "FAILED" for finding in findings) else 0)
 

@@ -16,7 +16,7 @@ from paragan.core import shelf
 from paragan.core.describe import describe, is_union
 from paragan.core.errors import ConfigError
 from paragan.core.hints import Hints
-from paragan.core.node import MOST_SHOWN, Node, Place, Problem, Written, brief
+from paragan.core.node import COMMAND_LINE, MOST_SHOWN, Node, Place, Problem, Written, brief
 from paragan.core.options import Chosen, IsPath, On
 from paragan.core.shelf import did_you_mean, near
 
@@ -30,6 +30,7 @@ class _Any:
 
 
 ANY = _Any()  # every name is in it
+NAMED = _Any()  # every name may stand there and stays a name: nothing is imported or read, so options stay as written
 _ALIKE = 0.75  # of a key in another section; below, suggestions are nonsense
 
 
@@ -140,7 +141,9 @@ class Filler:
             found = "no name" if name is None else brief(name.plain())
             return self._note(node.place, _join(path, "name"), f"found {found}, expected {shelf.expected(folder)}")
         try:
-            self._refuse_strange(name.value)
+            self._refuse_strange(name)
+            if "." in name.value and self.outside is NAMED:
+                return Chosen(name.value, {key: item.plain() for key, item in entries.items() if key != "name"})
             kind = shelf.options(folder, name.value)
         except ConfigError as error:
             return self._note(name.place, _join(path, "name"), self._misnamed(folder, name.value, path, error))
@@ -154,8 +157,9 @@ class Filler:
             return self._note(node.place, path, f"found {brief(node.plain())}, expected {expected}")
         try:
             if node.value not in on.also:
-                self._refuse_strange(node.value)
-                shelf.locate(on.shelf, node.value, on.also)
+                self._refuse_strange(node)
+                if "." not in node.value or self.outside is not NAMED:
+                    shelf.locate(on.shelf, node.value, on.also)
         except ConfigError as error:
             return self._note(node.place, path, str(error))
         return node.value
@@ -164,10 +168,12 @@ class Filler:
         here = self.hints.name(folder, name)
         return f"{name!r} is called {here} here; give {_join(path, 'name')}={here}" if here else str(error)
 
-    def _refuse_strange(self, name: str) -> None:
-        if "." in name and name not in self.outside:
+    def _refuse_strange(self, name: Node) -> None:
+        """Outside code that a file names. What the user has typed is trusted."""
+        assert isinstance(name.value, str)
+        if "." in name.value and name.place != COMMAND_LINE and name.value not in self.outside:
             raise ConfigError(
-                f"found {name!r}, code outside paragan; a loaded file may not name any: if you trust this one, "
+                f"found {name.value!r}, code outside paragan; a loaded file may not name any: if you trust this one, "
                 "give --trust (in Python: trust=True)"
             )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import shlex
 import time
 from collections.abc import Mapping
@@ -30,7 +29,6 @@ _HERE = Path(__file__).parent
 _ROWS = 40  # of the table of a chart
 _SHEET_WIDTH, _FIRST_CHART_HEIGHT, _SMALL_CHART_HEIGHT = 660, 330, 165  # pixels, on a page of full width
 _MOST, _CONFIG = 200, 200_000  # what a foreign record gets on the page: entries of a list, characters of its settings
-_OUTSIDE = re.compile(r"""\b(name|strategy)["']?:\s*["']?\w+\.""")  # a dotted path where a name of ours might stand
 _DELAYS = {
     "lag": "Steps that {}'s opponent was behind",
     "age": "Steps that the images shown to {} were old",
@@ -117,7 +115,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "events": events(history),
         "changed": _changed(history.start.get("changed")),
         "config": config[:_CONFIG],
-        "commands": _commands(folder, config, history, total) if _opens(history) else [],
+        "commands": _commands(folder, history, total) if _opens(history) else [],
         "protocol": _flat(history.protocol or small_json(folder / "score.json").get("protocol"))[:_MOST],
     }
 
@@ -244,20 +242,21 @@ def _opens(history: History) -> bool:
     return history.start.get("commands") != {}
 
 
-def _commands(folder: Path, config: str, history: History, total: float | None) -> list[tuple[str, str]]:
+def _commands(folder: Path, history: History, total: float | None) -> list[tuple[str, str]]:
     """From the folder alone: they are offered to be copied, and a record from elsewhere could say anything.
 
+    `--trust` is never among them: whether the code that a config names may run is decided by the person who copies.
     A finished run continues only with more images than it has: twice as many.
     """
-    run, trust = shlex.quote(str(folder)), " --trust" if _OUTSIDE.search(config) else ""
+    run = shlex.quote(str(folder))
     resume = f"{me()} train {shlex.quote(str(folder / 'config.yaml'))} --out {run}"
     is_over = total is not None and history.kimg >= total
     again = ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_over else ("resume", resume)
     return [
         again,
-        ("sample", f"{me()} sample {run} --num {_num_shown(history.start.get('data'))}{trust}"),
-        ("export", f"{me()} export {run}{trust}"),
-        ("score", f"{me()} eval {run} --json{trust}"),
+        ("sample", f"{me()} sample {run} --num {_num_shown(history.start.get('data'))}"),
+        ("export", f"{me()} export {run}"),
+        ("score", f"{me()} eval {run} --json"),
     ]
 
 
