@@ -17,8 +17,9 @@ os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
 os.environ["PARAGAN_COMMAND"] = "paragan"  # in messages, wherever the tests are started from
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, or as a background job of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes that tests start must not inherit it
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)  # likewise; the tests themselves still survive a closed terminal
+for number in (signal.SIGHUP, signal.SIGUSR1):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)  # likewise; the tests themselves still survive a closed terminal
 
 ROOT = Path(__file__).resolve().parent.parent
 
