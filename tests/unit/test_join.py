@@ -207,6 +207,14 @@ def test_a_bug_is_told_by_its_type(pair):
     assert failure.explained(pair[0], BROKEN).exit_code == 1
 
 
+@pytest.mark.parametrize("value", ["[]", "{}", '{"rank": [], "code": 1, "reason": 1}', "x", "[" * 100_000])
+def test_a_reason_that_no_rank_has_written_ends_in_one_line(pair, value):
+    """Under torchrun others on the network can write into the store."""
+    pair[1].store.set("failed", value)
+    error = failure.explained(pair[0], BROKEN)
+    assert isinstance(error, RankError) and "\n" not in str(error)
+
+
 def test_a_rank_that_is_gone_is_named(pair):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(30)

@@ -164,10 +164,10 @@ def test_a_folder_stays_locked_until_the_launcher_and_all_its_ranks_have_ended(t
 
 
 def test_rank_0_holds_the_lock_of_its_launcher(folder):
-    before = (folder.path / "run.lock").read_text()
+    (folder.path / "run.lock").write_text("4242")  # of a launcher that is another process
     with RunFolder(folder.path, held=folder.lock) as again:
         refused(folder.path)
-        assert (folder.path / "run.lock").read_text() == before  # the process to ask is the launcher
+        assert (folder.path / "run.lock").read_text() == "4242"  # it is the launcher that can be stopped
         assert again.lock != folder.lock
     refused(folder.path)  # the launcher still holds it
 

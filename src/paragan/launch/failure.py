@@ -58,8 +58,9 @@ def _explained(world: World, store: Any, error: BaseException) -> BaseException:
                 error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {GOES_ON}")
         first = _tell(store, world, error)
         return error if first["rank"] == world.rank else _followed(world, first)
-    except (dist.DistError, OSError, ValueError, KeyError):  # the store is gone, too: torchrun is
-        return error if not is_broken(error) else RankError(f"torchrun is gone and with it the ranks; {GOES_ON}")
+    except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or a value that no rank has written
+        gone = f"the process that served the store of the ranks has ended; {GOES_ON}"
+        return error if not is_broken(error) else RankError(gone)
 
 
 def is_broken(error: BaseException) -> bool:
