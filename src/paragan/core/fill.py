@@ -10,9 +10,10 @@ import dataclasses
 import os
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from paragan.core import shelf
+from paragan.core import outside_file, shelf
 from paragan.core.describe import describe, is_union
 from paragan.core.errors import ConfigError
 from paragan.core.hints import Hints
@@ -141,15 +142,15 @@ class Filler:
             found = "no name" if name is None else brief(name.plain())
             return self._note(node.place, _join(path, "name"), f"found {found}, expected {shelf.expected(folder)}")
         try:
-            self._refuse_strange(name)
-            if "." in name.value and self.outside is NAMED:
-                return Chosen(name.value, {key: item.plain() for key, item in entries.items() if key != "name"})
-            kind = shelf.options(folder, name.value)
+            found = self._known_name(name)
+            if "." in found and self.outside is NAMED:
+                return Chosen(found, {key: item.plain() for key, item in entries.items() if key != "name"})
+            kind = shelf.options(folder, found)
         except ConfigError as error:
-            return self._note(name.place, _join(path, "name"), self._misnamed(folder, name.value, path, error))
-        base = default.options if default is not None and default.name == name.value else None
+            return self._note(name.place, _join(path, "name"), self._misnamed(folder, name, path, error))
+        base = default.options if default is not None and default.name == found else None
         options = self._record(kind, Node(node.place, entries), path, base, folder)
-        return _BAD if options is _BAD else Chosen(name.value, options)
+        return _BAD if options is _BAD else Chosen(found, options)
 
     def _name(self, on: On, node: Node, path: str) -> Any:
         if not isinstance(node.value, str):
@@ -157,25 +158,40 @@ class Filler:
             return self._note(node.place, path, f"found {brief(node.plain())}, expected {expected}")
         try:
             if node.value not in on.also:
-                self._refuse_strange(node)
-                if "." not in node.value or self.outside is not NAMED:
-                    shelf.locate(on.shelf, node.value, on.also)
+                name = self._known_name(node)
+                if "." not in name or self.outside is not NAMED:
+                    shelf.locate(on.shelf, name, on.also)
+                return name
         except ConfigError as error:
             return self._note(node.place, path, str(error))
         return node.value
 
-    def _misnamed(self, folder: str, name: str, path: str, error: ConfigError) -> str:
-        here = self.hints.name(folder, name)
-        return f"{name!r} is called {here} here; give {_join(path, 'name')}={here}" if here else str(error)
-
-    def _refuse_strange(self, name: Node) -> None:
-        """Outside code that a file names. What the user has typed is trusted."""
+    def _misnamed(self, folder: str, name: Node, path: str, error: ConfigError) -> str:
         assert isinstance(name.value, str)
-        if "." in name.value and name.place != COMMAND_LINE and name.value not in self.outside:
+        here = self.hints.name(folder, name.value)
+        if here:
+            return f"{name.value!r} is called {here} here; give {_join(path, 'name')}={here}"
+        file = f"{name.value.replace('.', '/')}.py"
+        missing = str(error).startswith(f"found {name.value!r}, expected")
+        if missing and Path(outside_file.absolute(file, name.place.source)).is_file():
+            unknown = f"cannot import {name.value!r}" if "." in name.value else f"no {folder} file {name.value!r}"
+            return f"{unknown}; to use the file {file}, give {_join(path, 'name')}={file}"
+        return str(error)
+
+    def _known_name(self, name: Node) -> str:
+        """The name, of a file its whole path. `ConfigError` for outside code that a file names; what the user has
+        typed is trusted.
+        """
+        known = name.value
+        assert isinstance(known, str)
+        if outside_file.is_file_name(known):
+            known = outside_file.absolute(known, name.place.source)
+        if "." in known and name.place != COMMAND_LINE and known not in self.outside:
             raise ConfigError(
                 f"found {name.value!r}, code outside paragan; a loaded file may not name any: if you trust this one, "
                 "give --trust (in Python: trust=True)"
             )
+        return known
 
     def _leaf(self, hint: Any, node: Node, path: str) -> Any:
         value = node.plain()

@@ -1,4 +1,4 @@
-"""The folder is the registry: `model.name: biggan` is `models/biggan.py`, outside code is a dotted path.
+"""The folder is the registry: `model.name: biggan` is `models/biggan.py`, outside code a dotted path or a .py file.
 
 A file on a shelf may have a frozen dataclass `Options`. It is *read* from the source, not imported, so that help and
 config errors stay fast and leave torch alone; the class may therefore use only builtins, dataclasses, typing and
@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, get_type_hints
 
+from paragan.core import outside_file
 from paragan.core.errors import ConfigError
 from paragan.core.outside import told
 
@@ -56,12 +57,12 @@ def names(shelf: str) -> list[str]:
 
 
 def load(shelf: str, name: str) -> ModuleType:
-    """Import a file of a shelf, or outside code by its dotted path: then in one line if that fails or lacks a name."""
+    """Import a file of a shelf, or outside code: then in one line if that fails or lacks a name."""
     path = locate(shelf, name)
     if "." not in name:
         return importlib.import_module(f"paragan.{shelf}.{name}")
     with told(f"importing {name}"):
-        module = importlib.import_module(name)
+        module = outside_file.load(path) if outside_file.is_file_name(name) else importlib.import_module(name)
     if missing := [wanted for wanted in _OFFERED.get(shelf, ()) if not hasattr(module, wanted)]:
         expected = " and ".join(_OFFERED[shelf])
         raise ConfigError(f"{path}: found no {' and no '.join(missing)}, expected {expected} ({shelf}.{name})")
@@ -79,12 +80,12 @@ def options(shelf: str, name: str) -> type:
 
 def locate(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
     """The source file behind a name, or a `ConfigError` that lists what there is (and, with it, `also`)."""
+    if outside_file.is_file_name(name):
+        return outside_file.located(name)
     if "." in name:
         return _outside(name)
     if name not in names(shelf) and (shelf, name) not in _RECORDED:
         meant = did_you_mean(near(name, [*also, *names(shelf)]))
-        if Path(f"{name}.py").is_file():
-            meant = f"; {name}.py lies here: put it into a folder, mine/{name}.py, and name it mine.{name}"
         raise ConfigError(f"found {name!r}, expected {expected(shelf, also)}{meant}")
     return _ROOT / shelf / f"{name}{_suffix(shelf)}"
 
@@ -92,7 +93,7 @@ def locate(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
 def expected(shelf: str, also: tuple[str, ...] = ()) -> str:
     """What may be named, for messages."""
     known = ", ".join([*also, *names(shelf)])
-    return f"{f'one of {known}' if known else f'a file of {shelf}/'} (or the dotted path of a module)"
+    return f"{f'one of {known}' if known else f'a file of {shelf}/'} (or a dotted path or .py file of outside code)"
 
 
 def near(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
@@ -114,7 +115,8 @@ def _suffix(shelf: str) -> str:
 def _outside(name: str) -> Path:
     found = _search(name) if all(part.isidentifier() for part in name.split(".")) else None
     if found is None or found.origin is None or not found.origin.endswith(".py"):
-        raise ConfigError(f"found {name!r}, expected the dotted path of a module (is its folder on PYTHONPATH?)")
+        expected = "the dotted path of a module (is its folder on PYTHONPATH?) or a file such as mine.py"
+        raise ConfigError(f"found {name!r}, expected {expected}")
     return Path(found.origin)
 
 

@@ -37,7 +37,7 @@ class Bundle:
         lines = [self.write_file(path, name) for name, path in files.items()]
         shown = self._picture(folder / "samples.png")
         names = [*(path.name for path in files.values()), *(Path(path).name for path in shown)]
-        text = card(self.sampler, self.tree, self.score, names, self.trust)
+        text = card(self.sampler, _without_folders(self.tree), self.score, names, self.trust)
         write_text(folder / "README.md", text)
         return [*lines, *shown, str(folder / "README.md")]
 
@@ -82,9 +82,9 @@ def score_of(path: Path, best: bool = False) -> Mapping[str, Any]:
 def _without_folders(tree: Any) -> Any:
     """Folders of the machine a model was trained on are nobody's business: of a path the last part stays."""
     if isinstance(tree, Mapping):
-        named = ("path", "weights")
-        return {
-            key: Path(item).name if key in named and isinstance(item, str) else _without_folders(item)
-            for key, item in tree.items()
-        }
+        return {key: Path(item).name if _is_place(key, item) else _without_folders(item) for key, item in tree.items()}
     return [_without_folders(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def _is_place(key: str, item: Any) -> bool:
+    return isinstance(item, str) and (key in ("path", "weights") or (key == "name" and item.endswith(".py")))

@@ -1,0 +1,49 @@
+"""Outside code in a single file: `model.name: wgan.py`, next to the recipe that names it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from paragan.core.errors import ConfigError
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name is a file's and no dotted path's."""
+    return name.endswith(".py")
+
+
+def absolute(name: str, source: str) -> str:
+    """The whole path of a file that `source` names: next to a recipe, else in the working directory."""
+    folder = Path(source).parent if Path(source).is_file() else Path()
+    return os.path.abspath(folder / name)
+
+
+def located(name: str) -> Path:
+    """The file; `ConfigError` where there is none."""
+    path = Path(name)
+    if not path.is_file():
+        raise ConfigError(f"no file {name}; give the path of a .py file, from the recipe's folder")
+    return path
+
+
+def load(path: Path) -> ModuleType:
+    """The module of the file, imported once. Modules next to it are found, after all that are installed."""
+    name = f"paragan-file:{path}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None, "a .py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,101 @@
+"""Networks in a single file next to the recipe that names them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import paragan as pg
+from paragan.cli.main import main
+from paragan.config import dump, load, loads
+from paragan.core import shelf
+from paragan.core.errors import ConfigError
+from tests import unlabelled_networks
+
+NETS = Path(unlabelled_networks.__file__).read_text(encoding="utf-8")
+RECIPE = """data: {name: digits, size: 8}
+model: wgan.py
+loss: hinge
+train: {batch: 8, kimg: 0.016}
+every: {sample_kimg: 0, score_kimg: 0}
+score: {extractor: none}
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with a recipe and its networks; the commands are typed one folder above it."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "wgan.py").write_text(NETS)
+    (folder / "wgan.yaml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return folder
+
+
+def test_a_file_next_to_the_recipe_trains_samples_and_exports(project, capsys):
+    assert main(["train", "project/wgan.yaml", "--out", "run"]) == 0
+    assert main(["sample", "run", "--num", "2"]) == 2
+    assert "give --trust" in capsys.readouterr().err
+    assert main(["sample", "run", "--num", "2", "--trust"]) == 0
+    assert main(["export", "run", "--out", "there", "--trust"]) == 0
+    assert str(project) not in (Path("there") / "README.md").read_text()
+    assert str(project).encode() not in (Path("there") / "generator.safetensors").read_bytes()
+    assert len(pg.load("run", trust=True).sample(2)) == 2
+
+
+def test_the_file_of_the_recipe_comes_before_one_in_the_working_directory(project):
+    Path("wgan.py").write_text("raise AssertionError('the wrong file')")
+    assert load("project/wgan.yaml").model.name == str(project / "wgan.py")
+
+
+def test_a_file_named_on_the_command_line_is_in_the_working_directory(project, monkeypatch):
+    monkeypatch.chdir(project)
+    assert load("digits", ["model.name=wgan.py"]).model.name == str(project / "wgan.py")
+
+
+def test_a_file_may_have_the_name_of_a_module(project):
+    (project / "wgan.py").rename(project / "random.py")
+    (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", "random.py"))
+    module = shelf.load("models", load("project/wgan.yaml").model.name)
+    assert module.Generator.latent == 4
+    assert sys.modules["random"].__file__ != module.__file__
+
+
+def test_a_config_that_is_written_and_read_names_the_same_file(project, monkeypatch):
+    config = load("project/wgan.yaml")
+    monkeypatch.chdir("/")
+    assert loads(dump(config), "(config)") == config
+
+
+def test_modules_next_to_the_file_are_found_after_installed_ones(project):
+    (project / "sizes.py").write_text("LATENT = 3\n")
+    (project / "yaml.py").write_text("raise AssertionError('not the installed one')\n")
+    (project / "wgan.py").write_text(f"{NETS}\nimport yaml\nfrom sizes import LATENT\n")
+    assert shelf.load("models", load("project/wgan.yaml").model.name).LATENT == 3
+    assert sys.path[-1] == str(project)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("wgan", "wgan.yaml:2: model.name: no models file 'wgan'; to use the file wgan.py, give model.name=wgan.py"),
+        ("parts.wgan", "cannot import 'parts.wgan'; to use the file parts/wgan.py, give model.name=parts/wgan.py"),
+        ("gan.py", "wgan.yaml:2: model.name: no file "),
+    ],
+)
+def test_a_name_that_is_not_found_tells_which_file_is_there(project, name, said):
+    (project / "parts").mkdir()
+    (project / "parts" / "wgan.py").write_text(NETS)
+    (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", name))
+    with pytest.raises(ConfigError) as refusal:
+        load("project/wgan.yaml")
+    assert said in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_loaded_config_imports_no_file_next_to_it(project):
+    with pytest.raises(ConfigError, match="give --trust"):
+        load("project/wgan.yaml", outside=())
