@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -56,3 +57,11 @@ def test_help_calls_the_program_as_the_user_did(monkeypatch, capsys):
     monkeypatch.setenv("PARAGAN_COMMAND", "./run")
     main(["train", "--help"])
     assert capsys.readouterr().out.startswith("Usage: ./run train ")
+
+
+def test_help_describes_every_verb_in_a_whole_sentence(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    main(["--help"])
+    _, _, verbs = capsys.readouterr().out.partition("Commands:\n")
+    assert verbs.count("\n") >= 15
+    assert [line for line in verbs.splitlines() if line.strip() and not re.search(r"[^.]\.$", line)] == []

@@ -41,7 +41,7 @@ Fast = Annotated[bool, typer.Option("--fast", help="Leave out what needs torch o
 
 
 def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
-    """Check the installation and this machine; prints a block to paste into a report."""
+    """Check the installation and this machine. Prints a block to paste into a bug report."""
     findings = []
     for finding in examine((*ALWAYS, *(WITHOUT_TORCH if fast else WITH_TORCH))):
         findings.append(finding)

@@ -35,7 +35,10 @@ Formats = Annotated[
 def export(
     path: Trained, *, out: Out = None, formats: Formats = None, best: Best = False, trust: Trust = False
 ) -> None:
-    """Write a run's averaged generator, its recipe, a picture and a model card, for `paragan.load`."""
+    """Write a trained generator as files for other programs.
+
+    Weights, the recipe, a sheet of images and a model card; `paragan.load` opens them.
+    """
     alone = None if out is None or out.is_dir() else _ENDINGS.get(out.suffix.lower())
     wanted = _wanted(out, alone, formats or [])
     from paragan.cli.opened import open_generator

@@ -25,7 +25,7 @@ Where = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The folder NA
 
 
 def new(name: Name, where: Where = Path()) -> None:
-    """Write a GAN of your own: networks, losses, a recipe and a test in the folder NAME."""
+    """Write networks, a loss, a recipe and a test to start from. They go into the folder NAME."""
     folder = where / refuse_unfit(name, where)
     folder.mkdir(parents=True)
     write_text(folder / "__init__.py", "")

@@ -15,8 +15,9 @@ Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the
 
 
 def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
-    """Repeat an asynchronous run from its start to its first stop, in the order that its record tells.
+    """Repeat an asynchronous run and compare it bit for bit.
 
+    The repetition goes from the start to the first stop, in the recorded order.
     Exit code 0: equal bit for bit; 2: not, with the first tensor that differs.
     """
     from paragan.cli.start import start

@@ -79,7 +79,7 @@ def sample(
     best: Best = False,
     trust: Trust = False,
 ) -> None:
-    """Write samples of a run's averaged generator as a PNG sheet, or as a film; prints where it is."""
+    """Write images or a film from a trained generator. Prints the file's path."""
     ending = _ending(out, walk, frames)
     shape = _shape(num, grid, by_class)
     from paragan.cli.opened import open_generator

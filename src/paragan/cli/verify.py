@@ -47,7 +47,10 @@ def verify(
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
-    """Try the laws on networks of your own: does training them scale, stop and repeat exactly? Needs no data."""
+    """Check that networks train the same on several ranks.
+
+    Also after a restart, and twice in a row. Needs no data.
+    """
     targets = [word for word in words if not override.matches(word)]
     overrides = tuple(word for word in words if override.matches(word))
     if len(targets) != 1:

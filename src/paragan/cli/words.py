@@ -46,7 +46,7 @@ def home_expanded(word: str) -> str:
 
 
 def _is_key(word: str) -> bool:
-    return "." in word and not word.endswith((".yaml", ".yml")) and not Path(word).is_dir()
+    return "." in word and os.sep not in word and not word.endswith((".yaml", ".yml")) and not Path(word).is_dir()
 
 
 def _run_folder(word: str) -> Path:

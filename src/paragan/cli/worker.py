@@ -16,7 +16,10 @@ Device = Annotated[str, typer.Option(help="auto, cpu, or the number of an accele
 
 
 def worker(address: Address, device: Device = "auto") -> None:
-    """Train cells of the grid whose coordinator listens at HOST:PORT; the token is in PARAGAN_TOKEN, or a file."""
+    """Join a grid run as a worker.
+
+    The access token is read from PARAGAN_TOKEN, or from the file that PARAGAN_TOKEN_FILE names.
+    """
     from paragan.build_crew import worker as work
     from paragan.transports._signed import find_token
 
