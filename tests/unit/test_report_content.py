@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
             start(),
             line("event", 0, text="warning: class folder 'x' has no images"),
             line("score", 2, **{"fd[judge]": 3.0}),
-            line("checkpoint", 2, path="step-2"),
+            line("checkpoint", 2, path="runs/run/checkpoints/step-2"),
             line("end", 2, code=85, reason="stopped by a signal; saved"),
             line("start", 2, recipe="digits", resumed=True),
             line("advice", 3, name="overfitting", means="", value=1.0),
@@ -99,7 +100,19 @@ def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
 def test_a_finished_run_is_offered_more_images(tmp_path, step, resumes):
     folder = made(tmp_path / "run", start(), line("step", step))
     command = re.search(rf"<dt>{resumes}</dt><dd><code>(.*?)</code>", render(folder)).group(1)
-    assert command.endswith(" train.kimg=1.28") == (step == 10)
+    assert command.endswith(f"train {folder}" + (" train.kimg=1.28" if step == 10 else ""))
+
+
+def test_a_run_in_the_working_directory_is_not_taken_for_a_recipe(tmp_path, monkeypatch):
+    made(tmp_path / "digits", start())
+    monkeypatch.chdir(tmp_path)
+    assert "train ./digits</code>" in render(Path("digits"))
+
+
+def test_a_single_value_is_drawn_as_a_dot(tmp_path):
+    page = render(made(tmp_path / "run", start(), line("telemetry", 0, diversity=1.0)))
+    points = re.search(r'<polyline class="smooth" points="(\S+) (\S+)"/>', page)
+    assert points.group(1) == points.group(2)
 
 
 def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):

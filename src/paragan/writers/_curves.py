@@ -138,7 +138,8 @@ def _bad(series: Series, plot: Plot) -> tuple[float, ...]:
 
 
 def _points(at: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:g},{y:g}" for x, y in at)
+    """A point alone comes twice: with round ends that is a dot."""
+    return " ".join(f"{x:g},{y:g}" for x, y in (at if len(at) != 1 else [*at, *at]))
 
 
 def _y_ticks(scale: Scale) -> tuple[tuple[float, str], ...]:

@@ -11,7 +11,7 @@ _MOST_SCORES, _MOST_METRICS = 20, 3
 
 def events(history: History) -> list[tuple[int, str]]:
     """Step and text of each. Of evaluations and checkpoints the newest few."""
-    saved = [(step, f"checkpoint {path}") for step, path in history.saves]
+    saved = [(step, f"checkpoint {path.rpartition('/')[2]}") for step, path in history.saves]
     first = [event for event in history.events if event == (0, "started")]
     later = [event for event in history.events if event != (0, "started")]
     found = [*first, *_scores(history.scores), *saved, *later]  # the order within a step

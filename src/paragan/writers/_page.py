@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import shlex
 import time
 from collections.abc import Mapping
@@ -249,7 +250,8 @@ def _commands(folder: Path, history: History, total: float | None) -> list[tuple
     A finished run continues only with more images than it has: twice as many.
     """
     run = shlex.quote(str(folder))
-    resume = f"{me()} train {shlex.quote(str(folder / 'config.yaml'))} --out {run}"
+    name = str(folder) if os.sep in str(folder) else f"./{folder}"  # without a slash it could be the name of a recipe
+    resume = f"{me()} train {shlex.quote(name)}"
     is_over = total is not None and history.kimg >= total
     again = ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_over else ("resume", resume)
     return [
