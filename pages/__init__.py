@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pages import api, commands, recipe
+from pages import api, commands, recipe, settings
 
 
 def pages(docs: Path) -> dict[Path, str]:
     """Every generated page: where it lies and what it says."""
-    return {docs / "api.md": api.page(), docs / "cli.md": commands.page(), **recipe.pages(docs / "recipes")}
+    single = {"api.md": api.page(), "cli.md": commands.page(), "settings.md": settings.page()}
+    return {**{docs / name: text for name, text in single.items()}, **recipe.pages(docs / "recipes")}

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -39,37 +39,54 @@ _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run. `g` and `d` are the players; periods and lengths are in thousands of real images (kimg).
-
-    devices: of this host, one process each; None: all its accelerators, or one process on the CPU. Where torchrun
-    started the processes, it has decided. grid: a population instead of one game; train.kimg is then each cell's.
-    workers: processes among which its cells are shared out; all are in this one unless given. transport: between them;
-    under mpiexec, or to start it, mpi; nccl: past the host, where each has its own accelerator (not run on a
-    device yet). coordinator: HOST:PORT where theirs listens; port 0 is any that is free.
-    """
+    """One run. Periods and lengths are in thousands of real images (kimg)."""
 
     data: Annotated[Chosen, On("datasets")]
+    """The data set."""
     model: Annotated[Chosen, On("models")]
+    """The pair of networks."""
     loss: Annotated[Chosen, On("losses")]
+    """The adversarial loss."""
     penalties: tuple[Annotated[Chosen, On("penalties")], ...] = ()
+    """Terms added to the losses, in order."""
     g: PlayerOptions = field(default_factory=PlayerOptions)
+    """The generator's optimiser, schedule, precision and placement."""
     d: PlayerOptions = field(default_factory=PlayerOptions)
+    """The discriminator's optimiser, schedule, precision and placement."""
     augment: Annotated[Chosen, On("augment")] | None = None
+    """Differentiable augmentation of what D sees; null: none."""
     scheme: Annotated[Chosen, On("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
+    """The order of updates in one step."""
     train: TrainOptions = field(default_factory=TrainOptions)
+    """Batch, length and execution."""
     every: EveryOptions = field(default_factory=EveryOptions)
+    """Periods of samples, checkpoints and scores."""
     score: ScoreOptions = field(default_factory=ScoreOptions)
+    """Scores, and how the generator is sampled."""
     writers: tuple[Annotated[Chosen, On("writers")], ...] = field(
         default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
     )
+    """What is written during the run; jsonl is required, it is the record."""
     grid: GridOptions | None = None
+    """A population instead of one pair; train.kimg is then per cell. null: one pair."""
     workers: Annotated[int, Range(least=1, most=1024)] | None = None
+    """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi", "nccl"] = "gloo"
+    """Between the workers of a grid: gloo; mpi, under mpiexec or to start it; nccl across hosts, where each worker
+    has an accelerator (not run on a device yet).
+    """
     coordinator: str = "127.0.0.1:0"
+    """HOST:PORT on which the coordinator of a grid listens; port 0: any free one."""
     seed: int = 0
+    """Seed of the run: weights, latents, data order, augmentation."""
     devices: Annotated[int, Range(least=1, most=1024)] | None = None
+    """Devices of this host, one process each; null: all its accelerators, or one process on the CPU. Under
+    torchrun, torchrun decides.
+    """
     init: InitOptions | None = None
+    """Another run's weights to start from; null: fresh weights."""
     history: tuple[Change, ...] = ()
+    """Settings that were changed at a resume (`--change`). The run writes it."""
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.coordinator):
@@ -127,6 +144,18 @@ def load(
     given any, but none where the file lies in a run folder. warn: called with a line for each word that drops settings
     of the recipe. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you mean …
     """
+    config, _, warnings = _read(recipe, overrides, outside)
+    for line in warnings:
+        warn(line)
+    return config
+
+
+def load_with_places(recipe: str, overrides: Sequence[str] = ()) -> tuple[RunConfig, Node]:
+    """The config, and what was written for it, with the file and line of each value."""
+    return _read(recipe, overrides, ANY)[:2]
+
+
+def _read(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node, Iterable[str]]:
     problems: list[Problem] = []
     tree = _open(recipe, problems)
     if outside is None:
@@ -138,9 +167,7 @@ def load(
     for word in [word for word in overrides if not word.startswith(_PRESET)]:
         written.write(word, problems)
     config = _filled(tree, problems, outside)
-    for line in written.warnings(_flat(to_tree(config))):
-        warn(line)
-    return config
+    return config, tree, written.warnings(_flat(to_tree(config)))
 
 
 def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:

@@ -35,20 +35,26 @@ from paragan.layers.precision import autocast_off, widened
 
 @dataclass(frozen=True)
 class Options:
-    """pipeline: the groups, by the paper's letters. target: mean sign of D's logits on real images above which p rises,
-    of losses that have their border at 0; null: p stays, or goes by a cosine to `final` over the run's first
-    `final_kimg` thousand images. p: at the start. kimg: thousands of images in which p may go from 0 to 1. interval:
-    steps from look to look. most: p stays below; above 0.8 G may learn to make augmented images.
-    """
+    """ADA's transforms, and how its probability p moves."""
 
     pipeline: Literal["b", "bg", "bgc", "bgcf", "bgcfn", "bgcfnc"] = "bgc"
+    """Groups of transforms, by the paper's letters."""
     target: Fraction | None = 0.6
+    """Mean sign of D's logits on real images above which p rises, for losses whose boundary is 0; null: p is
+    constant, or fades to `final`.
+    """
     p: Fraction = 0.0
+    """Probability of the transforms at the start."""
     final: Fraction | None = None
+    """Probability after the first `final_kimg`, reached by a cosine fade; needs `target: null`."""
     final_kimg: Positive = 20_000.0
+    """Length of the fade in thousands of real images."""
     kimg: Positive = 500.0
+    """Thousands of real images in which p can go from 0 to 1."""
     interval: Count = 4
+    """Steps between two adjustments of p."""
     most: Fraction = 1.0
+    """Upper bound of p; above 0.8 G may learn to generate augmented images."""
 
     def __post_init__(self) -> None:
         if self.p > self.most:

@@ -25,8 +25,11 @@ class Options:
     """Which of the three are applied, in this order."""
 
     color: bool = True
+    """Random brightness, saturation and contrast."""
     translation: bool = True
+    """Random shift by up to an eighth of the side."""
     cutout: bool = True
+    """A random square of half the side is set to zero."""
 
 
 class Augment:

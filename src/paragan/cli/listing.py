@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import re
 import shutil
@@ -72,6 +73,22 @@ def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
 
     config = loaded(recipe, overrides, NAMED)
     print(json.dumps(to_tree(config), indent=2) if as_json else dump(config), end="\n" if as_json else "")
+
+
+def explain_config(recipe: str, overrides: list[str], as_json: bool) -> None:
+    """Every setting a run would have with its meaning, values, default and where it was set, or a JSON list."""
+    loaded(recipe, overrides)
+    from paragan.settings_reference import of_run
+
+    settings = of_run(recipe, overrides)
+    if as_json:
+        print(json.dumps([dataclasses.asdict(one) for one in settings], indent=2))
+        return
+    for one in settings:
+        default = "required" if one.required else f"default {json.dumps(one.default, ensure_ascii=False)}"
+        source = f"; set in {one.place}" if one.place else ""
+        print(f"{one.key} = {json.dumps(one.value, ensure_ascii=False)}")
+        print(textwrap.indent(textwrap.fill(f"{one.meaning} ({one.kind}; {default}{source})".lstrip(), 96), "    "))
 
 
 def _known(name: str) -> str:

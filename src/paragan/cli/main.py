@@ -148,10 +148,16 @@ def list_names(shelf: Shelf = None, as_json: AsJson = False) -> None:
 
 
 @app.command(context_settings=ANY_OPTION)
-def config(context: typer.Context, words: Words = None, as_json: AsJson = False) -> None:
+def config(
+    context: typer.Context,
+    words: Words = None,
+    as_json: AsJson = False,
+    explain: Annotated[bool, typer.Option("--explain", help="With meanings, values, defaults.")] = False,
+) -> None:
     """Print every setting a run would have."""
     recipe, overrides, _ = read_words(words, context)
-    listing.show_config(recipe, overrides, as_json)
+    show = listing.explain_config if explain else listing.show_config
+    show(recipe, overrides, as_json)
 
 
 app.command()(sample)

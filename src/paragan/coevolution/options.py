@@ -18,39 +18,38 @@ _MOST_CELLS = 4096
 
 @dataclass(frozen=True)
 class FitnessOptions:
-    """num_images: real samples, and as many latents, on which everybody is compared: the same for all cells of a
-    generation. of: over the opponents in the neighbourhood. loss: of all cells, whatever they train on: losses on
-    different scales do not rank one another.
-    """
+    """What individuals are compared by."""
 
     num_images: Count = 1000
+    """Real images, and as many latents, on which all cells of a generation are compared."""
     of: Literal["mean", "worst", "best"] = "mean"
+    """How the losses against the opponents of the neighbourhood become one number."""
     loss: Annotated[Chosen, On("losses")] | None = None
+    """Loss of the comparison for all cells, whatever they train with; null: nonsaturating."""
 
 
 @dataclass(frozen=True)
 class RateOptions:
-    """How learning rates mutate before a generation, with `probability` for each player.
-
-    gaussian: lr + N(0, rate), not below 0 (Lipizzaner); lognormal: lr exp(N(0, rate)).
-    """
+    """How learning rates mutate before a generation."""
 
     probability: Fraction = 0.5
+    """Probability that a player's learning rate mutates."""
     form: Literal["gaussian", "lognormal"] = "gaussian"
+    """gaussian: lr + N(0, rate), not below 0 (Lipizzaner); lognormal: lr exp(N(0, rate))."""
     rate: NotNegative = 1e-4
+    """Standard deviation of the mutation."""
 
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """The weights with which a neighbourhood's generators make images, evolved by a (1+1)-ES step per generation.
-
-    sigma: of the step. num_images: that each generator makes to be scored by; 0: weights stay equal. ensemble: how many
-    generators of the whole grid the greedy ensemble after training may have; 0: none is looked for.
-    """
+    """The weights with which a neighbourhood's generators make images, evolved by a (1+1)-ES step per generation."""
 
     sigma: NotNegative = 0.01
+    """Standard deviation of the step."""
     num_images: Natural = 1000
+    """Images per generator that a mixture is scored by; 0: weights stay equal."""
     ensemble: Natural = 8
+    """Most generators of the greedy ensemble over the whole grid after training; 0: no ensemble."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +57,23 @@ class Change:
     """From generation `at` on, the neighbourhood is another one."""
 
     at: Count
+    """First generation with this neighbourhood."""
     topology: Literal["torus", "ring"] = "torus"
+    """Which cells are neighbours."""
     radius: Count = 1
+    """Distance up to which cells are neighbours."""
     edges: tuple[tuple[Natural, Natural], ...] | None = None
+    """Pairs [a, b] of cells that read each other, instead of a topology."""
 
 
 @dataclass(frozen=True)
 class OwnPlayer:
-    """optimizer: whole, instead of the run's. lr: of the run's optimiser, instead of the run's; where a cell starts."""
+    """A cell's optimiser, or only its learning rate."""
 
     optimizer: OptimizerOptions | None = None
+    """Optimiser of these cells, whole, instead of the run's."""
     lr: Positive | None = None
+    """Initial learning rate of these cells, with the run's optimiser."""
 
     def __post_init__(self) -> None:
         if self.optimizer is not None and self.lr is not None:
@@ -77,18 +82,20 @@ class OwnPlayer:
 
 @dataclass(frozen=True)
 class CellOptions:
-    """What is different in the cells `at`; what is not given is the run's.
-
-    loss: theirs throughout, none is drawn. diet: their share of the training images. classes: of the data, by name or
-    number; they see no others.
-    """
+    """Settings of single cells; what is not given is the run's."""
 
     at: tuple[Natural, ...]
+    """Numbers of the cells, row by row from 0."""
     loss: Annotated[Chosen, On("losses")] | None = None
+    """Loss of these cells throughout; none is drawn for them."""
     g: OwnPlayer | None = None
+    """G's optimiser or learning rate in these cells."""
     d: OwnPlayer | None = None
+    """D's optimiser or learning rate in these cells."""
     diet: Share | None = None
+    """Share of the training images that these cells see."""
     classes: tuple[Natural | str, ...] | None = None
+    """Classes of the data, by name or number, that these cells see; null: all."""
 
     def __post_init__(self) -> None:
         for name, found in (("at", self.at), ("classes", self.classes)):
@@ -100,45 +107,54 @@ class CellOptions:
 
 @dataclass(frozen=True)
 class GridOptions:
-    """A cell for each place of `shape` (ROWSxCOLUMNS).
-
-    topology, radius: whom a cell reads; edges: pairs of cells instead. changes: of that, while the run goes on.
-    batches: of a generation; the run ends with the generation in which D has seen train.kimg.
-
-    tournament: individuals of the neighbourhood of which the fittest is trained; 0: the cell's own is. opponents: whom
-    those in training play against: each other, or a random one of the neighbourhood for each batch. replacement:
-    elitist: what was trained becomes the cell's own only if it is fitter.
-
-    losses: of which one is drawn for each cell (Mustangs); the run's own unless given. drawn: how often. diet: share of
-    the training images that a cell sees; overlap: whether two cells may see the same image. cells: in which something
-    is different. share_memory: what an optimiser remembers travels with the weights. age: generations that a
-    worker may go on without its neighbours' newest; 0 is lock-step. beat_s: seconds between a worker's heartbeats;
-    it has failed after ten, or later where gaps have been long. quirks: of Lipizzaner's published code, to compare
-    with it.
-    """
+    """A population: one cell for each place of `shape`."""
 
     shape: str = "3x3"
+    """ROWSxCOLUMNS of the grid."""
     topology: Literal["torus", "ring"] = "torus"
+    """Which cells are neighbours: on a torus, or on a ring."""
     radius: Count = 1
+    """Distance up to which cells are neighbours."""
     edges: tuple[tuple[Natural, Natural], ...] | None = None
+    """Pairs [a, b] of cells that read each other, instead of a topology."""
     changes: tuple[Change, ...] = ()
+    """Other neighbourhoods from given generations on."""
     batches: Count = 600
+    """Batches of a generation; the run ends with the generation in which D has seen train.kimg."""
     tournament: Natural = 2
+    """Individuals of the neighbourhood of which the fittest is trained; 0: the cell's own."""
     opponents: Literal["selected", "random"] = "selected"
+    """Opponents in training: the selected ones, or a random one of the neighbourhood for each batch."""
     replacement: Literal["elitist", "always"] = "elitist"
+    """elitist: a trained individual replaces the cell's own only if it is fitter; always: without a comparison."""
     fitness: FitnessOptions = field(default_factory=FitnessOptions)
+    """What individuals are compared by."""
     rates: RateOptions = field(default_factory=RateOptions)
+    """How learning rates mutate."""
     losses: tuple[Annotated[Chosen, On("losses")], ...] = ()
+    """Losses of which one is drawn for each cell (Mustangs); empty: the run's own."""
     drawn: Literal["generation", "batch"] = "generation"
+    """How often a loss is drawn."""
     diet: Share = 1.0
+    """Share of the training images that a cell sees."""
     overlap: bool = True
+    """Whether two cells may see the same image."""
     cells: tuple[CellOptions, ...] = ()
+    """Settings of single cells."""
     share_memory: bool = True
+    """Whether optimiser state travels with the weights."""
     mixture: MixtureOptions = field(default_factory=MixtureOptions)
+    """Weights of the generators of a neighbourhood."""
     executor: Literal["auto", "loop", "stacked", "recorded"] = "auto"
+    """How the cells of a process are trained: one after the other, stacked into one program, or recorded on an
+    accelerator; auto measures.
+    """
     age: Natural = 0
+    """Generations that a worker may continue without its neighbours' newest individuals; 0: lock-step."""
     beat_s: Positive = 2.0
+    """Seconds between a worker's heartbeats."""
     quirks: tuple[Literal["transposed", "frozen_rates"], ...] = ()
+    """Deviations of Lipizzaner's published code, to compare with it."""
 
     def __post_init__(self) -> None:
         if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MOST_CELLS:

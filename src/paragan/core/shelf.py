@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass, make_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -22,6 +22,7 @@ from typing import Literal, get_type_hints
 
 from paragan.core import outside_file
 from paragan.core.errors import ConfigError
+from paragan.core.meanings import MEANING, meanings
 from paragan.core.outside import told
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -140,6 +141,7 @@ def _options(path: Path, name: str) -> type:
         raise ConfigError(f"found a file that Python cannot read, {path}: {error}") from None
     wanted = [node for node in tree.body if _is_readable(node)]
     module = ModuleType(f"paragan-options:{name}")
+    module.__file__ = str(path)  # where the meanings of its fields are read
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         code = compile(ast.Module(wanted, []), str(path), "exec")
@@ -161,12 +163,13 @@ def _options(path: Path, name: str) -> type:
 @cache
 def _with_labels(kind: type) -> type:
     """The same settings and `labels`; a data set that has such a setting of another type takes False as well."""
-    held = next((field for field in fields(kind) if field.name == "labels"), None)
+    held = next((one for one in fields(kind) if one.name == "labels"), None)
     hint, default = (bool, True) if held is None else (get_type_hints(kind)["labels"] | Literal[False], held.default)
-    told = f"{kind.__doc__ or ''}\n\n    labels: false leaves them out: the run is unconditional."
+    meaning = "Whether the labels of the data are used." if held is None else meanings(kind).get("labels", "")
+    labels = field(default=default, metadata={MEANING: f"{meaning} false: none, the run is unconditional.".lstrip()})
     is_frozen = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return make_dataclass(
-        "Options", [("labels", hint, default)], bases=(kind,), frozen=is_frozen, namespace={"__doc__": told}
+        "Options", [("labels", hint, labels)], bases=(kind,), frozen=is_frozen, namespace={"__doc__": kind.__doc__}
     )
 
 

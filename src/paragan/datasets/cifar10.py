@@ -39,20 +39,21 @@ _REMOTE = Remote(
 
 @dataclass(frozen=True)
 class Options:
-    """path: the file, or the folder it lies in; empty: the binary file is fetched once, where there is a network.
-
-    variant: which, where there are several (auto: the first of these).
+    """Which copy of CIFAR-10 is read.
 
     binary: `cifar-10-binary.tar.gz`, or its unpacked `data_batch_1.bin` …, 50,000 and 10,000 images. lossless:
     `cifar10-lossless-first4000.npz`, the first 4,000 training images. jpeg: `cifar10-jpeg.tar.xz`, all images, but
-    LOSSY: a Fréchet distance measured on them is comparable with nobody else's.
-
-    flip: half of the images to train with are mirrored, drawn anew in every epoch.
+    LOSSY: a Fréchet distance measured on them is not comparable with published ones.
     """
 
     path: FilePath = ""
+    """The file, or its folder; empty: the binary file is downloaded once."""
     variant: Literal["auto", "binary", "lossless", "jpeg"] = "auto"
+    """Which file to read where there are several; `auto` takes the first of binary, lossless, jpeg (lossy: its
+    scores are not comparable with published ones).
+    """
     flip: bool = False
+    """Mirror half of the training images, drawn anew in every epoch."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

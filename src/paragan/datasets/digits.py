@@ -29,9 +29,10 @@ _HELD_OUT_EVERY = 5
 
 @dataclass(frozen=True)
 class Options:
-    """size: height and width in pixels; 8 is as scanned, the others are bilinear enlargements."""
+    """Size of the images."""
 
     size: Literal[8, 16, 32] = 16
+    """Height and width in pixels; 8 is the original, larger ones are bilinear enlargements."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

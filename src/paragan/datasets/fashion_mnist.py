@@ -30,13 +30,12 @@ _REMOTES = _idx_set.remotes(
 
 @dataclass(frozen=True)
 class Options:
-    """path: the folder of the four idx files, gzipped or plain; empty: they are fetched once, where there is a network.
-
-    size: 28, or 32 with a black frame of two pixels.
-    """
+    """Where the files are, and the size of the images."""
 
     path: FilePath = ""
+    """Folder of the four idx files, gzipped or plain; empty: they are downloaded once."""
     size: Literal[28, 32] = 28
+    """28, or 32 with a black border of two pixels."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

@@ -26,26 +26,28 @@ _KINDS = "png jpg jpeg webp bmp gif tif tiff"
 
 @dataclass(frozen=True)
 class Options:
-    """path: the folder or .zip file. Folders in it are the classes, however deep the files lie in them.
-
-    size: height and width they are brought to. channels: 1 grey, 3 colour. crop: the square in the middle, or the whole
-    picture squashed. background: grey level, 0 to 255, behind transparent parts. held_out: the share kept from
-    training, unless there are the folders `train` and `val` (`held_out`, `valid`, `validation`, `test`). cache_mb: MiB
-    of decoded pictures to keep in memory, for each part. damaged: what an image that cannot be decoded does: `stop` the
-    run when it is fetched, or `skip`: all images are decoded once before training and those are left out.
-
-    flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
-    """
+    """A folder or .zip file of images. Its sub-folders are the classes, searched recursively."""
 
     path: FilePath = ""
+    """The folder or .zip file."""
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 64
+    """Height and width in pixels that images are resized to."""
     channels: Literal[1, 3] = 3
+    """1: grey, 3: colour."""
     crop: Literal["center", "squash"] = "center"
+    """Which part of an image is resized: the largest centred square, or all of it, squashed."""
     background: Annotated[int, Range(least=0, most=255)] = 255
+    """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    """Share of the images held out from training, unless the data has split folders (`train` and `val`)."""
     cache_mb: Natural = 128
+    """MiB of decoded images held in memory, per split."""
     flip: bool = False
+    """Mirror half of the training images, drawn anew in every epoch."""
     damaged: Literal["stop", "skip"] = "stop"
+    """What an image that cannot be decoded does: `stop` the run when it is fetched, or `skip`: decode all images
+    once before training and leave those out.
+    """
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

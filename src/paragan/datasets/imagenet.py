@@ -29,22 +29,21 @@ _NAMES = ("LOC_synset_mapping.txt", "words.txt")
 
 @dataclass(frozen=True)
 class Options:
-    """path: the folder of train/WNID/*.JPEG and val, unpacked, or one that has ILSVRC/Data/CLS-LOC/train, as Kaggle's.
+    """A folder of train/WNID/*.JPEG and val, unpacked, or one with ILSVRC/Data/CLS-LOC/train, as Kaggle's.
 
-    The pictures in val lie in folders as those in train do, or are labelled by one of these files in path or val:
-    `LOC_val_solution.csv`; or `ILSVRC2012_validation_ground_truth.txt` with `map_clsloc.txt` beside it, which tells the
-    WNIDs behind its numbers. Classes are called as `LOC_synset_mapping.txt` or `words.txt` has it, or else by WNID.
-
-    size: height and width that the largest square in the middle is brought to. cache_mb: MiB of decoded pictures to
-    keep in memory, for each part.
-
-    flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
+    Images in val are in folders as those in train are, or are labelled by one of these files in path or val:
+    `LOC_val_solution.csv`; or `ILSVRC2012_validation_ground_truth.txt` with `map_clsloc.txt`, which maps its numbers to
+    WNIDs. Classes are named as in `LOC_synset_mapping.txt` or `words.txt`, or else by WNID.
     """
 
     path: FilePath = ""
+    """The folder that holds train and val."""
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 128
+    """Height and width in pixels; the largest centred square is resized to it."""
     cache_mb: Natural = 128
+    """MiB of decoded images held in memory, per split."""
     flip: bool = False
+    """Mirror half of the training images, drawn anew in every epoch."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

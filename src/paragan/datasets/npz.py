@@ -26,19 +26,20 @@ _CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Options:
-    """path: the file. images, labels, class_names: names of its arrays; a file need not have the last two.
-
-    images: uint8 (N, H, W, C), (N, C, H, W) or (N, H, W), C 1 or 3. labels: integers (N,) from 0. class_names: text.
-    held_out: the share kept from training, of every class alike. flip: half of the images to train with are mirrored,
-    drawn anew in every epoch.
-    """
+    """An .npz file: uint8 images (N, H, W, C), (N, C, H, W) or (N, H, W), integer labels (N,) from 0, class names."""
 
     path: FilePath = ""
+    """The .npz file."""
     images: str = "images"
+    """Name of the array of images."""
     labels: str = "labels"
+    """Name of the array of labels; the file need not have one."""
     class_names: str = "class_names"
+    """Name of the array of class names; the file need not have one."""
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    """Share of every class held out from training."""
     flip: bool = False
+    """Mirror half of the training images, drawn anew in every epoch."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

@@ -29,25 +29,30 @@ from paragan.datasets._pictures import Folder, Pictures
 
 @dataclass(frozen=True)
 class Options:
-    """path: the folder, .zip or .tar file. direction: from the left half to the right one, or back.
-
-    size: height and width of either half. load_size: training pairs are brought to this size and cropped to `size` at
-    random (null: 286 for 256, in proportion for others; equal to `size`: no crop). flip: half of them are mirrored.
-    channels: 1 grey, 3 colour. held_out: the share kept from training, unless there are the folders `train` and `val`
-    (`held_out`, `valid`, `validation`, `test`). cache_mb: MiB of decoded pairs to keep in memory, for each part.
-    damaged: a file that is no pair of images stops the run when it is fetched (`stop`), or is left out (`skip`): all
-    files are decoded once before training.
-    """
+    """A folder, .zip or .tar file of pairs: the two halves of each image."""
 
     path: FilePath = ""
+    """The folder, .zip or .tar file."""
     direction: Literal["a_to_b", "b_to_a"] = "a_to_b"
+    """From the left half to the right one, or back."""
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 256
+    """Height and width in pixels of each half."""
     load_size: Count | None = None
+    """Training pairs are resized to this and cropped to `size` at random; null: 286 for 256, in proportion for
+    others; equal to `size`: no crop.
+    """
     flip: bool = True
+    """Mirror half of the training pairs."""
     channels: Literal[1, 3] = 3
+    """1: grey, 3: colour."""
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    """Share of the images held out from training, unless the data has split folders (`train` and `val`)."""
     cache_mb: Natural = 256
+    """MiB of decoded pairs held in memory, per split."""
     damaged: Literal["stop", "skip"] = "stop"
+    """What a file that is no pair of images does: `stop` the run when it is fetched, or `skip`: decode all files
+    once before training and leave those out.
+    """
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Paired:

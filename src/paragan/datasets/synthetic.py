@@ -32,15 +32,18 @@ Plane = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Options:
-    """kind: shapes, coloured, five classes; ring or grid, a grey dot whose centre is drawn from 8 or 25 Gaussians.
-
-    size: height and width. num_images: of the training part; a tenth as many are held out. seed: other pictures.
-    """
+    """Images that are drawn, not read."""
 
     kind: Literal["shapes", "ring", "grid"] = "shapes"
+    """`shapes`: coloured shapes of five classes. `ring`, `grid`: a grey dot whose centre is drawn from 8 or 25
+    Gaussians.
+    """
     size: Literal[8, 16, 32, 64] = 32
+    """Height and width in pixels."""
     num_images: Annotated[int, Range(least=20, most=2**40)] = 50_000
+    """Images of the training split; a tenth as many are held out."""
     seed: Natural = 0
+    """Seed of the images."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

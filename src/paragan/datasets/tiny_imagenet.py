@@ -27,19 +27,20 @@ _TEXTS = frozenset((*_CLASSES, *_NAMES, _ANNOTATIONS))
 
 @dataclass(frozen=True)
 class Options:
-    """path: `tiny-imagenet-200.zip`, a tar archive, their unpacked folder, or the folder that an archive lies in.
+    """`tiny-imagenet-200.zip`, a tar archive, their unpacked folder, or the folder that holds an archive.
 
-    Pictures to train with are in train/WNID (and folders below), held out are those in val: in val/WNID, or labelled
-    by val/val_annotations.txt. size: height and width they are brought to; 64 leaves them as they are. cache_mb: MiB of
-    decoded pictures to keep in memory, for each part; all that there are to train with have 1,172.
-
-    flip: half of the pictures to train with are mirrored, drawn anew in every epoch.
+    Training images are in train/WNID (and folders below). Held-out images are those in val: in val/WNID, or labelled by
+    val/val_annotations.txt.
     """
 
     path: FilePath = ""
+    """The archive, its unpacked folder, or the folder that holds the archive."""
     size: Literal[8, 16, 32, 64, 128] = 64
+    """Height and width in pixels that images are resized to; 64 is the original."""
     cache_mb: Natural = 128
+    """MiB of decoded images held in memory, per split. All training images take 1,172."""
     flip: bool = False
+    """Mirror half of the training images, drawn anew in every epoch."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:

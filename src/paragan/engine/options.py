@@ -10,20 +10,21 @@ from paragan.core.options import Count, FilePath, Natural, NotNegative, Positive
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """batch: real images per D update over all ranks. kimg: length of the run in thousands of real images.
-
-    threads: of the CPU; None: torch's choice, one per core. Small networks run best on one, and do not stall when
-    another program wants a core. timeout_s: seconds that a rank waits for the others, at any time. executor: networks
-    run as they are written, or are compiled by torch, which takes a minute or two; graphs: also with their launches
-    recorded, on an accelerator (not run on a device yet). auto: a new run measures these, with precision and
-    channels_last where they are left open, and keeps to the fastest.
-    """
+    """Batch, length and execution of a run."""
 
     batch: Annotated[int, Range(least=1, most=1 << 20)] = 64
+    """Real images per D update, over all ranks."""
     kimg: Positive = 100.0
+    """Length of the run in thousands of real images."""
     threads: Annotated[int, Range(least=1, most=1024)] | None = None
+    """CPU threads; null: torch's choice, one per core. Small networks run best on one."""
     timeout_s: Positive = 300.0
+    """Seconds that a rank waits for the others, at any time."""
     executor: Literal["eager", "compile", "graphs", "auto"] = "eager"
+    """eager: networks run as written; compile: by torch's compiler, which takes a minute or two; graphs: compiled,
+    with launches recorded on an accelerator (not run on a device yet); auto: a new run measures these, with precision
+    and channels_last where they are open, and stays with the fastest.
+    """
     change_rates: bool = False
     """Let this resume change learning rates and schedules (`--change`). Each change is recorded in `history`."""
 
@@ -59,31 +60,35 @@ class Change:
 
 @dataclass(frozen=True)
 class EveryOptions:
-    """Periods in thousands of images; 0 means never.
-
-    log_steps: in steps; the only moments a step's numbers reach the host. check_steps: in steps; whether all ranks
-    still hold the same is looked at.
-    """
+    """Periods. Those in kimg are in thousands of real images; 0 means never."""
 
     log_steps: Count = 20
+    """Steps between two log points, the only moments at which numbers of a step reach the host."""
     sample_kimg: NotNegative = 10.0
+    """Period of sample sheets and telemetry."""
     save_kimg: NotNegative = 10.0
-    score_kimg: NotNegative = 0.0  # the end of a run is always scored
-    keep: Count = 3  # checkpoints kept
+    """Period of checkpoints; the end of a run always writes one."""
+    score_kimg: NotNegative = 0.0
+    """Period of scores; the end of a run is always scored."""
+    keep: Count = 3
+    """Checkpoints that stay; older ones are deleted."""
     check_steps: Natural = 1000
+    """Steps between two checks that all ranks hold the same weights; 0: never."""
 
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """How a run is scored.
+    """How a run is scored and its generator sampled."""
 
-    mode: how a generator is sampled, for scores and pictures: `eval`, or `train-stats` as in training (statistics of
-    the batch, dropout on). num_images: samples per score; data of pairs is scored against its held-out targets, by no
-    extractor but `none`, which switches scores off. extractor: `judge` (a small CNN trained on this run's real images),
-    `none`, or a ready-made one (an npz of weights at `weights`; None: beside the data).
-    """
-
-    num_images: Annotated[int, Range(least=6)] = 2000  # coverage looks at the 5 nearest
+    num_images: Annotated[int, Range(least=6)] = 2000
+    """Samples per score. Data of pairs is scored against its held-out targets instead."""
     extractor: Literal["judge", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = "judge"
+    """Features that scores are measured in: `judge` (a small CNN trained on this run's real images), a ready-made
+    network, or `none`, which switches scores off.
+    """
     weights: FilePath | None = None
+    """File of the ready-made network's weights; null: next to the data."""
     mode: Literal["eval", "train-stats"] = "eval"
+    """How the generator is sampled for scores and images: `eval`, or `train-stats` as in training (batch
+    statistics, dropout on).
+    """

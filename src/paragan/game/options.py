@@ -13,28 +13,30 @@ from paragan.core.options import TORCH_OPTIMISERS, Chosen, Count, Fraction, Natu
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """name: any class of torch.optim, a file of `optim/`, or a dotted path.
-
-    arguments: passed on by keyword (betas, eps, …).
-    """
+    """One player's optimiser."""
 
     name: Annotated[str, On("optim", also=TORCH_OPTIMISERS)] = "Adam"
+    """A class of torch.optim, a file of `optim/`, or a dotted path."""
     lr: Positive = 2e-4
+    """Learning rate before the schedule."""
     arguments: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of the optimiser: betas, eps, weight_decay, …"""
 
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """Learning-rate factor by this player's own updates.
-
-    Linear warm-up, then constant or a decay to `final` until `end`.
-    """
+    """Learning-rate factor as a function of the player's own updates: linear warm-up, constant, then a decay."""
 
     name: Literal["constant", "linear", "cosine"] = "constant"
+    """Shape of the decay; constant: none."""
     warmup: Natural = 0
+    """Updates of the linear warm-up from 0."""
     start: Natural = 0
+    """Update at which the decay starts."""
     end: Natural = 0
+    """Update at which the decay reaches `final`; needed by linear and cosine."""
     final: Fraction = 0.0
+    """Factor at the end of the decay."""
 
     def __post_init__(self) -> None:
         if self.name != "constant" and self.end <= self.start:
@@ -46,46 +48,52 @@ class ScheduleOptions:
 
 @dataclass(frozen=True)
 class EmaOptions:
-    """Averaged weights: half-life in thousands of images; until `start_kimg` the average simply follows the weights.
+    """Averaged weights (EMA), which are sampled and scored.
 
-    ramp: the half-life is at most this share of the images so far (Karras et al. 2020, "Training generative adversarial
-    networks with limited data", appendix: 0.05), so that a long one does not remember the start.
-
-    Images are counted over this player's own turns: with k updates of D per step, the run's clock is k times as fast.
+    Images are counted over the player's own turns: with k updates of D per step, the run's clock is k times as fast.
     """
 
     half_life_kimg: Positive = 1.0
+    """Half-life of the average in thousands of images."""
     start_kimg: NotNegative = 0.0
+    """Thousands of images during which the average equals the weights."""
     ramp: Positive | None = None
+    """The half-life is at most this share of the images so far, so that a long one forgets the start (Karras et al.
+    2020, "Training generative adversarial networks with limited data", appendix: 0.05); null: no limit.
+    """
 
 
 @dataclass(frozen=True)
 class PlayerOptions:
-    """One network's optimiser, schedule, precision, clipping, averaging and placement.
-
-    precision: pure holds the weights themselves in bf16 beside the optimiser's float32 ones; fp16 needs an accelerator
-    and has not been run on a device yet. parts: micro-batches per
-    update. max_norm: gradient clipping by global norm. updates_per_step: for D, updates per step.
-
-    strategy: where the network lies; `none` in one process and `ddp` on several ranks unless given. norm_ranks: over
-    how many ranks batch norm takes its statistics; all unless given, 1: each rank by itself. reduce: the format in
-    which gradients (`averaged`: changes of weights) travel. recompute: activations inside blocks are computed again in
-    the backward, for less memory. offload: optimiser state lies in the host's memory (not run on a device
-    yet). matmul: what multiplies the
-    matrices of dense layers in float32 on a processor; torch's own (None) may reach half of what onednn does on AMD's.
-    """
+    """One network's optimiser, schedule, precision, clipping, averaging and placement."""
 
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
+    """The optimiser."""
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    """The learning-rate schedule."""
     precision: Literal["auto", "fp32", "bf16", "fp16", "pure"] = "auto"
-    channels_last: bool | None = None  # None: chosen by the hardware and the network
+    """Format of the computation. auto: bf16 where the hardware is fast at it. pure: the weights are bf16 too, with
+    float32 copies in the optimiser. fp16 needs an accelerator and has not been run on a device yet.
+    """
+    channels_last: bool | None = None
+    """Whether images lie in memory as NHWC; null: as suits the hardware and the network."""
     matmul: Literal["native", "onednn"] | None = None
+    """Library of float32 dense layers on a processor; null: torch's own. onednn can be twice as fast on AMD."""
     max_norm: Positive | None = None
+    """Clip gradients to this global norm; null: no clipping."""
     parts: Count = 1
+    """Micro-batches per update (gradient accumulation)."""
     updates_per_step: Count = 1
+    """Updates per step; for D only."""
     ema: EmaOptions | None = None
+    """Averaged weights; null: none."""
     strategy: Annotated[Chosen, On("parallel")] | None = None
+    """How the network is placed on several ranks; null: `none` in one process, `ddp` on several."""
     norm_ranks: Count | None = None
+    """Ranks over which batch norm takes its statistics; null: all; 1: each rank by itself."""
     reduce: Literal["fp32", "bf16"] = "fp32"
+    """Format in which gradients (`averaged`: changes of weights) travel."""
     recompute: bool = False
+    """Recompute activations of blocks in the backward pass, for less memory."""
     offload: bool = False
+    """Hold the optimiser state in host memory (not run on a device yet)."""

@@ -17,11 +17,12 @@ G_NEEDS_REAL = False
 
 @dataclass(frozen=True)
 class Options:
-    """d_weight: of D's loss. pix2pix halves it to slow D down; Adam, which knows no scale of the loss, does not feel it
-    but for its penalties and clipping.
-    """
+    """How strongly D learns."""
 
     d_weight: Positive = 1.0
+    """Weight of D's loss. pix2pix uses 0.5 to slow D down; with Adam, which ignores the scale of the loss, only
+    penalties and clipping notice.
+    """
 
 
 class Loss:

@@ -20,9 +20,10 @@ NEEDS = frozenset({Can.COUPLED})
 
 @dataclass(frozen=True)
 class Options:
-    """kind: what becomes of a logit's distance from that mean: log-sigmoid, (1 - a)^2 or max(0, 1 - a)."""
+    """The function of the relative logit."""
 
     kind: Literal["logistic", "least_squares", "hinge"] = "logistic"
+    """What is applied to a logit's distance a from the mean of the others: log-sigmoid, (1 - a)^2 or max(0, 1 - a)."""
 
 
 _Price = Callable[[Tensor], Tensor]  # of what is to be large

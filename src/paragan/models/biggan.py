@@ -24,25 +24,30 @@ from paragan.models._checks import classes_of
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z (None: 20 for every block of G and for its first map). width: what all channels are multiples
-    of. shared: length of the vector of a class; 0: every norm has gains and biases of its own for each class, and all
-    of z goes to the first map.
-
-    flavour: `studio` as the networks of published CIFAR and Tiny-ImageNet benchmarks; `brock` as the authors' own code,
-    whose D is twice as wide at 32 px and without attention there, and whose G is wider at 64 px.
-
-    head: whether D judges an image by its label (`projection`), or tells which class it has (`auxiliary`, as ACGAN: see
-    `penalties/auxiliary`).
-    """
+    """BigGAN's sizes and variants."""
 
     latent: Count | None = None
+    """Length of z; null: 20 for every block of G and for its first layer."""
     width: Count = 96
+    """Base number of channels; every layer has a multiple of it."""
     shared: Natural = 128
+    """Length of the class embedding shared by G's norms; 0: each norm has its own gains and biases per class, and
+    all of z enters the first layer.
+    """
     flavour: Literal["studio", "brock"] = "studio"
+    """`studio`: the networks of published CIFAR and Tiny-ImageNet benchmarks. `brock`: the authors' code, with D
+    twice as wide at 32 px and without attention there, and a wider G at 64 px.
+    """
     attention: bool | None = None
+    """Whether there is self-attention; null: as the flavour has it."""
     head: Literal["projection", "auxiliary"] = "projection"
+    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies (ACGAN, with the
+    penalty `auxiliary`).
+    """
     conditional: bool | None = True
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     weight_init: Literal["orthogonal", "glorot", "normal_0.02", "torch"] = "orthogonal"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(_large.Generator):

@@ -31,18 +31,24 @@ _NECK = 4  # by which a block's channels are divided inside
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z. width: what all channels are multiples of. shared: length of the vector of a class.
-
-    flavour: `paper`; `studio` as a published benchmark has it at 32 px: short-cuts are convolutions, D begins narrow.
-    """
+    """BigGAN-deep's sizes and variants."""
 
     latent: Count = 128
+    """Length of the latent vector z."""
     width: Count = 128
+    """Base number of channels; every layer has a multiple of it."""
     shared: Count = 128
+    """Length of the class embedding shared by G's norms."""
     flavour: Literal["paper", "studio"] = "paper"
+    """`paper`, or `studio` as a published 32 px benchmark has it: convolutional short-cuts, and a D that starts
+    narrow.
+    """
     attention: bool = True
+    """Whether there is self-attention."""
     conditional: bool | None = True
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     weight_init: Literal["orthogonal", "glorot", "normal_0.02", "torch"] = "orthogonal"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Shape(NamedTuple):

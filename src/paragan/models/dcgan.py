@@ -25,17 +25,20 @@ from paragan.models._checks import classes_of, side_of
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z. width: channels at the highest resolution, doubled at each lower one up to 16 times.
-
-    conditional: whether both sides see labels; null: if the data has any. d_norm: batch norm in D is the paper's; it
-    mixes samples, so real and fake go through D apart, and the gradient penalty refuses it.
-    """
+    """DCGAN's sizes, labels and D's norm."""
 
     latent: Count = 128
+    """Length of the latent vector z."""
     width: Count = 64
+    """Channels at the highest resolution, doubled at each lower one up to 16 times."""
     conditional: bool | None = False
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     d_norm: Literal["batch", "spectral", "none"] = "batch"
+    """Norm of D. Batch norm is the paper's; it mixes samples, so real and fake images go through D separately, and
+    `gradient_penalty` refuses it.
+    """
     weight_init: Literal["normal_0.02", "orthogonal", "glorot", "torch"] = "normal_0.02"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

@@ -14,9 +14,13 @@ class Options:
     """A record of where the networks came from. Their code is in the program, not in the run folder."""
 
     generator: str
+    """Class of the generator that the program passed."""
     discriminator: str
+    """Class of the discriminator that the program passed."""
     latent: Count | None = None
+    """Length of z, where it was known."""
     conditional: bool | None = None
+    """Whether the networks take labels; null: if the data has labels."""
 
 
 def Generator(options: Options, *shape_and_classes: Any) -> NoReturn:

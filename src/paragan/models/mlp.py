@@ -25,13 +25,18 @@ from paragan.models._checks import classes_of
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z. g_widths, d_widths: hidden layers. conditional: both sides see the labels."""
+    """Hidden layers of both networks."""
 
     latent: Count = 100
+    """Length of the latent vector z."""
     g_widths: tuple[Count, ...] = (256, 512, 1024)
+    """Units of G's hidden layers, from z to the image."""
     d_widths: tuple[Count, ...] = (512, 256)
+    """Units of D's hidden layers, from the image to the logit."""
     conditional: bool | None = False
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     weight_init: Literal["torch", "normal_0.02", "orthogonal", "glorot"] = "torch"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

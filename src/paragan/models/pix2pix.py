@@ -30,16 +30,18 @@ _SIDES = (8, 16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True)
 class Options:
-    """width: channels of the first layer of either side, doubled at each halving up to 8 times. dropout: probability.
-
-    norm: batch is the paper's, at batch 1 the same as instance until it is evaluated with running statistics; larger
-    batches blur with it. instance keeps the samples of a batch apart, whatever the batch. Both have gain and bias.
-    """
+    """Sizes and norm of the U-Net and of PatchGAN."""
 
     width: Count = 64
+    """Channels of the first layer of both networks, doubled at each halving up to 8 times."""
     norm: Literal["batch", "instance"] = "batch"
+    """`batch` is the paper's, at batch size 1 the same as `instance` until it is evaluated with running statistics;
+    larger batches blur with it. `instance` never mixes samples. Both have gain and bias.
+    """
     dropout: Fraction = 0.5
+    """Probability of dropout in G, its only noise."""
     weight_init: Literal["normal_0.02", "orthogonal", "glorot", "torch"] = "normal_0.02"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

@@ -34,17 +34,22 @@ _LOWEST = 4
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z. width: channels of every map. groups: of the 3x3 convolutions; they divide twice the width.
-    blocks: residual ones for every resolution. embed: length of the vector of a class in G.
-    """
+    """R3GAN's sizes."""
 
     latent: Count = 64
+    """Length of the latent vector z."""
     width: Count = 768
+    """Channels of every feature map."""
     groups: Count = 96
+    """Groups of the 3x3 convolutions; they divide twice the width."""
     blocks: Count = 2
+    """Residual blocks per resolution."""
     embed: Count = 64
+    """Length of the class embedding in G."""
     conditional: bool | None = True
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     weight_init: Literal["torch", "orthogonal", "glorot", "normal_0.02"] = "torch"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

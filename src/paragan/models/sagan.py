@@ -29,17 +29,22 @@ _SIDES = tuple(side for side, plan in SHAPES.items() if plan.lowest == 4)
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z. width: channels of D's first block (None: 128 up to 32 px, then 64); G as in `sngan`.
-
-    attention: whether there is any. Its maps must have a multiple of 8 channels. head: as in `biggan`.
-    """
+    """SAGAN's sizes, attention and labels."""
 
     latent: Count = 128
+    """Length of the latent vector z."""
     width: Count | None = None
+    """Channels of D's first block; null: 128 up to 32 px, 64 above. G follows it as in `sngan`."""
     attention: bool = True
+    """Whether there is self-attention; its feature maps need a multiple of 8 channels."""
     head: Literal["projection", "auxiliary"] = "projection"
+    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies (ACGAN, with the
+    penalty `auxiliary`).
+    """
     conditional: bool | None = True
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

@@ -28,21 +28,26 @@ from paragan.models._residual import SHAPES
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z. width: channels of D's first block (None: the paper's, 128 up to 32 px, then 64).
-
-    G is twice as wide up to 32 px and as wide above; both grow towards the smallest map above 32 px. head: as in
-    `biggan`.
-
-    flavour: how wide D's blocks are inside. `studio`: as what they give (published CIFAR and ImageNet benchmarks, the
-    paper); `mimicry`: as what they take, but for the first; `brock`: all of them.
-    """
+    """SNGAN's sizes and variants."""
 
     latent: Count = 128
+    """Length of the latent vector z."""
     width: Count | None = None
+    """Channels of D's first block; null: the paper's, 128 up to 32 px and 64 above. G is twice as wide up to 32 px
+    and as wide above; above 32 px both grow towards the smallest map.
+    """
     flavour: Literal["studio", "mimicry", "brock"] = "studio"
+    """Inner width of D's blocks: `studio`: as their output (the paper, published benchmarks); `mimicry`: as their
+    input, except in the first; `brock`: as their input in all of them.
+    """
     head: Literal["projection", "auxiliary"] = "projection"
+    """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies (ACGAN, with the
+    penalty `auxiliary`).
+    """
     conditional: bool | None = True
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

@@ -37,26 +37,36 @@ _CENTRE = 4096  # latents, of whose styles the mean is taken
 
 @dataclass(frozen=True)
 class Options:
-    """latent: length of z. style: length of a style. mapping: layers that make it (the paper: 8; 2 for small images).
-    base: a map of side s has base / s channels, and at most `width`. mixing: how many of the images have the styles of
-    two latents. noise: for every pixel. residual: D's blocks have a short-cut (the paper; for 32 px none). group: so
-    many images of a batch are compared. head: what D makes of labels: directions, or points for the penalty
-    `data_to_data` (ReACGAN's StyleGAN2), in a space of `embed` dimensions (None: four times its last width).
-    """
+    """StyleGAN2's sizes, noise and labels."""
 
     latent: Count = 512
+    """Length of the latent vector z."""
     style: Count = 512
+    """Length of the style vector w."""
     mapping: Count = 8
+    """Layers of the mapping network (the paper: 8; 2 for small images)."""
     width: Count = 512
+    """Most channels of a feature map."""
     base: Count = 32768
+    """A feature map of side s has base / s channels, and at most `width`."""
     mixing: Fraction = 0.9
+    """Share of the images that mix the styles of two latents."""
     noise: bool = True
+    """Whether noise is added per pixel."""
     residual: bool = True
+    """Whether D's blocks have short-cuts (the paper: yes; for 32 px: no)."""
     group: Count = 4
+    """Images of a batch that minibatch standard deviation compares with one another."""
     head: Literal["projection", "contrast"] = "projection"
+    """How D uses labels: `projection` adds a class term to the logit; `contrast` compares images with class points
+    (ReACGAN's StyleGAN2, with the penalty `data_to_data`).
+    """
     embed: Count | None = None
+    """Dimensions of the space of `contrast`; null: four times D's last width."""
     conditional: bool | None = True
+    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     weight_init: Literal["torch", "orthogonal", "glorot", "normal_0.02"] = "torch"
+    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

@@ -34,10 +34,12 @@ from paragan.parallel._placed import Placed, place, placed
 
 @dataclass(frozen=True)
 class Options:
-    """every: updates between two averagings. moments: what happens then to the optimiser's state."""
+    """Local SGD: how often ranks average."""
 
     every: Count = 2
+    """Updates between two averagings of the weights."""
     moments: Literal["keep", "average"] = "keep"
+    """What happens to the optimiser state at an averaging: each rank's own stays, or it is averaged too."""
 
 
 class Strategy(none.Strategy):

@@ -18,13 +18,14 @@ from paragan.parallel._shards import bounded
 
 @dataclass(frozen=True)
 class Options:
-    """order: `shard-inside` cuts over the ranks of a host and copies across hosts (little travels between hosts),
-    `shard-across` the reverse (least memory where there are many hosts). host: ranks that count as one host; as found
-    unless given.
-    """
+    """Sharding on one axis of the ranks, copies on the other."""
 
     order: Literal["shard-inside", "shard-across"] = "shard-inside"
+    """`shard-inside` shards over the ranks of a host and replicates across hosts (least traffic between hosts);
+    `shard-across` the reverse (least memory on many hosts).
+    """
     host: Count | None = None
+    """Ranks that count as one host; null: as found."""
 
 
 class Strategy(Sharded):

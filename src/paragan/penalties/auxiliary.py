@@ -21,15 +21,18 @@ from paragan.penalties._compared import without_labels
 
 @dataclass(frozen=True)
 class Options:
-    """weight: of it in the loss. interval: every so many updates, then that much stronger. side: whose loss it is;
-    ACGAN has one of each. fakes: D learns classes from those of G as well, as in the paper; later work leaves them out,
-    for what G shows of a class early on is not that class.
-    """
+    """Weight, period and side of the classification loss."""
 
     weight: NotNegative = 1.0
+    """Weight of the term in the loss."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     side: Literal["g", "d"] = "d"
+    """Which network's loss it is added to; ACGAN adds it to both, as two entries."""
     fakes: bool = True
+    """Whether D also learns classes from G's images, as in the paper; later work leaves them out, because early
+    fakes do not show their class.
+    """
 
 
 class Penalty:

@@ -25,13 +25,14 @@ _Inputs = tuple[Tensor | None, ...]  # of D: images, labels, and of pairs what t
 
 @dataclass(frozen=True)
 class Options:
-    """weight: on real images, CR's lambda. fake_weight: on those of G; bCR has 10 for both. interval: every so many
-    updates of D, then that much stronger.
-    """
+    """Weights and period of the consistency term."""
 
     weight: NotNegative = 10.0
+    """Weight on real images: CR's lambda."""
     fake_weight: NotNegative = 0.0
+    """Weight on G's images; bCR uses 10 for both."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty:

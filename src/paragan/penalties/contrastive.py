@@ -20,14 +20,16 @@ from paragan.penalties._compared import compared
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's lambda. interval: every so many updates, then that much stronger. temperature: the paper's t.
-    side: whose loss it is; ContraGAN has one of each.
-    """
+    """Weight, period, temperature and side of the contrastive loss."""
 
     weight: NotNegative = 1.0
+    """Weight of the term in the loss: the paper's lambda."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     temperature: Positive = 1.0
+    """Temperature of the similarities: the paper's t."""
     side: Literal["g", "d"] = "d"
+    """Which network's loss it is added to; ContraGAN adds it to both, as two entries."""
 
 
 class Penalty:

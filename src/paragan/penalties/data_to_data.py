@@ -20,17 +20,22 @@ from paragan.penalties._compared import compared
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's lambda. interval: every so many updates, then that much stronger. temperature: its tau.
-    near: the margin m_p, above which an image is near enough to its class. far: the margin m_n, below which images of
-    other classes are far enough (the authors' code: 1 - m_p). side: whose loss it is; ReACGAN has one of each.
-    """
+    """Weight, period, margins and side of the data-to-data loss."""
 
     weight: NotNegative = 1.0
+    """Weight of the term in the loss: the paper's lambda."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     temperature: Positive = 0.5
+    """Temperature of the similarities: the paper's tau."""
     near: float = 0.98
+    """Similarity to its class above which an image counts as near enough: the margin m_p."""
     far: float = 0.02
+    """Similarity to images of other classes below which they count as far enough: the margin m_n (the authors'
+    code: 1 - m_p).
+    """
     side: Literal["g", "d"] = "d"
+    """Which network's loss it is added to; ReACGAN adds it to both, as two entries."""
 
 
 class Penalty:

@@ -19,10 +19,12 @@ from paragan.core.types import Can, Side, Verdict
 
 @dataclass(frozen=True)
 class Options:
-    """weight: of it in G's loss. interval: every so many updates of G, then that much stronger."""
+    """Weight and period of feature matching."""
 
     weight: NotNegative = 1.0
+    """Weight in G's loss."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty:

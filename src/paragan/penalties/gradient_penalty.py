@@ -20,10 +20,12 @@ from paragan.penalties._logits import per_sample
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's lambda. interval: applied every so many updates of D, then that much stronger."""
+    """Weight and period of WGAN-GP's penalty."""
 
     weight: NotNegative = 10.0
+    """Weight of the term in the loss: the paper's lambda."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty:

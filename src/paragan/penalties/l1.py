@@ -13,13 +13,12 @@ from paragan.core.types import Can, Side
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's lambda, of values in [-1, 1]. interval: every so many updates of G, then that much stronger.
-
-    Needs data of pairs; beside a random real image there is nothing to be near to.
-    """
+    """Weight and period of the L1 distance to the target. Needs data of pairs."""
 
     weight: NotNegative = 100.0
+    """Weight of the term in the loss: the paper's lambda, for values in [-1, 1]."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
 class Penalty:

@@ -19,16 +19,18 @@ from paragan.penalties._logits import per_sample
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's lambda; 0.3 is its authors' on CIFAR. interval: every so many updates of D, then that much
-    stronger. decay: of the moving means. warmup: updates of D before the first that is penalised, as 1000 in the
-    authors' code. one_sided: only a logit that lies beyond the other mean, as there; the paper has both sides.
-    """
+    """Weight, period and moving means of LeCam regularisation."""
 
     weight: NotNegative = 0.3
+    """Weight of the term in the loss: the paper's lambda; its authors use 0.3 on CIFAR."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     decay: Fraction = 0.99
+    """Decay of the moving means of D's logits."""
     warmup: Natural = 0
+    """Updates of D before the first that is penalised; the authors' code uses 1000."""
     one_sided: bool = False
+    """Penalise only a logit beyond the other mean, as the authors' code does; the paper penalises both sides."""
 
 
 class Penalty:

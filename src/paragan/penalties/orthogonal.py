@@ -19,11 +19,14 @@ from paragan.core.types import Can, Side
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's beta. interval: every so many updates, then that much stronger. side: whose weights."""
+    """Weight, period and side of orthogonal regularisation."""
 
     weight: NotNegative = 1e-4
+    """Weight of the term in the loss: the paper's beta."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     side: Literal["g", "d"] = "g"
+    """Which network's weights are penalised."""
 
 
 class Penalty:

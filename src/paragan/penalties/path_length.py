@@ -22,14 +22,16 @@ from paragan.core.types import Can, Made, Side
 
 @dataclass(frozen=True)
 class Options:
-    """weight: of the penalty. interval: applied every so many updates of G, then that much stronger. decay: what a new
-    length weighs in the running mean. every: of so many images one is looked at, as others would tell the same.
-    """
+    """Weight, period and mean of path length regularisation."""
 
     weight: NotNegative = 2.0
+    """Weight of the term in the loss."""
     interval: Count = 4
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     decay: Fraction = 0.01
+    """Weight of a new length in the running mean."""
     every: Count = 2
+    """Use every n-th image of the batch; the others would give the same estimate at more cost."""
 
 
 @runtime_checkable

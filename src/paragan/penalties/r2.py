@@ -18,14 +18,16 @@ from paragan.penalties._slope import squared_slope
 
 @dataclass(frozen=True)
 class Options:
-    """weight: the paper's gamma. interval: applied every so many updates of D, then that much stronger. final: its
-    weight after the run's first `final_kimg` thousand images, to which it fades (Huang et al. 2024, appendix).
-    """
+    """Weight, period and fade of R2."""
 
     weight: NotNegative = 10.0
+    """Weight of the term in the loss: the paper's gamma."""
     interval: Count = 1
+    """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
     final: NotNegative | None = None
+    """Weight after the first `final_kimg`, reached by a cosine fade (Huang et al. 2024, appendix); null: constant."""
     final_kimg: Positive = 20_000.0
+    """Length of the fade in thousands of real images."""
 
 
 class Penalty:

@@ -29,28 +29,32 @@ from paragan.schemes._threads import Threads
 
 @dataclass(frozen=True)
 class Options:
-    """staleness: S, steps that D may be behind as G meets it. age: A, steps that images may be old as D is shown them.
-    reuse: D is shown the images of G's own turns.
-
-    g_ranks: ranks that hold G, half of them unless given; the others hold D. g_batch: images of G's turn over all its
-    ranks, as many as of D's unless given. capacity, max_age, cached, balance: of the images that wait on a rank of D
-    (docs/asynchronous.md). lag_lr: c of a learning rate multiplied by 1 / (1 + c lag). fall_back: S becomes 0 where
-    gradients grow beyond so many times their usual size; null: never. order: a run folder, from which each update
-    learns what it is to use, instead of what has come by then (`paragan replay`).
-    """
+    """How far G and D may be apart, and what is bounded (docs/asynchronous.md)."""
 
     staleness: Natural = 1
-    age: Natural = 0  # late images cost more than a late opponent (docs/asynchronous-quality.md)
+    """Steps that the D which G trains against may lag behind."""
+    age: Natural = 0
+    """Steps that the fakes which D trains on may be old."""
     reuse: bool = True
+    """Train D on the images of G's own turns instead of making others."""
     g_ranks: Count | None = None
+    """Ranks that hold G; null: half of them. The others hold D."""
     g_batch: Count | None = None
+    """Images of G's turn over all its ranks; null: as many as D's."""
     capacity: Count = 4096
+    """Most fakes that wait on a rank of D."""
     max_age: Natural = 8
+    """Steps after which a waiting fake is dropped."""
     cached: Fraction = 0.0
+    """Share of D's fakes that is drawn from the waiting ones."""
     balance: bool = True
+    """Whether the fakes of a batch have the labels of the real ones in equal numbers."""
     lag_lr: NotNegative = 0.0
+    """c of a learning rate multiplied by 1 / (1 + c lag)."""
     fall_back: Positive | None = 50.0
+    """`staleness` becomes 0 where gradients grow beyond this many times their usual size; null: never."""
     order: FilePath | None = None
+    """A run folder whose record says what each update used, to repeat it (`paragan replay`)."""
 
 
 class Scheme:

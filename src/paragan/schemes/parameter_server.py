@@ -29,13 +29,13 @@ from paragan.schemes._server_worker import Worker
 
 @dataclass(frozen=True)
 class Options:
-    """staleness: S, steps that a worker may be ahead of the slowest, and that its weights may be behind any.
-
-    0: one update per turn, by the gradients of all workers. From 1 on one for each worker's, on its share of the batch
-    alone: as many times the updates (learning rate schedules count those), each of as many times fewer images.
-    """
+    """How far workers may be apart."""
 
     staleness: Natural = 1
+    """Steps that a worker may be ahead of the slowest, and that its weights may be old. 0: one update per turn,
+    from the gradients of all workers. From 1 on: one update per worker, each on its share of the batch; learning
+    rate schedules count those.
+    """
 
 
 class Scheme:

@@ -12,9 +12,10 @@ from paragan.game.gan import GAN
 
 @dataclass(frozen=True)
 class Options:
-    """every: n. With 1 this is `synchronous`."""
+    """How often G is updated."""
 
     every: Count = 2
+    """Update G at every n-th step only; 1 is `synchronous`."""
 
 
 class Scheme:

@@ -14,9 +14,10 @@ from paragan.writers._sheet import sheet
 
 @dataclass(frozen=True)
 class Options:
-    """pictures: whether the grids are written too; each is as large as its PNG."""
+    """What is written besides scalars."""
 
     pictures: bool = True
+    """Whether sample sheets are written too; each is as large as its PNG."""
 
 
 class Writer:

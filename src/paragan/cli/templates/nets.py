@@ -11,10 +11,12 @@ from paragan.layers.batch_norm import AffineBatchNorm  # as nn.BatchNorm2d, but 
 
 @dataclass(frozen=True)
 class Options:
-    """What `model.…` may set. latent: length of z. width: channels at half resolution."""
+    """What `model.…` may set. `config --explain` shows the line below each."""
 
     latent: int = 64
+    """Length of the latent vector z."""
     width: int = 32
+    """Channels at half resolution."""
 
 
 class Generator(nn.Module):

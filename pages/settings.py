@@ -1,0 +1,79 @@
+"""docs/settings.md: every setting of every file that a config may name, with its meaning, values and default."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+
+from paragan.config import RunConfig
+from paragan.core import shelf
+from paragan.core.options import TORCH_OPTIMISERS
+from paragan.settings_reference import Setting, of_options, summary
+
+_HEAD = """# Settings
+
+`./run config RECIPE` prints the settings of a run; with `--explain` each comes with its meaning, its values, its
+default and where it was set. On the command line a setting is written `key.path=value`; in Python it is an entry of
+`paragan.train("digits", {"key.path": value})`. Lengths and periods in kimg count thousands of real images.
+
+**Changing a run.** The same command resumes a run. Lengths, periods, scores, writers and placement may then differ;
+other settings are refused, with both values. `--change` (`train.change_rates`) lets a resume change learning rates
+and schedules: the record gets an event with the step and both values, and config.yaml an entry in `history`.
+
+**Starting from another run.** `init=RUN` copies the weights of a run folder, of one of its checkpoints or of an
+exported file into both networks and their averages, wherever name and shape match; with other classes only the
+tensors per class stay at their initial values. One line says what was taken. Optimiser state, clock and data order
+begin anew. The run records the path and a sha256, and a resume does not read the source again. No config and no code
+of the source is read.
+"""
+_SECTIONS = {
+    "The run": "", "train": "train", "every": "every", "score": "score", "g and d": "g", "init": "init",
+    "history": "history", "grid": "grid",
+}  # fmt: skip
+_SHELVES = {
+    "data": "datasets", "model": "models", "loss": "losses", "penalties": "penalties", "augment": "augment",
+    "scheme": "schemes", "g.strategy, d.strategy": "parallel", "g.optimizer.name, d.optimizer.name": "optim",
+    "writers": "writers",
+}  # fmt: skip
+
+
+def page() -> str:
+    blocks = [_HEAD.strip()]
+    every = list(of_options(RunConfig))
+    nested = {f"{key}." for key in (*_SECTIONS.values(), "d") if key}
+    for title, key in _SECTIONS.items():
+        if not key:
+            rows = [one for one in every if not one.key.startswith(tuple(nested))]
+        else:
+            rows = [one for one in every if one.key.startswith(f"{key}.")]
+        if key == "g":
+            rows = [dataclasses.replace(one, key=one.key.removeprefix("g.")) for one in rows]
+            blocks += [f"## {title}", "The keys of both players: `g.optimizer.lr`, `d.optimizer.lr`, …", _table(rows)]
+        else:
+            blocks += [f"## {title}", _table(rows)]
+    for key, folder in _SHELVES.items():
+        blocks += [f"## {key}", *_shelf(folder)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _shelf(folder: str) -> Iterator[str]:
+    if folder == "optim":
+        yield f"Classes of torch.optim ({', '.join(TORCH_OPTIMISERS)}), and:"
+    for name in shelf.names(folder):
+        yield f"### {name}\n\n{summary(folder, name)}"
+        if rows := list(of_options(shelf.options(folder, name))):
+            yield _table(rows)
+
+
+def _table(settings: Iterable[Setting]) -> str:
+    rows = [f"| `{one.key}` | {_cell(one.meaning)} | {_cell(one.kind)} | {_default(one)} |" for one in settings]
+    return "\n".join(["| setting | meaning | values | default |", "|---|---|---|---|", *rows])
+
+
+def _default(setting: Setting) -> str:
+    return "required" if setting.required else f"`{json.dumps(setting.default, ensure_ascii=False)}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,41 @@
+"""The meaning of every field of an options dataclass: the string literal below it, read from the source."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from functools import cache
+from itertools import pairwise
+
+MEANING = "meaning"  # of a field that no source has, in its metadata
+
+
+@cache
+def meanings(kind: type) -> dict[str, str]:
+    """Field -> its meaning, in one line. A field without one is left out."""
+    found: dict[str, str] = {}
+    for cls in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(cls):
+            found |= _written(cls)
+    return found | {one.name: one.metadata[MEANING] for one in dataclasses.fields(kind) if MEANING in one.metadata}
+
+
+def _written(kind: type) -> dict[str, str]:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    except OSError:  # made at run time
+        return {}
+    body = [node for statement in tree.body if isinstance(statement, ast.ClassDef) for node in statement.body]
+    found = {}
+    for field, below in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := _text(below)):
+            found[field.target.id] = " ".join(text.split())
+    return found
+
+
+def _text(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return node.value.value
+    return ""

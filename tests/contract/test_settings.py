@@ -1,0 +1,112 @@
+"""Every setting has a meaning next to its field, and the reference and `config --explain` say all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pages import settings as page
+from paragan.cli.main import main
+from paragan.config import RunConfig, load, to_tree
+from paragan.core import shelf
+from paragan.core.meanings import meanings
+from paragan.settings_reference import of_options, of_run
+
+SHELVES = ("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "writers")
+OPTIONS = {f"{folder}.{name}": shelf.options(folder, name) for folder in SHELVES for name in shelf.names(folder)}
+OPTIONS |= {"models.from_memory": shelf.options("models", shelf.FROM_MEMORY), "run": RunConfig}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_setting_has_a_meaning_of_a_sentence(name):
+    for setting in of_options(OPTIONS[name]):
+        assert setting.meaning, f"{name}: {setting.key}: write what it means as a string below the field"
+        assert setting.meaning[-1] in ".…", f"{name}: {setting.key}: {setting.meaning}"
+        assert 10 < len(setting.meaning) < 320, f"{name}: {setting.key}"
+        assert setting.kind and "<" not in setting.kind.replace("<=", ""), f"{name}: {setting.key}: {setting.kind}"
+
+
+def test_a_setting_without_a_meaning_is_noticed(tmp_path, monkeypatch):
+    text = (
+        "from dataclasses import dataclass\n\n@dataclass(frozen=True)\nclass Options:\n"
+        '    width: int = 1\n    """Channels."""\n    depth: int = 2\n'
+    )
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "some_nets.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = shelf.options("models", "mine.some_nets")
+    assert meanings(kind) == {"width": "Channels."}
+    assert [setting.meaning for setting in of_options(kind)] == ["Channels.", ""]
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name not in ("run", "models.from_memory")])
+def test_the_reference_lists_every_setting_of_every_file(name):
+    file = name.partition(".")[2]
+    section = page.page().partition(f"### {file}\n")[2].partition("\n#")[0]
+    assert section
+    for field in dataclasses.fields(OPTIONS[name]):
+        assert f"| `{field.name}` | {meanings(OPTIONS[name])[field.name]}" in section
+
+
+@pytest.mark.parametrize("recipe", shelf.names("recipes"))
+def test_explain_says_every_setting_of_a_recipe(recipe):
+    words = ["data.path=here"] if recipe == "own" else []
+    flat = {setting.key: setting.value for setting in of_run(recipe, words)}
+    tree = to_tree(load(recipe, words))
+    tree.pop("format")
+    missing = [path for path, value in _leaves(tree) if path not in flat or flat[path] != value]
+    assert missing == []
+    assert len(flat) == len(list(_leaves(tree)))
+
+
+def _leaves(tree, path=""):
+    """Lists of maps are entered; a list of scalars, a map in `arguments` and whatever is empty are leaves."""
+    nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
+    entries = {str(number): item for number, item in enumerate(tree)} if nested else tree
+    if not isinstance(entries, dict) or not entries or path.endswith(".arguments"):
+        yield path, tree
+        return
+    for key, value in entries.items():
+        yield from _leaves(value, f"{path}.{key}" if path else key)
+
+
+def test_explain_names_where_each_value_was_set(tmp_path, capsys):
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("data: digits\nmodel: {name: dcgan,\n  width: 8}\nloss: hinge\npenalties:\n- name: r1\n")
+    found = {setting.key: setting for setting in of_run(str(recipe), ["train.batch=32", "penalties.0.weight=2"])}
+    assert found["model.width"].place == f"{recipe}:3"
+    assert (found["train.batch"].place, found["train.batch"].default) == ("command line", 64)
+    assert (found["penalties.0.name"].value, found["penalties.0.name"].place) == ("r1", f"{recipe}:6")
+    assert (found["penalties.0.weight"].place, found["train.kimg"].place) == ("command line", "")
+    assert (found["loss.name"].value, found["loss.name"].required) == ("hinge", True)
+    capsys.readouterr()
+    assert main(["config", str(recipe), "train.batch=32", "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert "train.batch = 32\n    Real images per D update, over all ranks. (an integer >= 1 and <= 1048576;" in out
+    assert main(["config", str(recipe), "--explain", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed[0] == {
+        "key": "data.name",
+        "meaning": "The data set.",
+        "kind": "a name of datasets, or the dotted path of a module",
+        "default": None,
+        "required": True,
+        "value": "digits",
+        "place": f"{recipe}:1",
+    }
+
+
+def test_explain_leaves_torch_alone():
+    code = (
+        "import sys; from paragan.cli.main import main; main(['config', '--explain']); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+
+
+def test_a_wrong_setting_is_the_same_line_with_explain(capsys):
+    assert main(["config", "digits", "train.batch=x", "--explain"]) == 2
+    assert "train.batch: found 'x', expected an integer" in capsys.readouterr().err
