@@ -8,22 +8,18 @@ imports torch.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from pydantic import ConfigDict, Field, TypeAdapter
+from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
 from paragan.config_hints import HINTS
 from paragan.config_overrides import Overrides
+from paragan.config_values import check
 from paragan.core import override, parse, shelf
-from paragan.core.describe import is_union
 from paragan.core.errors import ConfigError
 from paragan.core.fill import ANY, Filler
 from paragan.core.node import Node, Place, Problem, Unreadable, brief, refuse
@@ -150,12 +146,14 @@ def load(
     return config
 
 
-def load_with_places(recipe: str, overrides: Sequence[str] = ()) -> tuple[RunConfig, Node]:
+def load_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
     """The config, and what was written for it, with the file and line of each value."""
-    return _read(recipe, overrides, ANY)[:2]
+    return _read(recipe, overrides, outside)[:2]
 
 
-def _read(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node, Iterable[str]]:
+def _read(
+    recipe: str, overrides: Sequence[str], outside: Container[str] | None
+) -> tuple[RunConfig, Node, Iterable[str]]:
     problems: list[Problem] = []
     tree = _open(recipe, problems)
     if outside is None:
@@ -179,7 +177,7 @@ def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:
 
 
 def _filled(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    filler = Filler(_check, outside, HINTS)
+    filler = Filler(check, outside, HINTS)
     config = filler.fill(RunConfig, tree)
     refuse([*problems, *filler.problems])
     assert config is not None
@@ -259,27 +257,6 @@ def _check_format(tree: Node) -> None:
     if node is not None and (type(node.value) is not int or node.value != FORMAT):
         text = f"found {brief(node.plain())}, expected {FORMAT}; a file of a later format needs a later paragan"
         raise Unreadable(node.place, text, "format")
-
-
-def _check(hint: Any, value: Any) -> Any:
-    """The value as the type has it; JSON is where a strict check still takes a list for a tuple and 1 for 1.0."""
-    return _adapter(hint).validate_json(json.dumps(value))
-
-
-@cache
-def _adapter(hint: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(_bounded(hint), config=ConfigDict(strict=True, allow_inf_nan=False))
-
-
-def _bounded(hint: Any) -> Any:
-    """The same type with every `Range` as a constraint that pydantic knows."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        marks = [Field(ge=mark.least, gt=mark.above, le=mark.most) for mark in arguments[1:] if isinstance(mark, Range)]
-        return Annotated[(_bounded(arguments[0]), *marks)] if marks else _bounded(arguments[0])
-    if is_union(hint):
-        return Union[tuple(map(_bounded, arguments))]  # noqa: UP007 the members are known at run time only
-    return origin[tuple(map(_bounded, arguments))] if origin in (list, tuple, dict) else hint
 
 
 def _plain(value: Any) -> Any:

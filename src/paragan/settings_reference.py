@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from paragan.config import RunConfig, load_with_places
 from paragan.core import shelf
 from paragan.core.describe import describe, is_union
+from paragan.core.fill import NAMED
 from paragan.core.meanings import meanings
 from paragan.core.node import Node
 from paragan.core.options import Chosen, On
@@ -36,8 +37,8 @@ class Setting:
 
 
 def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
-    """The settings of one run, in the order of its config."""
-    config, tree = load_with_places(recipe, overrides)
+    """The settings of one run, in the order of its config. Outside code is not imported: see `core.fill.NAMED`."""
+    config, tree = load_with_places(recipe, overrides, NAMED)
     return list(_of_run(RunConfig, config, tree, ""))
 
 
@@ -67,6 +68,11 @@ def _expanded(setting: Setting, held: Any, default: Any, node: Node | None) -> I
     if isinstance(held, Chosen):
         name = Setting(f"{setting.key}.name", setting.meaning, setting.kind)
         yield _valued(name, held.name, getattr(default, "name", default), _entry(node, "name") or node)
+        if isinstance(held.options, Mapping):  # of outside code, which is not read
+            for key, value in held.options.items():
+                outside = Setting(f"{setting.key}.{key}", f"An option of {held.name}.", "any value")
+                yield _valued(outside, value, dataclasses.MISSING, _entry(node, key))
+            return
         yield from _of_run(type(held.options), held.options, node, f"{setting.key}.")
     elif dataclasses.is_dataclass(held):
         yield from _of_run(type(held), held, node, f"{setting.key}.")

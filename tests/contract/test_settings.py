@@ -110,3 +110,11 @@ def test_explain_leaves_torch_alone():
 def test_a_wrong_setting_is_the_same_line_with_explain(capsys):
     assert main(["config", "digits", "train.batch=x", "--explain"]) == 2
     assert "train.batch: found 'x', expected an integer" in capsys.readouterr().err
+
+
+def test_explain_imports_no_outside_code(tmp_path, monkeypatch):
+    (tmp_path / "theirs.py").write_text("raise AssertionError")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = {setting.key: setting for setting in of_run("digits", ["model={name: theirs.nets, width: 3}"])}
+    assert (found["model.name"].value, found["model.width"].value) == ("theirs.nets", 3)
+    assert found["model.width"].meaning == "An option of theirs.nets."

@@ -77,7 +77,7 @@ def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
 
 def explain_config(recipe: str, overrides: list[str], as_json: bool) -> None:
     """Every setting a run would have with its meaning, values, default and where it was set, or a JSON list."""
-    loaded(recipe, overrides)
+    loaded(recipe, overrides, NAMED)
     from paragan.settings_reference import of_run
 
     settings = of_run(recipe, overrides)
