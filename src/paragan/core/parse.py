@@ -20,6 +20,7 @@ from paragan.core.node import Node, Place, Problem, Scalar, Unreadable, brief
 
 _MOST_BYTES = 1 << 20
 _MOST_DEPTH = 32
+_MOST_DIGITS = 1000  # of a whole number; Python prints at most 4,300, and hexadecimal ones grow in decimal
 _READER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -68,11 +69,11 @@ def scalar(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     try:
-        if _INTEGER.fullmatch(text):
+        if len(text) <= _MOST_DIGITS and _INTEGER.fullmatch(text):
             return int(text, 0)
         if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
             return number
-    except ValueError:  # more digits than Python converts
+    except ValueError:  # more digits than a float takes
         pass
     return text
 

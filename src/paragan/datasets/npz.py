@@ -90,4 +90,14 @@ def _classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, t
         raise DataError(
             f"{path}: {options.class_names}: found {found}, expected text, a name for each of {highest + 1} classes"
         )
+    _refuse_not_unicode(names, f"{path}: {options.class_names}")
     return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))
+
+
+def _refuse_not_unicode(names: NDArray[Any], where: str) -> None:
+    """numpy stores text as numbers of 32 bits, and converts any of them."""
+    if names.dtype.itemsize == 0:
+        return
+    codes = np.ascontiguousarray(names).view(np.dtype(np.uint32).newbyteorder(names.dtype.byteorder))
+    if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
+        raise DataError(f"{where} contains numbers that are no Unicode characters; save the names again")

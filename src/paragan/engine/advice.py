@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 History = Sequence[Mapping[str, Any]]
@@ -137,7 +137,7 @@ def _diverges(history: History) -> float | None:
 
 def _exploded(history: History) -> float | None:
     """A jump from what is usual in this run: training itself lets them grow slowly, the more so at the start."""
-    trained = [moment for moment in history if moment.get("kimg", 1) > 0]
+    trained = [moment for moment in history if _number(moment.get("kimg", 1)) > 0]
     jumps = [
         values[-1] / max(values[:-1])
         for side in "gd"
@@ -169,8 +169,16 @@ def _newest(history: History, count: int, *names: str) -> list[tuple[float, ...]
 
 
 def _rows(history: History, *names: str) -> list[tuple[float, ...]]:
-    rows = [tuple(moment[name] for name in names) for moment in history if all(name in moment for name in names)]
-    return [row for row in rows if all(isinstance(value, (int, float)) and isfinite(value) for value in row)]
+    rows = [tuple(_number(moment.get(name)) for name in names) for moment in history]
+    return [row for row in rows if all(map(isfinite, row))]
+
+
+def _number(value: object) -> float:
+    """Of a record, in which anything can stand; not a number unless it is one."""
+    try:
+        return float(value) if isinstance(value, (int, float)) else nan
+    except OverflowError:  # hundreds of digits
+        return nan
 
 
 RULES = (

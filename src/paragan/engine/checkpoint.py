@@ -19,7 +19,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import refuse_link, write_text
 from paragan.core.pieces import Pieces
-from paragan.engine.reader import MANIFEST, STATE, Checkpoint, grouped, opened, read, sha256_of
+from paragan.engine.reader import MANIFEST, STATE, Checkpoint, LaterFormat, grouped, opened, read, sha256_of
 from paragan.engine.together import together
 
 FORMAT = 2
@@ -137,6 +137,8 @@ class Checkpoints:
         for path in reversed(self.paths()):
             try:
                 return read(path).path.name
+            except LaterFormat:
+                raise
             except CheckpointError as error:
                 self.say(f"{error}; trying the one before")
         if self.paths():

@@ -12,7 +12,7 @@ from torch import Tensor
 from paragan.core.errors import CheckpointError
 from paragan.engine.best import Best
 from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.reader import read
+from paragan.engine.reader import LaterFormat, read
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ def newest(folder: Path, say: Callable[[str], None]) -> Part:
     for path in reversed(checkpoints):
         try:
             return _read(path)
+        except LaterFormat:
+            raise
         except CheckpointError as error:
             say(f"{error}; trying the one before")
     if checkpoints:

@@ -29,6 +29,10 @@ _FILE = re.compile(r"([^.]+)(?:\.(\d{1,6})-of-(\d{1,6}))?\.safetensors", re.ASCI
 _UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
 
 
+class LaterFormat(CheckpointError):
+    """Written by a later paragan: not damaged, and not to be passed over."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """groups: tensors by name and group, read when asked for. values: plain numbers and strings."""
@@ -70,7 +74,13 @@ def _opened(path: Path, files: Mapping[str, list[str]]) -> Checkpoint:
 def _listed(path: Path) -> dict[str, str]:
     """sha256 of the checkpoint's files, by name."""
     manifest = json_of(path / MANIFEST)
-    if manifest.get("format") not in _FORMATS:
+    found = manifest.get("format")
+    if type(found) is int and found > _FORMATS[-1]:
+        raise LaterFormat(
+            f"checkpoint {path} has format {found}, and this paragan reads formats up to {_FORMATS[-1]}; use the "
+            "paragan that wrote it, or delete that folder to resume from the checkpoint before it"
+        )
+    if found not in _FORMATS:
         raise CheckpointError(
             f"checkpoint {path}: found format {manifest.get('format')!r}, expected {_FORMATS[-1]} or less; "
             "use the paragan that wrote it"

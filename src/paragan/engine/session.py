@@ -61,7 +61,7 @@ class Session:
         self._delays = Delays(self.trainer)
         before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.leads else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
-        self._given = {line.get("name") for line in before if line["kind"] == "advice"}
+        self._given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
         if self.is_complete:
             return
         self._note("start", {**self.about, **self._start()})

@@ -93,6 +93,6 @@ def _read(folder: RunFolder, config: RunConfig) -> RunConfig:
         return load(str(folder.config), outside=outside_names(config))
     except ConfigError as error:
         raise CheckpointError(
-            f"run folder {folder.path}: its config cannot be read ({str(error).splitlines()[0]}); "
-            "choose another folder with --out DIR, or start anew with --fresh"
+            f"run folder {folder.path}: its config.yaml cannot be read ({str(error).splitlines()[0]}); delete it and "
+            "give the same command again, which resumes from the checkpoints, or choose another folder with --out DIR"
         ) from None
