@@ -10,7 +10,6 @@ import dataclasses
 import os
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from paragan.core import outside_file, shelf
@@ -173,7 +172,7 @@ class Filler:
             return f"{name.value!r} is called {here} here; give {_join(path, 'name')}={here}"
         file = f"{name.value.replace('.', '/')}.py"
         missing = str(error).startswith(f"found {name.value!r}, expected")
-        if missing and Path(outside_file.absolute(file, name.place.source)).is_file():
+        if missing and os.path.isfile(outside_file.absolute(file, name.place.source)):
             unknown = f"cannot import {name.value!r}" if "." in name.value else f"no {folder} file {name.value!r}"
             return f"{unknown}; to use the file {file}, give {_join(path, 'name')}={file}"
         return str(error)

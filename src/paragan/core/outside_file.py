@@ -18,14 +18,14 @@ def is_file_name(name: str) -> bool:
 
 def absolute(name: str, source: str) -> str:
     """The whole path of a file that `source` names: next to a recipe, else in the working directory."""
-    folder = Path(source).parent if Path(source).is_file() else Path()
+    folder = Path(source).parent if os.path.isfile(source) else Path()
     return os.path.abspath(folder / name)
 
 
 def located(name: str) -> Path:
     """The file; `ConfigError` where there is none."""
     path = Path(name)
-    if not path.is_file():
+    if not os.path.isfile(path):  # also where no file can have this name
         raise ConfigError(f"no file {name}; give the path of a .py file, from the recipe's folder")
     return path
 
