@@ -68,8 +68,8 @@ class RunConfig:
     workers: Annotated[int, Range(least=1, most=1024)] | None = None
     """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi", "nccl"] = "gloo"
-    """Between the workers of a grid: gloo; mpi, under mpiexec or to start it; nccl across hosts, where each worker
-    has an accelerator (not run on a device yet).
+    """Between the workers of a grid: gloo; mpi, under mpiexec or to start it; nccl from accelerator to
+    accelerator, one for each worker (not run on a device yet).
     """
     coordinator: str = "127.0.0.1:0"
     """HOST:PORT on which the coordinator of a grid listens; port 0: any free one."""

@@ -147,7 +147,7 @@ class GridOptions:
     """Weights of the generators of a neighbourhood."""
     executor: Literal["auto", "loop", "stacked", "recorded"] = "auto"
     """How the cells of a process are trained: one after the other, stacked into one program, or recorded on an
-    accelerator; auto measures.
+    accelerator (not run on a device yet); auto measures.
     """
     age: Natural = 0
     """Generations that a worker may continue without its neighbours' newest individuals; 0: lock-step."""
