@@ -55,6 +55,7 @@ def test_the_command_for_a_longer_run_trains_on(run, capsys):
     out = capsys.readouterr().out
     assert "resuming at step 2" in out
     assert "finished: step 4, 0.032 kimg" in out
+    assert "score     off (score.extractor=none)" in out
     assert "paragan train runs/digits train.kimg=0.064" in out
 
 
