@@ -20,11 +20,11 @@ class Options:
 
 
 class Generator(nn.Module):
-    """Latents (B, latent) to images (B, C, H, W) in [-1, 1]. y: the classes asked for, with num_classes above 0."""
+    """Latents (B, latent) to images (B, C, H, W) in [-1, 1]. y: a class for each, if num_classes is above 0."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        self.latent, self.num_classes = options.latent, 0  # 0: it is not asked for a class
+        self.latent, self.num_classes = options.latent, 0  # 0: unconditional, so neither network receives labels
         (channels, height, width), n = shape, options.width
         self.layers = nn.Sequential(
             *(nn.Linear(options.latent, 2 * n * (height // 4) * (width // 4)), nn.ReLU()),
@@ -38,7 +38,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """Images (B, C, H, W) to one logit each (B,). y: the labels of the data, if it has any; not used here."""
+    """Images (B, C, H, W) to one logit each (B,). y: their classes, if the generator has num_classes above 0."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
