@@ -49,6 +49,15 @@ def test_held_out_stands_with_the_other_logits_and_no_panel_is_left_over(page):
     assert "Further numbers" not in page
 
 
+def test_a_sparse_line_reads_its_newest_value(tmp_path):
+    steps = [line("step", step, **{"d/real": 1.0, "d/fake": -1.0}) for step in range(1, 9)]
+    looks = [line("telemetry", step, **{"d/held_out": value}) for step, value in ((3, 0.5), (6, 0.25))]
+    page = render(made(tmp_path / "run", start(), *sorted(steps + looks, key=lambda one: one["step"])))
+    readout = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))["charts"]["game-0"]
+    held_out = readout["lines"][readout["labels"].index("held out")]
+    assert held_out == [None, None, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25]
+
+
 def test_the_pace_is_described_as_a_moving_average(page):
     (note,) = [panel.note for panel in PANELS if panel.title == "Images per second"]
     assert "moving average" in note and note in page

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from paragan.writers._record import Moment
 from paragan.writers._scale import Scale, figure, fit, round_ticks
-from paragan.writers._series import Series
+from paragan.writers._series import Bucket, Series
 
 _TONES = {"real": 0, "D": 0, "train": 0, "fake": 1, "G": 1, "held out": 2}
 _NUM_TONES = 5
+_SPARSE = 2  # so many times fewer values than the longest line
 _APART = 13.0  # least distance of two labels, pixels
 
 
@@ -177,15 +179,26 @@ def _range(series: Series) -> str:
 
 
 def _readout(named: Mapping[str, Series]) -> dict[str, object]:
-    """All lines on the kimg of the longest; a line that lacks a place says null there."""
+    """All lines on the kimg of the longest; a line that lacks a place says null there.
+
+    A line of far fewer values, as telemetry among steps, says its newest one up to there.
+    """
     longest = max(named.values(), key=lambda series: len(series.buckets)).buckets
-    by_kimg = [{b.kimg: b.mean for b in series.buckets} for series in named.values()]
+    by_kimg = [_means_at(longest, series) for series in named.values()]
     return {
         "x": [b.kimg for b in longest],
         "step": [b.step for b in longest],
         "labels": list(named),
         "lines": [[_told(means.get(b.kimg)) for b in longest] for means in by_kimg],
     }
+
+
+def _means_at(places: Sequence[Bucket], series: Series) -> dict[float, float | None]:
+    if len(series.buckets) * _SPARSE > len(places):
+        return {bucket.kimg: bucket.mean for bucket in series.buckets}
+    ends = [bucket.kimg for bucket in series.buckets]
+    newest = ((place.kimg, bisect_right(ends, place.kimg) - 1) for place in places)
+    return {kimg: series.buckets[number].mean for kimg, number in newest if number >= 0}
 
 
 def _told(value: float | None) -> float | None:
