@@ -162,7 +162,7 @@ def test_the_served_page_follows_the_record_and_keeps_the_slider(browser, tmp_pa
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            follow(browser, folder, f"http://127.0.0.1:{server.server_address[1]}/")
+            follow(browser, folder, server.address)
         finally:
             browser.open("about:blank")
             server.shutdown()

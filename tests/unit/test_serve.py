@@ -37,6 +37,11 @@ def server(tmp_path):
 
 
 def ask(server, path: str, host: str = "localhost", method: str = "GET") -> tuple[int, dict[str, str], str]:
+    """path: after the secret."""
+    return ask_plainly(server, f"/{server.secret}{path}", host, method)
+
+
+def ask_plainly(server, path: str, host: str = "localhost", method: str = "GET") -> tuple[int, dict[str, str], str]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
     connection.request(method, path, headers={"Host": host})
     answer = connection.getresponse()
@@ -73,10 +78,31 @@ def test_another_name_for_this_address_is_turned_away(server, host):
 
 
 @pytest.mark.parametrize(
-    "path", ["/config.yaml", "/../config.yaml", "/metrics.jsonl", "/%2e%2e/", "/?x", "/favicon.ico"]
+    "path", ["", "/config.yaml", "/../config.yaml", "/metrics.jsonl", "/%2e%2e/", "/?x", "/favicon.ico"]
 )
 def test_there_is_nothing_else(server, path):
     assert ask(server, path)[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/state", "/SECRE/", "/SECRETS/state", "/secret/", "/x/SECRET/", "/?SECRET/", "//", "/\xe9/"]
+)
+def test_without_the_secret_the_page_is_forbidden(server, path):
+    path = (
+        path.replace("SECRET", server.secret)
+        .replace("SECRE", server.secret[:-1])
+        .replace("secret", server.secret.swapcase())
+    )
+    status, headers, text = ask_plainly(server, path)
+    assert status == 403 and server.secret not in text and "sngan-zoo" not in text
+    assert_guarded(headers)
+
+
+def test_every_start_has_another_secret_which_the_page_does_not_tell(server, tmp_path):
+    with open_server(tmp_path / "run", 0) as other:
+        assert other.secret != server.secret and len(server.secret) >= 32
+    assert server.secret not in ask(server, "/")[2]
+    assert server.address == f"http://127.0.0.1:{server.server_address[1]}/{server.secret}/"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
@@ -189,5 +215,5 @@ def test_ctrl_c_ends_it_with_success_and_it_says_how_to_look(tmp_path):
         told = process.stdout.readline() + process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
-    port = re.search(r"http://127\.0\.0\.1:(\d+)/", told).group(1)
+    port = re.search(r"http://127\.0\.0\.1:(\d+)/[\w-]{32}/ ", told).group(1)
     assert f"ssh -L {port}:127.0.0.1:{port} " in told

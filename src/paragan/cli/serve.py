@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import getpass
+import hmac
 import json
 import platform
 import re
+import secrets
 import socket
 import sys
 import threading
@@ -39,9 +41,9 @@ _HEADERS = {
 def serve(run: Path, port: int) -> None:
     """Until Ctrl-C, which is the way to end it and no error."""
     with open_server(run, port) as server, suppress(KeyboardInterrupt):
-        told = server.server_address[1]
-        print(f"http://{_ADDRESS}:{told}/  (Ctrl-C ends)")
-        print(f"from elsewhere: ssh -L {told}:{_ADDRESS}:{told} {_me()}  and open the same address there", flush=True)
+        port = server.server_address[1]
+        print(f"{server.address}  (Ctrl-C ends)")
+        print(f"from elsewhere: ssh -L {port}:{_ADDRESS}:{port} {_me()}  and open the same address there", flush=True)
         server.serve_forever()
 
 
@@ -62,16 +64,25 @@ def open_server(run: Path, port: int) -> Server:
 
 
 class Server(ThreadingHTTPServer):
-    """On the loopback alone. At most so many requests at once; one more is turned away."""
+    """On the loopback alone, to those who know its secret: other users of the machine reach the loopback, too.
+
+    At most so many requests at once; one more is turned away.
+    """
 
     daemon_threads = True
     request_queue_size = 32
 
     def __init__(self, page: Page, port: int) -> None:
         self.page, self.rendering = page, threading.Lock()
+        self.secret = secrets.token_urlsafe(24)  # the first part of every path
         self._said = ""
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         super().__init__((_ADDRESS, port), _Handler)
+
+    @property
+    def address(self) -> str:
+        """Where a browser finds the page."""
+        return f"http://{_ADDRESS}:{self.server_address[1]}/{self.secret}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._slots.acquire(blocking=False):
@@ -116,12 +127,17 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")  # behind `ssh -L` the port may be another
         if not _HOSTS.fullmatch(host):  # another name for this address: a page from elsewhere asks
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "open this page as 127.0.0.1 or localhost\n")
-        elif self.path == "/":
+            return
+        secret, _, page = self.path.removeprefix("/").partition("/")
+        if not hmac.compare_digest(secret.encode(), self.server.secret.encode()):
+            text = "open the whole address that `paragan report --serve` has printed\n"
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", text)
+        elif self.path.endswith("/") and not page:
             self._page()
-        elif self.path == "/state":
+        elif page == "state":
             self._answer(HTTPStatus.OK, "application/json", json.dumps({"token": self.server.page.token()}))
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is / and /state\n")
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is the page, and state\n")
 
     def _page(self) -> None:
         page = self.server.render()
