@@ -133,7 +133,7 @@ TABLES: Mapping[str, Table] = {
             32,
             16,
             "fd[mnist-cnn]",
-            ("model.width=8", "g.ema.half_life_kimg=1", "score.num_images=2000"),
+            ("model.width=8", "g.ema.half_life_kimg=1", "score.num_images=2000", "score.extractor=mnist-cnn"),
             points=4,
             note="DCGAN width 8, 32 px",
         ),

@@ -28,7 +28,15 @@ def trained(data: str, folder: Path, seed: int) -> dict[str, Any]:
     cpu_seconds: of this call; a run that went on has spent others before.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    words = ["train", "dcgan-mnist", f"data.path={data}", f"seed={seed}", "--out", str(folder)]
+    words = [
+        "train",
+        "dcgan-mnist",
+        f"data.path={data}",
+        f"seed={seed}",
+        "score.extractor=mnist-cnn",
+        "--out",
+        str(folder),
+    ]
     subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=3600)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     first = {

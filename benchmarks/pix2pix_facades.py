@@ -24,7 +24,7 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import load
 from paragan.core.seams import Paired
-from paragan.engine.evaluate import PairEvaluator
+from paragan.engine.evaluate_pairs import PairEvaluator
 from paragan.engine.events import Scored
 
 PALETTE = [  # as counted in the files

@@ -103,7 +103,8 @@ class Discriminator(nn.Module):
 
 def library(data: str, folder: Path, seed: int) -> Curve:
     """(images, fd) at every score of the command, from its record; a run that was stopped goes on."""
-    words = ["train", "sngan-cifar10", f"data.path={data}", f"seed={seed}", "--out", str(folder)]
+    settings = ["data.variant=lossless", "score.extractor=cifar-resnet56", f"seed={seed}"]
+    words = ["train", "sngan-cifar10", f"data.path={data}", *settings, "--out", str(folder)]
     subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=7200)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return sorted({round(line["kimg"] * 1000): line[FD] for line in lines if line["kind"] == "score"}.items())
@@ -120,7 +121,7 @@ def with_weights_of(net: nn.Module, config: RunConfig, side: Side, found: build.
 
 def naive(data: str, seed: int, share: float) -> Curve:
     """The same pair and settings in a plain loop, for a share of the length."""
-    config = load("sngan-cifar10", [f"data.path={data}", f"seed={seed}"])
+    config = load("sngan-cifar10", [f"data.path={data}", "data.variant=lossless", f"seed={seed}"])
     found = build.data(config)
     x_BCHW, y_B = found.train.fetch(np.arange(len(found.train)))
     assert y_B is not None

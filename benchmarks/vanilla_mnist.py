@@ -33,12 +33,13 @@ from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
 EPOCHS, BATCH, LATENT, IMAGES = 5, 64, 100, 10_000
-FD = "fd[mnist-cnn]"
+FD, EXTRACTOR = "fd[mnist-cnn]", "score.extractor=mnist-cnn"
 
 
 def library(data: str, seed: int) -> list[float]:
     """The recipe as a user runs it; fd after each epoch."""
-    config = load("vanilla-mnist", [f"data.path={data}", f"seed={seed}", "every.save_kimg=0", "every.sample_kimg=0"])
+    words = [f"data.path={data}", f"seed={seed}", EXTRACTOR, "every.save_kimg=0", "every.sample_kimg=0"]
+    config = load("vanilla-mnist", words)
     with tempfile.TemporaryDirectory() as folder:
         trainer = build.trainer(config, Path(folder), print, lambda: False)
         return [e.score.metrics[FD] for e in trainer.run() if isinstance(e, Scored) and e.step]

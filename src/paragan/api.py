@@ -85,23 +85,24 @@ class ScalingManager:
         if session.trainer.finished:
             self._finish(session)
 
-    def eval(self, metric: str = "fid") -> float:
+    def eval(self, metric: str = "fd") -> float:
         """A score of the sampling generator as it is; all ranks have to ask.
 
-        metric: one of those that the run is scored by, such as `coverage`. `fid` is the Frechet distance in features of
-        Inception; where there are none, of the run's own extractor, `fd[NAME]`, which is said in a line.
+        metric: one of those that the run is scored by, such as `coverage`; `fd` is the Frechet distance in features of
+        the run's extractor, `fd[NAME]`. `fid` is taken for `fd`, and a line says that it is not Inception's.
         """
         with self._alive(settled="eval") as session:
             values = session.score()
         if not values:
-            raise ConfigError("eval: found score.extractor=none in the config, expected one that scores, such as judge")
-        ours = next((name for name in values if name.startswith("fd[")), None)
-        if metric == "fid" and metric not in values and ours is not None:
-            told = f"without Inception weights fid is {ours} {values[ours]:.4g}, the same distance in other features"
-            self._say(f"eval      {told}: it compares runs that are scored alike")
-            metric = ours
+            raise ConfigError("eval: found score.extractor=none in the config, expected one that scores, such as auto")
+        distance = next((name for name in values if name.startswith("fd[")), None)
+        if metric == "fid" and distance is not None:
+            told = f"without Inception weights fid is {distance} {values[distance]:.4g}, the same distance in other"
+            self._say(f"eval      {told} features: compare it only with runs that are scored by the same extractor")
+        if metric in ("fd", "fid") and distance is not None:
+            metric = distance
         if metric not in values:
-            known = ", ".join([*values, *(["fid"] if ours else [])])
+            known = ", ".join([*values, *(["fd"] if distance else [])])
             raise ConfigError(f"eval: found the metric {metric!r}, expected one of {known}")
         return values[metric]
 

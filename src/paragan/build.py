@@ -15,6 +15,8 @@ from torch import nn
 from paragan.build_data import Data as Data
 from paragan.build_data import data as data
 from paragan.build_data import refuse_unpaired
+from paragan.build_score import never
+from paragan.build_score import scorer as scorer
 from paragan.config import RunConfig, choose, outside_names
 from paragan.core import rng, shelf
 from paragan.core.dist import ALONE, World
@@ -25,10 +27,8 @@ from paragan.core.outside import told
 from paragan.core.roles import Roles, together
 from paragan.core.seams import Strategy, paired
 from paragan.core.types import Can, Side
-from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.desk import Desk
-from paragan.engine.evaluate import Score
 from paragan.engine.pictures import Pictures
 from paragan.engine.seams import Batches, Scheme
 from paragan.engine.telemetry import Telemetry
@@ -241,7 +241,7 @@ def trainer(
         round(config.train.kimg * 1000),
         config.every,
         Checkpoints(folder / "checkpoints", config.every.keep, say, world),
-        scorer(config, found, folder / "judge", say, not reading, roles.own),
+        scorer(config, found, folder / "judge", say, not reading, roles.own, never if roles.apart else stop),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
         pictures=Pictures(config.score.mode, paired(found.held_out)),
@@ -265,25 +265,6 @@ def _period(config: RunConfig, roles: Roles) -> int:
         every = getattr(getattr(options.strategy, "options", None), "every", 1)  # `averaged`
         periods.append(every // gcd(every, options.updates_per_step) if len(roles.ranks.get(side, ())) > 1 else 1)
     return lcm(*periods)
-
-
-def scorer(
-    config: RunConfig,
-    found: Data,
-    folder: Path,
-    say: Callable[[str], None],
-    must_keep: bool = True,
-    world: World = ALONE,
-) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; None: scoring is off. must_keep: a judge that cannot be kept is an error."""
-    return scorers.scorer(config.score, *found.scored, *keeping(config, folder, say, must_keep, world))
-
-
-def keeping(
-    config: RunConfig, folder: Path, say: Callable[[str], None], must: bool, world: World = ALONE
-) -> tuple[str | None, scorers.Keeping]:
-    """Beside what ready-made weights may lie, and where a trained judge is kept."""
-    return getattr(config.data.options, "path", None), scorers.Keeping(folder, must, say, world)
 
 
 def desk(config: RunConfig, folder: Path, step: int) -> Desk:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from paragan import build
+from paragan import build, build_score
 from paragan.coevolution import fastest, loop, stacked, topology
 from paragan.coevolution.among import Among
 from paragan.coevolution.cell import Cell
@@ -30,10 +30,10 @@ from paragan.core.errors import ConfigError
 from paragan.core.make import Make
 from paragan.core.options import Chosen
 from paragan.core.types import Batch, Rows, Side
-from paragan.engine import scorer as scorers
 from paragan.engine.checkpoint import Checkpoints
 from paragan.engine.evaluate import Evaluator, Score, images_of
 from paragan.engine.pictures import Pictures
+from paragan.engine.scorer import Keeping, evaluator
 from paragan.engine.trainer import Trainer
 from paragan.game.gan import GAN, Loss
 from paragan.game.mixture import Mixture
@@ -47,7 +47,6 @@ from paragan.hardware import device as devices
 from paragan.hardware import graphs
 from paragan.loading.loader import Loader, normalised
 from paragan.loading.order import Order
-from paragan.metrics import frechet
 from paragan.metrics._judged import Judged
 
 _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
@@ -65,7 +64,7 @@ def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
     """Everything for a grid, at generation 0; writes nothing. reading: nor needs to, later."""
-    ground = Ground.of(config, folder, say, not reading)
+    ground = Ground.of(config, folder, say, not reading, stop=stop)
     cells = [ground.cell(number) for number in range(ground.options.num_cells)]
     return ground.evolution(cells[0], ground.population(cells, say), folder, say, stop)
 
@@ -95,8 +94,9 @@ class Ground:
         say: Callable[[str], None],
         must_keep: bool = True,
         device: torch.device | None = None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Ground:
-        """`ConfigError` for what cells cannot be trained with. device: None: as for any run."""
+        """`ConfigError` for what cells cannot be trained with. device: None: as for any run. stop: see `Keeping`."""
         assert config.grid is not None
         _refuse(config, config.grid)
         device = device or devices.pick(config.train.threads)
@@ -104,8 +104,7 @@ class Ground:
         if found.has_pairs:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")
         makers = {side: build.maker(config, side, found, device) for side in Side}
-        keeping = build.keeping(config, folder / "judge", say, must_keep)
-        judge = scorers.evaluator(config.score, *found.scored, *keeping)
+        judge = evaluator(*build_score.scoring(config, found, Keeping(folder / "judge", must_keep, say, stop=stop)))
         shown, diets = Stage(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
         prior = build.prior(config, shown.net, found, device)
         losses = [build.adversarial(chosen) for chosen in _losses(config)]
@@ -171,9 +170,10 @@ class Ground:
             stop=stop,
             pictures=Pictures(score.mode),
             population=population,
-            scored_by=f"{frechet.Metric.name}[{score.extractor}]" if self._are_scored else None,
+            scored_by=build_score.distance_name(config, data) if self._are_scored else None,
             losses=[chosen.name for chosen in _losses(config)] if self._has_losses else [],
             mixture=partial(mixture, self.makers[Side.G].construct),
+            prepare=self.judge if self._are_scored else None,
             show=lambda genome: self.shown.show(genome, average=True),
             judge=None if self.judge is None else partial(_scored, self.judge, score.num_images, score.mode),
         )

@@ -61,7 +61,7 @@ def evolution(
     if config.transport == "nccl" and company is None and peers.count() < config.workers:
         found = f"nccl for {config.workers} workers on a host with {peers.count()} accelerators for it"
         raise ConfigError(f"transport: found {found}, expected one for each; use gloo")
-    ground = Ground.of(config, folder, say)
+    ground = Ground.of(config, folder, say, stop=stop)
     first = ground.cell(0)
     plain, absent = ground.population([first], lambda text: None), unbuilt(first.standing(), config.grid.num_cells)
     office = _Office.open(config, folder, say, company)

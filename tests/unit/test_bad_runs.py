@@ -63,7 +63,8 @@ def test_missing_data(refused):
 
 def test_a_missing_classifier(refused, data_root, tmp_path):
     shutil.copytree(data_root / "mnist", tmp_path / "mnist")
-    assert "classifiers/mnist_cnn.npz" in refused("train", "vanilla-mnist", "data.path=mnist")
+    line = refused("train", "vanilla-mnist", "data.path=mnist", "score.extractor=mnist-cnn")
+    assert "(no mnist_cnn.npz next to mnist); pass score.weights=FILE, or use score.extractor=auto" in line
 
 
 def test_truncated_data(refused, data_root, tmp_path):

@@ -48,20 +48,20 @@ def test_digits_in_a_frame_are_seen_without_it(data_root):
     assert torch.equal(framed.judge(noise).features_BF, plain.judge(normalised(x_BCHW)).features_BF)
 
 
-def test_the_weights_lie_beside_the_data(tmp_path):
-    """In the folder of the data, or in `classifiers` beside it; the message names the likeliest place."""
+def test_weights_are_found_in_or_next_to_the_folder_of_the_data(tmp_path):
     data = str(tmp_path / "sets" / "cifar10")
-    likeliest = tmp_path / "sets" / "classifiers" / "resnet56_cifar10.npz"
-    assert beside(data, "cifar-resnet56") == likeliest
-    for folder in (tmp_path / "classifiers", tmp_path / "sets" / "cifar10"):
+    for folder in (tmp_path / "classifiers", tmp_path / "sets" / "classifiers", tmp_path / "sets" / "cifar10"):
         folder.mkdir(parents=True)
         (folder / "resnet56_cifar10.npz").touch()
-        assert beside(data, "cifar-resnet56") == folder / "resnet56_cifar10.npz"
+        assert beside(data, "cifar-resnet56") == folder / "resnet56_cifar10.npz"  # each is nearer than the one before
 
 
-def test_data_without_a_folder_asks_for_the_weights():
-    with pytest.raises(ConfigError, match=r"cifar-resnet20 extractor; give score\.weights=FILE"):
-        beside(None, "cifar-resnet20")
+@pytest.mark.parametrize(("data", "where"), [("data", r"no resnet20_cifar10\.npz next to data"), (None, "no resnet20")])
+def test_weights_that_are_nowhere_name_both_cures(tmp_path, monkeypatch, data, where):
+    monkeypatch.chdir(tmp_path)
+    cures = r"pass score\.weights=FILE, or use score\.extractor=auto"
+    with pytest.raises(ConfigError, match=rf"required for the extractor 'cifar-resnet20' \({where}.*\); {cures}"):
+        beside(data, "cifar-resnet20")
 
 
 def arrays_of(name):

@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from paragan import build
-from paragan.config import load
 from paragan.core.errors import CheckpointError, DataError
 from paragan.datasets import digits
 from paragan.datasets._memory import Memory
-from paragan.engine import classifier
 from paragan.engine import judge as judging
 from paragan.engine.judge import ready_made, train_or_load
 from paragan.loading.loader import normalised
@@ -47,7 +44,7 @@ def folder(kept, tmp_path):
 def fits(monkeypatch):
     """How often a judge is trained; the training itself is replaced."""
     calls = []
-    monkeypatch.setattr(judging, "fitted", lambda train, seed: calls.append(seed) or untrained(train))
+    monkeypatch.setattr(judging, "fitted", lambda train, seed, progress: calls.append(seed) or untrained(train))
     return calls
 
 
@@ -182,31 +179,6 @@ def test_a_judge_that_need_not_be_kept_scores_where_nothing_may_be_written(small
     (tmp_path / "file").touch()
     judge = train_or_load(*small, tmp_path / "file" / "judge", must_keep=False)
     assert (fits, judge.accuracy is None) == ([0], False)
-
-
-@pytest.mark.parametrize(
-    ("symmetric", "names", "lines"), [(True, (), 1), (False, (), 0), (True, tuple("abcdefghij"), 0)]
-)
-def test_a_judge_that_learnt_nothing_of_turns_says_so_once(small, tmp_path, monkeypatch, symmetric, names, lines):
-    """Images without an up: all turns look the same."""
-    said, parts = [], []
-    if symmetric:  # there is nothing to learn, so nothing is learnt in few steps
-        monkeypatch.setattr(classifier, "STEPS", 20)
-    for source in small:
-        x = source.images_NCHW[:64]
-        x = x * 0 + torch.arange(64, dtype=torch.uint8).view(-1, 1, 1, 1) if symmetric else x
-        parts.append(Memory(x, torch.arange(64) % 10 if names else None, names, "plain"))
-    config = load("digits", ["data.size=8", "score.num_images=64", "model.width=4"])
-    score = build.scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
-    trainer = build.trainer(config, tmp_path, said.append, lambda: False)
-    assert said == []
-    for _ in range(2):
-        score(trainer.players["g"], trainer.prior)
-    assert len(said) == lines
-    if lines:
-        assert said[0].startswith(
-            "score: the judge tells which way up images are for 25% of unseen ones, 25% by chance"
-        )
 
 
 @pytest.mark.parametrize(("shape", "turns"), [((1, 6, 6), 4), ((1, 4, 6), 2)])

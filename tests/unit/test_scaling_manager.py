@@ -152,7 +152,7 @@ def test_a_metric_by_its_name_is_its_number(finished, capsys):
 
 
 def test_a_metric_that_is_none_lists_those_that_are(finished):
-    known = "fd\\[judge\\], label_accuracy, class_variance_min, class_variance_mean, coverage, fid"
+    known = "fd\\[judge\\], label_accuracy, class_variance_min, class_variance_mean, coverage, fd"
     with pytest.raises(pg.ConfigError, match=rf"^eval: found the metric 'is', expected one of {known}$"):
         finished.eval("is")
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import paragan
-from paragan import build, build_cells, build_crew
+from paragan import build, build_cells, build_crew, build_score
 from paragan.cli._cellular_rows import ONE_CORE, UPSTREAM, WORKERS, Asked, Grid, Played
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import ROUTINES
@@ -21,7 +21,6 @@ from paragan.config import RunConfig, load
 from paragan.core.dist import ALONE
 from paragan.core.printable import printable
 from paragan.engine import scorer
-from paragan.engine.extractors import beside
 
 _UPSTREAM = "benchmarks.cellular_upstream"
 # What the upstream-style loop books, under our names: its `update_genomes` are the steps of training.
@@ -75,7 +74,7 @@ def _upstream(asked: Asked, grid: Grid, folder: Path) -> tuple[Play, Callable[[]
     config, found = _config(asked, grid), importlib.import_module(_UPSTREAM)
     data = build.data(config)
     keeping = scorer.Keeping(folder / "judge", True, _say, ALONE)
-    judge = scorer.evaluator(config.score, data.train, data.held_out, asked.mnist, keeping)
+    judge = scorer.evaluator(*build_score.scoring(config, data, keeping))
     assert judge is not None
     rows, columns = map(int, grid.shape.split("x"))
     images_u8, _ = data.train.fetch(np.arange(len(data.train)))
@@ -92,8 +91,7 @@ def _upstream(asked: Asked, grid: Grid, folder: Path) -> tuple[Play, Callable[[]
 
 def _config(asked: Asked, grid: Grid, *words: str) -> RunConfig:
     assert asked.mnist is not None
-    extractor = "mnist-cnn" if beside(asked.mnist, "mnist-cnn").exists() else "judge"
-    own = (f"data.path={asked.mnist}", f"score.extractor={extractor}", "train.threads=1")
+    own = (f"data.path={asked.mnist}", "train.threads=1")
     return load("cellular-mnist", (*own, f"grid.shape={grid.shape}", f"grid.batches={asked.batches}", *words))
 
 

@@ -164,8 +164,8 @@ class Asked:
             words = (f"data.path={self.data}", "g.ema=null", f"score.num_images={self.num_validation}")
             found.append(Table("pix2pix-facades", self.images, words, PIX2PIX, 1.0))
         if self.mnist is not None:
-            words = (f"data.path={self.mnist}", f"score.extractor={_extractor(self.mnist)}", "score.num_images=2000")
-            found.append(Table("vanilla-mnist", self.mnist_images, words, VANILLA, 0.0005))
+            of_digits = (f"data.path={self.mnist}", "score.num_images=2000")
+            found.append(Table("vanilla-mnist", self.mnist_images, of_digits, VANILLA, 0.0005))
         if not found:
             raise ConfigError("bench table1: found no data, expected --data FACADES, --mnist MNIST, or both")
         for table in found:
@@ -174,10 +174,3 @@ class Asked:
                 told = f"found {table.images} images of {table.recipe}, expected at least {least}"
                 raise ConfigError(f"--images: {told}: one update of each row on {self.ranks} ranks")
         return found
-
-
-def _extractor(mnist: str) -> str:
-    """`mnist-cnn` where its weights lie beside the data."""
-    from paragan.engine.extractors import beside
-
-    return "mnist-cnn" if beside(mnist, "mnist-cnn").exists() else "none"

@@ -18,7 +18,7 @@ from paragan.core.files import write_text
 
 Found = Sequence[tuple[Table, Sequence[Measured]]]
 _HEAD = ("row", "batch", "updates", "time", "95 %", "poster", "D loss", "poster", "G loss", "poster")
-_QUALITY = {"l1": "val. L1", "psnr": "val. PSNR", "ssim": "val. SSIM", "fd[mnist-cnn]": "fd[mnist-cnn]"}
+_QUALITY = {"l1": "val. L1", "psnr": "val. PSNR", "ssim": "val. SSIM", "fd[mnist]": "fd[mnist]"}
 
 
 def write(asked: Asked, found: Found, out: Path, today: str, complete: bool = False) -> list[Path]:

@@ -15,11 +15,12 @@ def run(path: Path, as_json: bool, num_images: int | None, seed: int | None, tru
     run = opened.open_run(path, num_images, trust, best)
     if not run.trainer.is_scored:
         raise ConfigError(
-            f"{path}: this run has score.extractor none; nothing can score it: set score.extractor=judge and train on"
+            f"{path}: this run has no score, since score.extractor is none; resume it with score.extractor=auto"
         )
     score = run.trainer.measured(run.prior(seed))
     if as_json:
-        print(json.dumps({"metrics": score.metrics, "num_images": score.num_images, "protocol": dict(score.protocol)}))
+        told = {"metrics": score.metrics, "real": score.real, "num_images": score.num_images}
+        print(json.dumps({**told, "protocol": score.protocol}))
     else:
-        print(f"step {run.trainer.clock.step}  {score_line(score.metrics)}  ({score.num_images} images)")
+        print(f"step {run.trainer.clock.step}  {score_line(score.values)}  ({score.num_images} images)")
     return 0

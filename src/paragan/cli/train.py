@@ -84,11 +84,11 @@ def _train(asked: Asked, world: World, interrupt: Interrupt) -> tuple[int, str]:
             return 0, "finished"
         trainer, say = session.trainer, voice(world)
         stopped = f"{why() or 'another rank was stopped'}; saved"
-        code, reason = (0, "finished") if trainer.finished else (PREEMPTED, stopped)
+        code, reason = (0, "finished") if trainer.complete else (PREEMPTED, stopped)
         ended(session, code, reason)
         done = f"step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
         say(f"{reason}: {done}")
-        if trainer.finished:
+        if trainer.complete:
             say(_ending(session))
         return code, reason
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,12 +18,13 @@ from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.standing import Standing, number_of
 from paragan.coevolution.topology import Topology
+from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report, Rows, Side
 from paragan.engine.evaluate import Score
 from paragan.engine.events import Event, Evolved, Samples
-from paragan.engine.reader import Checkpoint
-from paragan.engine.trainer import Trainer, counted
+from paragan.engine.reader import Checkpoint, counted
+from paragan.engine.trainer import Trainer
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -47,6 +49,7 @@ class Evolution(Trainer):
 
     mixture: a network of so many generators with these weights. judge: scores it. show: a generator, to sample from.
     losses: that cells train for, by name; none where all have the run's. scored_by: the metric of their mixtures.
+    prepare: trains the judge that a generation needs, before the first one.
     """
 
     population: Population
@@ -55,6 +58,7 @@ class Evolution(Trainer):
     judge: Callable[[Prior, Mixture], Score] | None = None
     losses: Sequence[str] = ()
     scored_by: str | None = None
+    prepare: Callable[[], object] | None = None
     profile: Profile = field(default_factory=Profile)
     ensemble: Ensemble | None = None  # of the whole grid, once it is trained
 
@@ -94,6 +98,13 @@ class Evolution(Trainer):
     def images_per_report(self) -> float:
         return self.clock.images / max(1, self.population.generation)
 
+    def _begin(self) -> Iterator[Event]:
+        """With the judge, so that a stop while it is trained does not come in the middle of a generation."""
+        if self.prepare is not None and not self.finished:
+            with suppress(StopRequested):
+                self.prepare()
+        yield from super()._begin()
+
     def play(self) -> Generator[Event, None, Report]:
         self.ensemble = None
         self.profile, told = self.population.evolve()
@@ -105,10 +116,10 @@ class Evolution(Trainer):
     def end(self) -> Iterator[Event]:
         """A finished grid also tells of the ensemble that is best of all its generators."""
         if self.finished and self.ensemble is None and self.population.can_mix:
-            counts, distance = self.population.ensemble()
-            self.ensemble = Ensemble(counts, distance)
-            self.saved_at = -1  # a checkpoint of this moment is to have it
-            yield Evolved(self.clock.step, self.clock.images, self.told())
+            with suppress(StopRequested):
+                self.ensemble = Ensemble(*self.population.ensemble())
+                self.saved_at = -1  # a checkpoint of this moment is to have it
+                yield Evolved(self.clock.step, self.clock.images, self.told())
         yield from super().end()
 
     def told(self) -> dict[str, Any]:

@@ -24,6 +24,10 @@ _MAY_BE_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
+class StopRequested(Exception):
+    """Long work was left unfinished because the run is to stop; a resumed run does it again."""
+
+
 class Interrupt:
     """`requested` turns true at the first signal; the loop looks at it between steps.
 

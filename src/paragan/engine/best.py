@@ -50,8 +50,7 @@ class Best:
     def keep(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
         """Replace it by this finished checkpoint, without a copy of the files where the disk can link them."""
         metric, value = next(iter(score.metrics.items()))
-        told = {"step": step, "images": images, "metric": metric, "value": value, **score.metrics}
-        told |= {"num_images": score.num_images, "protocol": score.protocol}
+        told = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
         new, old = self._next, self.folder.with_name(f".{self.folder.name}.old")
         for folder in (self.folder, new, old):
             refuse_link(folder)

@@ -63,12 +63,18 @@ def _scores(score: Mapping[str, Any], step: int) -> list[str]:
     return [
         "## Scores\n",
         f"Of {_plain(score.get('num_images'))} images at step {_plain(score.get('step'))}.{other}\n",
-        "| metric | value |\n|---|---|",
-        *(f"| {_plain(key)} | {value:.4g} |" for key, value in values.items()),
+        "| metric | value | held-out real images |\n|---|---|---|",
+        *(f"| {_plain(key)} | {value:.4g} | {_of_real(score, key)} |" for key, value in values.items()),
         "\nProtocol, which has to be equal where two scores are compared:\n",
         *(f"- {_plain(key)}: {_plain(value)}" for key, value in told.items()),
         "",
     ]
+
+
+def _of_real(score: Mapping[str, Any], metric: str) -> str:
+    real = score.get("real")
+    value = real.get(metric) if isinstance(real, Mapping) else None
+    return f"{value:.4g}" if isinstance(value, float) else ""
 
 
 def _how(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:

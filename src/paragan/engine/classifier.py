@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -50,22 +50,25 @@ def untrained(shape: tuple[int, int, int], num_classes: int, seed: int) -> Class
         return Classifier(shape, num_classes).float()
 
 
-def fitted(train: Source, seed: int) -> Classifier:
+def fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
     """A classifier of the labels of `train`: a fixed number of steps on the CPU, images shifted by up to a pixel.
+
+    progress: called before each step with the number of steps done; it may raise to end the training.
 
     The same weights for the same data, seed and machine: on one thread, since sums over several depend on their number
     (and kernels this small gain nothing by them). Draws nothing from the global random state.
     """
     with _one_thread(), torch.enable_grad():
-        return _fitted(train, seed)
+        return _fitted(train, seed, progress)
 
 
-def _fitted(train: Source, seed: int) -> Classifier:
+def _fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
     net = untrained(train.shape, len(train.class_names), seed)
     optimizer = _POLICY.optimizer(net.parameters())
     batches = Loader(train, BATCH, rng.key(seed, "judge", "order"), torch.device("cpu"))
     shifts = torch.randint(-SHIFT, SHIFT + 1, (STEPS, 2), generator=rng.generator(seed, "judge", "shift"))
     for count, shift in enumerate(shifts.tolist()):
+        progress(count)
         batch = next(batches)
         assert batch.x_BCHW is not None and batch.y_B is not None
         _, logits_BK = net(_shifted(batch.x_BCHW, *shift))

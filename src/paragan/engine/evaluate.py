@@ -12,24 +12,20 @@ from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Paired, Source
+from paragan.core.seams import Source
 from paragan.core.types import Rows
-from paragan.engine.judge import Judge, measured
-from paragan.engine.pictures import pairs
+from paragan.engine.judge import CLASSES, JUDGE, MOST_MEASURED, TURNS, Judge, accuracy, doubt
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
-from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, l1, label_accuracy, psnr, ssim
+from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, label_accuracy
 from paragan.metrics._judged import Judged
-from paragan.metrics._pairs import Pairs
 
 # (first row, count) -> x_BCHW in [-1, 1], classes asked for
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
-# (first row, conditions) -> x_BCHW in [-1, 1]
-Translate = Callable[[int, Tensor], Tensor]
 
-_AT_ONCE, _PAIRS_AT_ONCE = 250, 10
+_AT_ONCE = 250
 _MOST_FOR_COVERAGE = 2000  # it takes time with the square of the number
 
 
@@ -37,20 +33,29 @@ _MOST_FOR_COVERAGE = 2000  # it takes time with the square of the number
 class Score:
     """metrics: values by name. num_images: generated. protocol: what has to be equal where two scores are compared.
 
+    real: the values of held-out real images by the same metrics, to read `metrics` against; empty: there are none.
     seconds: what it took, without what only the first score has to do.
     """
 
     metrics: dict[str, float]
     num_images: int
     protocol: dict[str, Any]
+    real: dict[str, float] = field(default_factory=dict)
     seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As the record and `score.json` have it."""
+        real = {"real": self.real} if self.real else {}
+        return {**self.metrics, **real, "num_images": self.num_images, "protocol": self.protocol}
 
 
 @dataclass
 class Evaluator:
     """Scores generators against one data set. What it needs of the real images is computed at the first score and kept.
 
-    Raises `ConfigError` where the judge reads other images than these, or there are too few.
+    warn: receives one line at the first score where the judge is often wrong. Raises `ConfigError` where the judge
+    reads other images than these, or there are too few.
     """
 
     judge: Judge
@@ -59,6 +64,7 @@ class Evaluator:
     num_images: int
     mode: Mode = "eval"
     world: World = ALONE
+    warn: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
         classes = len(self.train.class_names)
@@ -66,7 +72,7 @@ class Evaluator:
             found = f"data of {_size(self.train.shape)} in {classes} classes"
             expected = f"{_size(self.judge.shape)} in {self.judge.num_classes} classes"
             raise ConfigError(
-                f"score.extractor: found {found}, but {self.judge.name} expects {expected}; give score.extractor=judge"
+                f"score.extractor: found {found}, but {self.judge.name} expects {expected}; use score.extractor=auto"
             )
         if self.num_images <= coverage.K:
             raise ConfigError(f"score.num_images: found {self.num_images} images, expected at least {coverage.K + 1}")
@@ -80,10 +86,12 @@ class Evaluator:
 
         Raises `ConfigError` where images are not finite: no distance could be told.
         """
-        self._prepare()
+        real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
         fakes = self._fakes(generate)
-        return Score(self._measure(fakes), self.num_images, self.protocol, time.monotonic() - began)
+        values = self._measure(fakes, fakes.rows(0, self.num_covered))
+        real = {name: real_values[name] for name in values if name in real_values}
+        return Score(values, self.num_images, self.protocol, real, time.monotonic() - began)
 
     def _fakes(self, generate: Generate) -> Judged:
         """All rows, judged: blocks are dealt to the ranks, and every rank has the whole in the end.
@@ -99,7 +107,7 @@ class Evaluator:
         judged = []
         for first, count in mine:
             x, asked = generate(first, count)
-            _finite(x, world)
+            finite(x, world)
             judged.append(self.judge.judge(x, asked if self._recognises else None))
         return _whole(Judged.joined(judged), [count for _, count in blocks], world)
 
@@ -108,10 +116,6 @@ class Evaluator:
         """Images that are made together: fewer large ones, for memory, but where what is with them changes them."""
         _, height, width = self.train.shape
         return _AT_ONCE if self.mode != "eval" else max(4, min(_AT_ONCE, _AT_ONCE * 64 * 64 // (height * width)))
-
-    def _prepare(self) -> None:
-        """What is computed once and kept."""
-        _ = self._frechet, self._coverage, self.protocol
 
     def distance(self, fakes: Judged) -> float:
         """The Frechet distance of judged images from the training images; infinite where they are not finite."""
@@ -135,32 +139,69 @@ class Evaluator:
         count = min(self.num_images, len(self.held_out), _MOST_FOR_COVERAGE)
         return count if count > coverage.K else 0
 
+    @property
+    def num_real(self) -> int:
+        """Held-out images that are scored like generated ones, to have values to compare with."""
+        return min(self.num_images, len(self.held_out)) if self.num_covered else 0
+
     @cached_property
     def protocol(self) -> dict[str, Any]:
-        judge = self.judge if self.judge.accuracy is not None else measured(self.judge, self.held_out)
         return {
-            "extractor": judge.name,
-            "extractor_accuracy": judge.accuracy,
-            "extractor_sha256": judge.sha256,
-            "extractor_crop": judge.crop,
+            "extractor": self.judge.name,
+            "extractor_task": self._task,
+            "extractor_accuracy": self._accuracy,
+            "extractor_sha256": self.judge.sha256,
+            "extractor_crop": self.judge.crop,
             "reference": {"split": "train", "num_images": self.num_reference},
             "coverage": {"split": "held_out", "num_images": self.num_covered, "k": coverage.K},
+            "real": {"split": "held_out", "num_images": self.num_real},
             "mode": self.mode,
             "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision, labels uniform",
         }
 
-    def _measure(self, fakes: Judged) -> dict[str, float]:
-        values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(fakes).compute()}
-        if fakes.asked_B is not None:
+    def _measure(self, judged: Judged, covering: Judged) -> dict[str, float]:
+        """Of `judged`; its first rows, `covering`, are those that coverage counts."""
+        values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(judged).compute()}
+        if judged.asked_B is not None and self._recognises:
             for metric in (label_accuracy.Metric, class_variance_min.Metric, class_variance_mean.Metric):
-                values[metric.name] = metric.against(self._reference).update(fakes).compute()
+                values[metric.name] = metric.against(self._reference).update(judged).compute()
         if self._coverage is not None:
-            values[coverage.Metric.name] = self._coverage.update(fakes.rows(0, self.num_covered)).compute()
+            values[coverage.Metric.name] = self._coverage.update(covering).compute()
         return values
+
+    @cached_property
+    def _real_values(self) -> dict[str, float]:
+        """Held-out images in place of generated ones; training images cover them, since they cannot cover themselves.
+
+        Empty where there are too few. Says the warning, since this comes before the first score.
+        """
+        if (warning := doubt(self.judge.name, self._task, self._accuracy, self.judge.num_classes)) is not None:
+            self.warn(warning)
+        if not self.num_real:
+            return {}
+        return self._measure(self._held_out.rows(0, self.num_real), self._reference.rows(0, self.num_covered))
+
+    @property
+    def _task(self) -> str:
+        """What the judge tells of images; a judge of data without classes has learnt `Turned`."""
+        return TURNS if self.judge.name == JUDGE and not self._recognises else CLASSES
+
+    @cached_property
+    def _accuracy(self) -> float | None:
+        if self.judge.accuracy is not None or self._held_out.asked_B is None:
+            return self.judge.accuracy
+        return accuracy(self._held_out)
 
     @cached_property
     def _reference(self) -> Judged:
         return self.judge.judge_rows(self.train, self.num_reference)
+
+    @cached_property
+    def _held_out(self) -> Judged:
+        """As many as any number here is computed of."""
+        enough = max(self.num_real, self.num_covered)
+        count = MOST_MEASURED if self.judge.accuracy is None else enough
+        return self.judge.judge_rows(self.held_out, max(enough, min(count, len(self.held_out))))
 
     @cached_property
     def _frechet(self) -> frechet.Metric:
@@ -170,54 +211,7 @@ class Evaluator:
     def _coverage(self) -> coverage.Metric | None:
         if not self.num_covered:
             return None
-        return coverage.Metric.against(self.judge.judge_rows(self.held_out, self.num_covered))
-
-
-@dataclass(frozen=True)
-class PairEvaluator:
-    """Scores generators that make images from images by how near they come to held-out targets.
-
-    The first `num_images` pairs, always the same.
-    """
-
-    held_out: Paired
-    num_images: int
-    mode: Mode = "eval"
-
-    @property
-    def num_pairs(self) -> int:
-        return min(self.num_images, len(self.held_out))
-
-    def __call__(self, player: Player, prior: Prior) -> Score:
-        """The score of a player's sampling generator."""
-        generator = sampling_network(player)
-        z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_pairs, self.num_pairs))
-
-        def translate(first: int, condition: Tensor) -> Tensor:
-            z = z_BZ[first : first + len(condition)]
-            given = condition.to(prior.device)
-            return sample(generator, z, None, len(z), given, self.mode, seed=prior.seed, first=first)
-
-        return self.score(translate)
-
-    def score(self, translate: Translate) -> Score:
-        """l1, psnr and ssim of what it makes of the conditions. Raises `ConfigError` where that is not finite."""
-        began = time.monotonic()
-        metrics = [l1.Metric(), psnr.Metric(), ssim.Metric()]
-        for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
-            target, condition = pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
-            both = Pairs(_finite(translate(first, condition)), target)
-            metrics = [metric.update(both) for metric in metrics]
-        values = {metric.name: metric.compute() for metric in metrics}
-        return Score(values, self.num_pairs, self.protocol, time.monotonic() - began)
-
-    @property
-    def protocol(self) -> dict[str, Any]:
-        return {
-            "compared": {"with": "the target of each pair", "split": "held_out", "num_images": self.num_pairs},
-            "mode": self.mode,
-            "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision",
-        }
+        return coverage.Metric.against(self._held_out.rows(0, self.num_covered))
 
 
 def samples_of(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
@@ -250,7 +244,8 @@ def _whole(mine: Judged, counts: list[int], world: World) -> Judged:
     return Judged.joined(found)
 
 
-def _finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
+def finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
+    """The same images. `ConfigError` on all ranks where some are not finite."""
     if world.any(not x_BCHW.isfinite().all()):
         raise ConfigError(
             "score: found generated images that are not finite, expected numbers: the run has diverged; "

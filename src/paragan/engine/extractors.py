@@ -126,21 +126,26 @@ def read(name: str, path: Path) -> nn.Module:
     with torch.device("meta"):  # no initial weights: none are drawn from the global random state
         net = extractor.make()
     wanted = {key: tuple(tensor.shape) for key, tensor in net.state_dict().items()}
-    arrays = _arrays(path, wanted, f"expected the npz of {extractor.told}; check score.weights")
+    arrays = _arrays(
+        path, wanted, f"expected the npz of {extractor.told}; check score.weights, or use score.extractor=auto"
+    )
     weights = {key: torch.from_numpy(array.astype(np.float32)) for key, array in arrays.items()}
     net.load_state_dict(weights, assign=True)
     return net
 
 
 def beside(data: str | None, name: str) -> Path:
-    """Where an extractor's weights are looked for unless told: beside the data. `ConfigError` where it has no path."""
-    if data is None:
-        raise ConfigError(
-            f"score.weights: found nothing, expected the npz of the {name} extractor; give score.weights=FILE"
-        )
-    folder, file = Path(data), EXTRACTORS[name].file
+    """The file with an extractor's weights in or next to the folder of the data. `ConfigError` where there is none."""
+    file, folder = EXTRACTORS[name].file, Path(data or "")
     candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
-    return next((c for c in candidates if c.exists()), candidates[1])
+    found = next((path for path in candidates if data and path.exists()), None)
+    if found is None:
+        where = f" next to {data}" if data else ""
+        raise ConfigError(
+            f"score.weights is required for the extractor {name!r} (no {file}{where}); pass score.weights=FILE, "
+            "or use score.extractor=auto"
+        )
+    return found
 
 
 def _arrays(path: Path, wanted: dict[str, tuple[int, ...]], expected: str) -> dict[str, NDArray[Any]]:

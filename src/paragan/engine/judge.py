@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,15 +21,18 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import read_bytes, subfolder, write_bytes
 from paragan.core.seams import Source
-from paragan.engine import classifier
+from paragan.engine import classifier, packaged_extractors
 from paragan.engine.classifier import fitted, untrained
 from paragan.engine.extractors import EXTRACTORS, read
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
 from paragan.metrics._judged import Judged
 
+JUDGE = "judge"  # the name of one that is trained for a run
+CLASSES, TURNS = "classes", "which way up"  # what a judge tells of images
+MOST_MEASURED = 10_000
 _AT_ONCE = 500
-_MOST_MEASURED = 10_000
+_DOUBTFUL = 0.95  # accuracy below which a score is printed with a warning
 _REFERENCE = 0  # the seed of the order in which real images are judged
 _FORMAT = 1
 _MOST_NOTE_BYTES, _MOST_BYTES = 1 << 20, 1 << 30  # of judge.json and of weights
@@ -96,12 +99,14 @@ def train_or_load(
     seed: int = 0,
     must_keep: bool = True,
     world: World = ALONE,
+    progress: Callable[[int], None] = lambda steps: None,
 ) -> Judge:
     """The judge of this data: the one in `folder` if data, settings and seed are the same, else trained and kept.
 
     Where there are no two classes it learns which way up images are (`Turned`): its features serve all the same.
     Raises `CheckpointError` if the folder cannot be written, unless it need not be kept. On several ranks each trains
-    the same one, so that none waits for another; rank 0's is taken and kept.
+    the same one, so that none waits for another; rank 0's is taken and kept. progress: as `fitted` calls it; where it
+    raises, nothing is written.
     """
     if len(train.class_names) < 2:
         train, held_out = Turned(train), Turned(held_out)
@@ -110,10 +115,10 @@ def train_or_load(
     if not world.any(found is None):
         assert found is not None
         return found
-    net = fitted(train, seed)
+    net = fitted(train, seed, progress)
     world.follow(net.state_dict().values())
     weights = save(net.state_dict())
-    judge = Judge("judge", net, train.shape, len(train.class_names), hashlib.sha256(weights).hexdigest())
+    judge = Judge(JUDGE, net, train.shape, len(train.class_names), hashlib.sha256(weights).hexdigest())
     judge = measured(judge, held_out)
     if folder is not None and world.leads:
         with nullcontext() if must_keep else suppress(CheckpointError):
@@ -132,14 +137,39 @@ def ready_made(name: str, path: Path, size: int | None = None) -> Judge:
     return Judge(name, net, shape, 10, hashlib.sha256(read_bytes(path, _MOST_BYTES)).hexdigest(), crop=crop)
 
 
+def packaged(name: str, size: int) -> Judge:
+    """The extractor `name` of the package for images of `size` pixels. Raises `DataError` if its file is damaged."""
+    extractor = packaged_extractors.PACKAGED[name]
+    net, sha256 = packaged_extractors.read(name)
+    crop, (channels, side, _) = extractor.crops.get(size, 0), extractor.shape
+    return Judge(name, net, (channels, side + 2 * crop, side + 2 * crop), 10, sha256, crop=crop)
+
+
 def measured(judge: Judge, held_out: Source) -> Judge:
     """The same judge with its accuracy on at most 10,000 of these images; as it was if they have no labels."""
     if not held_out.class_names:
         return judge
-    judged = judge.judge_rows(held_out, min(len(held_out), _MOST_MEASURED))
+    return replace(judge, accuracy=accuracy(judge.judge_rows(held_out, min(len(held_out), MOST_MEASURED))))
+
+
+def accuracy(judged: Judged) -> float:
+    """Share of labelled images that are recognised."""
     assert judged.logits_BK is not None and judged.asked_B is not None
-    accuracy = float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean())
-    return replace(judge, accuracy=accuracy)
+    return float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean())
+
+
+def doubt(name: str, task: str, accuracy: float | None, num_classes: int) -> str | None:
+    """A warning for scores by an extractor that is often wrong; None: it is not, or its accuracy is unknown."""
+    if accuracy is None or accuracy >= _DOUBTFUL:
+        return None
+    who = "the judge" if name == JUDGE else f"the extractor {name}"
+    if task == CLASSES:
+        means = "its scores are rough: compare them with those of real images, in brackets"
+        return f"warning: score: {who} is right on {accuracy:.1%} of held-out images; {means}"
+    means = "compare its scores with those of real images, in brackets"
+    if accuracy < 1.5 / num_classes:
+        means = f"{1 / num_classes:.0%} by chance, so its scores mean little; look at the pictures, or add classes"
+    return f"warning: score: {who} tells which way up {accuracy:.1%} of held-out images are; {means}"
 
 
 def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | None:
@@ -154,7 +184,7 @@ def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | N
         net.load_state_dict(load(weights))
         accuracy = note["accuracy"]
         return Judge(
-            "judge", net, train.shape, len(train.class_names), sha256, None if accuracy is None else float(accuracy)
+            JUDGE, net, train.shape, len(train.class_names), sha256, None if accuracy is None else float(accuracy)
         )
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SafetensorError):
         return None

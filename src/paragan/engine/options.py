@@ -82,9 +82,12 @@ class ScoreOptions:
 
     num_images: Annotated[int, Range(least=6)] = 2000
     """Samples per score. Data of pairs is scored against its held-out targets instead."""
-    extractor: Literal["judge", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = "judge"
-    """Features that scores are measured in: `judge` (a small CNN trained on this run's real images), a ready-made
-    network, or `none`, which switches scores off.
+    extractor: Literal["auto", "judge", "mnist", "cifar10", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = (
+        "auto"
+    )
+    """Features that scores are measured in: `auto` is the packaged network of the data set, `mnist` or `cifar10`, where
+    there is one for its images, otherwise `judge`, a small CNN trained on this run's real images. `none` switches
+    scores off; the others read their weights from a file.
     """
     weights: FilePath | None = None
     """File of the ready-made network's weights; null: next to the data."""

@@ -168,3 +168,11 @@ def sha256_of(path: Path) -> str:
     """Of a file, in hexadecimal."""
     with plain_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def counted(values: Any, *names: str) -> dict[str, int]:
+    """These of a checkpoint's numbers; `ValueError` for what no run counts to."""
+    counts = {name: values[name] for name in names}
+    if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):
+        raise ValueError(f"{counts}")
+    return counts

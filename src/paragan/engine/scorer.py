@@ -1,48 +1,76 @@
-"""Who scores a run: against targets where there are pairs, else by a judge, ready made or trained on the run's data."""
+"""Who scores a run: against targets where there are pairs, else by an extractor, which is part of the package, read
+from a file, or trained on the run's data."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from paragan.core.dist import World
+from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
+from paragan.core.interrupt import StopRequested
 from paragan.core.seams import Source, paired
-from paragan.engine.evaluate import Evaluator, PairEvaluator, Score
+from paragan.engine import classifier, packaged_extractors
+from paragan.engine.evaluate import Evaluator, Score
+from paragan.engine.evaluate_pairs import PairEvaluator
 from paragan.engine.extractors import EXTRACTORS, beside
-from paragan.engine.judge import Judge, ready_made, train_or_load
+from paragan.engine.judge import JUDGE, Judge, packaged, ready_made, train_or_load
 from paragan.engine.options import ScoreOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 
-_AT_CHANCE = (
-    "score: the judge tells which way up images are for {:.0%} of unseen ones, {:.0%} by chance: its numbers may say "
-    "little here; look at the pictures, or sort the images into classes"
-)
+_AUTO = "auto"
+_STEPS_TO_ESTIMATE = 5
+_PERIOD_S = 10.0  # between two lines of progress
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """folder: where a trained judge is kept; must: it is an error if it cannot be. say: receives a line of doubt."""
+    """folder: where a trained judge is kept; must: it is an error if it cannot be. say: receives progress and warnings.
+
+    stop: whether the run is to stop, which ends the training of a judge. Collective where the world has several ranks.
+    """
 
     folder: Path
     must: bool
     say: Callable[[str], None]
-    world: World
+    world: World = ALONE
+    stop: Callable[[], bool] = lambda: False
+
+
+def resolved(options: ScoreOptions, dataset: str, shape: tuple[int, int, int]) -> ScoreOptions:
+    """With the extractor that `auto` stands for: the packaged one of this data set and size, else the run's judge."""
+    if options.extractor != _AUTO:
+        return options
+    name: Any = packaged_extractors.suited_to(dataset, shape) or JUDGE
+    return replace(options, extractor=name)
+
+
+def described(options: ScoreOptions) -> str:
+    """The extractor of resolved options, for the opening of a run."""
+    name = options.extractor
+    if name == JUDGE:
+        return "by a judge, trained on this run's images when the first score is due"
+    if name in packaged_extractors.PACKAGED:
+        what, accuracy = next(iter(packaged_extractors.facts_of(name)["accuracy"].items()))
+        return f"by the extractor {name} of the package, right on {accuracy:.1%} of {what}"
+    return f"by the extractor {name}, read from a file"
 
 
 def scorer(
     options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: Keeping
 ) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; None: scoring is off. path: of the data, beside which ready-made weights may lie.
+    """Scores a generator player; None: scoring is off. options: resolved. path: of the data, for weights next to it.
 
     A judge of the run's own is trained, or read, when the first score is due; one from a file is read now, so that a
     missing file is told before anything is written.
     """
     if options.extractor != "none" and (pairs := paired(held_out)) is not None:
-        if options.extractor != "judge":
+        if options.extractor != JUDGE:
             told = f"score.extractor: found {options.extractor}, but data of pairs is scored against its targets"
             raise ConfigError(f"{told}; leave it out, or set it to none")
         return PairEvaluator(pairs, options.num_images, options.mode)
@@ -57,20 +85,53 @@ def evaluator(
     """Who judges images of this data, made when it is first asked for; None: scoring is off."""
 
     def scored_by(judge: Judge) -> Evaluator:
-        return Evaluator(judge, train, held_out, options.num_images, options.mode, keeping.world)
+        return Evaluator(judge, train, held_out, options.num_images, options.mode, keeping.world, keeping.say)
 
     if options.extractor == "none":
         return None
-    if options.extractor in EXTRACTORS:
-        weights = options.weights or beside(path, options.extractor)
-        ready = scored_by(ready_made(options.extractor, Path(weights), train.shape[-1]))
+    if options.extractor != JUDGE:
+        ready = scored_by(_read(options, path, train.shape[-1]))
         return lambda: ready
 
     @cache
     def trained() -> Evaluator:
-        judge = train_or_load(train, held_out, keeping.folder, must_keep=keeping.must, world=keeping.world)
-        if len(train.class_names) < 2 and judge.accuracy is not None and judge.accuracy < 1.5 / judge.num_classes:
-            keeping.say(_AT_CHANCE.format(judge.accuracy, 1 / judge.num_classes))
-        return scored_by(judge)
+        progress = _TrainingProgress(len(train), keeping.say, keeping.stop)
+        must, world = keeping.must, keeping.world
+        return scored_by(train_or_load(train, held_out, keeping.folder, 0, must, world, progress))
 
     return trained
+
+
+def _read(options: ScoreOptions, path: str | None, size: int) -> Judge:
+    """The packaged extractor, or the one of a file."""
+    name = options.extractor
+    if name in EXTRACTORS:
+        return ready_made(name, Path(options.weights or beside(path, name)), size)
+    return packaged(name, size)
+
+
+@dataclass
+class _TrainingProgress:
+    """Says how long the training of a judge takes, and ends it where the run is to stop."""
+
+    num_images: int
+    say: Callable[[str], None]
+    stop: Callable[[], bool]
+    _began: float = field(default_factory=time.monotonic)
+    _said: float = 0.0
+
+    def __call__(self, steps: int) -> None:
+        """Called before each step. Raises `StopRequested`."""
+        if self.stop():
+            raise StopRequested
+        now = time.monotonic()
+        if steps == 0:
+            self._began = now
+            return
+        left_s = (now - self._began) / steps * (classifier.STEPS - steps)
+        if steps == _STEPS_TO_ESTIMATE:
+            self.say(f"judge     training on {self.num_images:,} images, about {left_s:.0f} s")
+            self._said = now
+        elif self._said and now - self._said >= _PERIOD_S:
+            self.say(f"judge     step {steps} of {classifier.STEPS}, about {left_s:.0f} s left")
+            self._said = now

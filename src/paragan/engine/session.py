@@ -42,7 +42,7 @@ class Session:
     about: Mapping[str, Any] = field(default_factory=dict)
     world: World = ALONE
     events: Sequence[str] = ()
-    last_score: Mapping[str, float] = field(default_factory=dict)
+    last_score: Mapping[str, Any] = field(default_factory=dict)  # as the record has it
     is_complete: bool = False  # the folder holds the finished run: nothing is left to train, score or record
     _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
 
@@ -78,7 +78,7 @@ class Session:
         """Of the generator as it is, told as if it had been due. All ranks have to ask. Empty: scoring is off."""
         if self.trainer.scored_at != self.trainer.clock.step:
             self._hear(self.trainer.scores())
-        return self.trainer.roles.joined(self.last_score)
+        return self.trainer.roles.joined({k: v for k, v in self.last_score.items() if isinstance(v, float)})
 
     def save(self) -> None:
         """A checkpoint of this moment, as if it had been due. All ranks have to ask."""
@@ -111,8 +111,8 @@ class Session:
                 shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW), "mode": event.mode}
                 self.desk.write(Note("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
             case Scored(score=score):
-                self.last_score = score.metrics
-                self._note("score", {**score.metrics, "num_images": score.num_images, "protocol": score.protocol})
+                self.last_score = score.values
+                self._note("score", score.values)
                 self._advise(score.metrics)
             case Observed():
                 self._note("telemetry", event.values)

@@ -1,7 +1,4 @@
-"""The run: steps of a scheme, and what is due between them.
-
-It yields values; whoever wants them stands in a visible list.
-"""
+"""The run: steps of a scheme, and what is due between them. It yields values."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from torch import Tensor
 from paragan.core.clock import Clock, Every
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
+from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
 from paragan.core.roles import Roles
 from paragan.core.roles import together as together_on
@@ -25,7 +23,7 @@ from paragan.engine.evaluate import Score
 from paragan.engine.events import Event, Observed, Samples, Saved, Scored
 from paragan.engine.options import EveryOptions
 from paragan.engine.pictures import Pictures
-from paragan.engine.reader import Checkpoint, read
+from paragan.engine.reader import Checkpoint, counted, read
 from paragan.engine.seams import Batches, Scheme
 from paragan.engine.together import together
 from paragan.game.gan import GAN
@@ -60,6 +58,7 @@ class Trainer:
     saved_at: int = -1  # steps
     scored_at: int = -1
     looked_at: int = 0  # images
+    owes_score: bool = False  # one that was due was left for a stop
 
     @property
     def world(self) -> World:
@@ -76,6 +75,11 @@ class Trainer:
     @property
     def finished(self) -> bool:
         return self.clock.images >= self.images and self.settled
+
+    @property
+    def complete(self) -> bool:
+        """Finished and, where the run is scored, with its last score."""
+        return self.finished and not self.owes_score
 
     @property
     def settled(self) -> bool:
@@ -128,6 +132,8 @@ class Trainer:
     def _begin(self) -> Iterator[Event]:
         if self.clock.step == 0:
             yield from self._look_at_the_untrained()
+        elif self.owes_score and not self.finished:
+            yield from self.scores()
 
     def _step(self, agreement: Agreement) -> Iterator[Event]:
         report = yield from self.play()
@@ -167,6 +173,7 @@ class Trainer:
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
             "model": {"shape": self.batches.source.shape, "class_names": self.batches.source.class_names},
+            "owes_score": self.owes_score,
         }
         path = self.checkpoints.save(self.clock.step, groups, values)
         self.saved_at = self.clock.step
@@ -180,7 +187,7 @@ class Trainer:
 
     def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
         """A state that is no longer finite is not saved over good ones; saving reads every tensor anyway."""
-        bad = next((f"{g}: {key}" for g, held in groups.items() for key, t in held.items() if not _finite(t)), None)
+        bad = next((f"{g}: {k}" for g, held in groups.items() for k, t in held.items() if not t.isfinite().all()), None)
         bad = next((told for told in self.world.gather(bad) if told is not None), None)
         if bad is not None:
             raise DivergedError(
@@ -210,7 +217,7 @@ class Trainer:
             ) from None
         self.batches.position = position["position"]
         self.clock.step, self.clock.images = clock["step"], clock["images"]
-        self.saved_at = self.clock.step
+        self.saved_at, self.owes_score = self.clock.step, found.values.get("owes_score") is True
 
     def restore(self, found: Checkpoint) -> None:
         """Take in what `state` gave. `KeyError`, `TypeError`, `ValueError` where it lacks something or is odd."""
@@ -269,7 +276,12 @@ class Trainer:
         self.scheme.quiesce()
         score = None
         if "g" in self.players:
-            score = self.measured()
+            self.owes_score = True
+            try:
+                score = self.measured()
+            except StopRequested:
+                return
+            self.owes_score = False
             yield Scored(self.clock.step, self.clock.images, score)
         self.roles.meet()
         self.scored_at = self.clock.step
@@ -277,24 +289,10 @@ class Trainer:
         if self.clock.step and together(self.world, lambda: leads is not None and self.best.beaten_by(leads))[0]:
             if self.saved_at != self.clock.step:
                 yield self.save()
-            together(self.world, lambda: None if leads is None else self._keep(leads))
+            place = self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images
+            together(self.world, lambda: None if leads is None else self.best.keep(*place, leads))
 
     def measured(self, prior: Prior | None = None) -> Score:
         """Of what is sampled. prior: other latents than the run's own."""
         assert self.score is not None
         return self.score(self.players["g"], prior or self.prior)
-
-    def _keep(self, score: Score) -> None:
-        self.best.keep(self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images, score)
-
-
-def _finite(tensor: Tensor) -> bool:
-    return bool(tensor.isfinite().all())
-
-
-def counted(values: Any, *names: str) -> dict[str, int]:
-    """These of a checkpoint's numbers; `ValueError` for what no run counts to."""
-    counts = {name: values[name] for name in names}
-    if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):
-        raise ValueError(f"{counts}")
-    return counts

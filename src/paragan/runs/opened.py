@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paragan import build, build_cells, build_crew
+from paragan import build, build_cells, build_crew, build_score
 from paragan.build_init import initialised
 from paragan.config import RunConfig, changes, differences, dump
 from paragan.core.command import me
@@ -21,9 +21,11 @@ from paragan.core.errors import CheckpointError, ConfigError, FollowedError, out
 from paragan.core.files import write_text
 from paragan.core.make import Model
 from paragan.core.printable import printable
+from paragan.core.seams import Source, paired
 from paragan.core.types import Side
 from paragan.engine.desk import Desk
 from paragan.engine.folder import RunFolder, environment, write_json
+from paragan.engine.scorer import described
 from paragan.engine.session import Session, players
 from paragan.engine.trainer import Trainer
 from paragan.game.label_use import IGNORED
@@ -249,6 +251,7 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
         *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
         *map(_untaught, trainer.gan.untaught.items()),
         *([] if trainer.prior.uses_labels else [IGNORED]),
+        *_scored(asked.config, source),
         *([ranks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
         *(
             ["executor  compiled: the first steps take a minute or two"]
@@ -261,6 +264,13 @@ def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: 
 
 def _repeating(batch: int, images: int) -> str:
     return f"warning: train.batch={batch} is larger than the data set ({images:,} images): each batch repeats images"
+
+
+def _scored(config: RunConfig, source: Source) -> list[str]:
+    """Which extractor scores the run, where one does."""
+    if config.score.extractor == "none" or paired(source) is not None:
+        return []
+    return [f"score     {described(build_score.options(config, source))}"]
 
 
 def _untaught(found: tuple[Side, tuple[str, ...]]) -> str:

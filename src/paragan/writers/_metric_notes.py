@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from paragan.writers._values import mapping, number, plain
+
 
 @dataclass(frozen=True)
 class MetricNote:
@@ -65,3 +67,13 @@ def explanation(metric: str) -> str:
     features = re.search(r"\[(.+)\]", metric)
     text = note_of(metric).text
     return f"{text} Features of: {features.group(1)}." if text and features else text
+
+
+def reliability(protocol: object) -> str:
+    """How often the extractor of the scores is right, in a sentence; empty where that is unknown."""
+    known = mapping(protocol)
+    share, task = number(known.get("extractor_accuracy")), plain(known.get("extractor_task"), 40)
+    if share is None or not 0 <= share <= 1:
+        return ""
+    about = f" ({task})" if task not in ("", "classes") else ""
+    return f"Extractor {plain(known.get('extractor'), 40)}: right on {share:.1%} of held-out images{about}."

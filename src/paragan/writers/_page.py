@@ -21,10 +21,11 @@ from paragan.writers import _population as population
 from paragan.writers._curves import Chart
 from paragan.writers._events import events
 from paragan.writers._film import Frame, Frames
-from paragan.writers._metric_notes import explanation
+from paragan.writers._metric_notes import explanation, reliability
 from paragan.writers._record import History, Moment, metric_names, number, open_record, plain
 from paragan.writers._scale import figure
 from paragan.writers._state import duration, small_json, small_text, state, total_kimg
+from paragan.writers._values import mapping
 
 _HERE = Path(__file__).parent
 _ROWS = 40  # of the table of a chart
@@ -98,7 +99,8 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "players": _players(history.start.get("players")),
         "data": _data(history.start.get("data")),
         "ranks": _ranks(history.start),
-        "numbers": [_key_number(name, history.scores) for name in names],
+        "numbers": [_key_number(name, history) for name in names],
+        "accuracy": reliability(history.protocol),
         "left_out": max(0, history.most_metrics - len(names)),
         "frames": frames,
         "film": [{"step": f.step, "kimg": f.kimg, "src": f.uri} for f in frames],
@@ -137,8 +139,9 @@ def _cell(value: float | None) -> str:
     return "–" if value is None else figure(value)
 
 
-def _key_number(name: str, scores: list[Moment]) -> dict[str, str]:
-    told = [moment for moment in scores if name in moment.numbers()]
+def _key_number(name: str, history: History) -> dict[str, str]:
+    told = [moment for moment in history.scores if name in moment.numbers()]
+    real = number(mapping(history.real).get(name))
     last, best = told[-1], panels.best(name, told)
     shown = best or last
     value, last_value = figure(shown.numbers()[name]), figure(last.numbers()[name])
@@ -150,6 +153,7 @@ def _key_number(name: str, scores: list[Moment]) -> dict[str, str]:
         "what": "best" if best else "last",
         "where": f"at {figure(shown.kimg)} kimg" + (", and the last" if ties else ""),
         "last": last_value if last is not shown and not ties else "",
+        "real": "" if real is None else figure(real),
     }
 
 

@@ -57,7 +57,8 @@ class Moment:
 class History:
     """What the lines said, in bounded memory. Of a long record not every evaluation and picture is kept.
 
-    most_metrics: how many numbers one evaluation told. protocol, rows: of the newest evaluation and pictures.
+    most_metrics: how many numbers one evaluation told. protocol, real (values of real images): of the newest
+    evaluation. rows: of the newest pictures.
     """
 
     step: int = 0
@@ -71,6 +72,7 @@ class History:
     num_scores: int = 0
     most_metrics: int = 0
     protocol: object = None
+    real: object = None
     rows: object = None
     advice: dict[str, Moment] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
@@ -131,6 +133,7 @@ class History:
 
     def _score(self, moment: Moment) -> None:
         self.num_scores, self.protocol = self.num_scores + 1, moment.values.get("protocol")
+        self.real = moment.values.get("real")
         self.most_metrics = max(self.most_metrics, len(moment.numbers().keys() - {_COUNT}))
         self.scores = thinned(self.scores, moment.brief())
 

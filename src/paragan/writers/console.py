@@ -135,8 +135,14 @@ def ensemble_line(values: Mapping[str, Any]) -> str:
 
 
 def score_line(values: Mapping[str, Any]) -> str:
-    """The metrics in one line; counts and the protocol are left out."""
-    return "  ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))
+    """The metrics in one line, each with the value of real images, and the accuracy of the extractor."""
+    real, accuracy = mapping(values.get("real")), mapping(values.get("protocol")).get("extractor_accuracy")
+    told = [_with_real(name, value, real.get(name)) for name, value in values.items() if isinstance(value, float)]
+    return "  ".join([*told, *([f"extractor accuracy {accuracy:.4g}"] if isinstance(accuracy, float) else [])])
+
+
+def _with_real(name: str, value: float, real: object) -> str:
+    return f"{name} {value:.4g}" + (f" (real {real:.4g})" if isinstance(real, float) else "")
 
 
 def clock_time(seconds: float) -> str:

@@ -1,0 +1,78 @@
+"""What is said while a judge is trained and before its first score, and a stop that ends the training."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from paragan import build
+from paragan.config import load
+from paragan.core.interrupt import StopRequested
+from paragan.datasets import digits
+from paragan.datasets._memory import Memory
+from paragan.engine import classifier
+from paragan.engine import judge as judging
+from paragan.engine.judge import train_or_load
+
+
+@pytest.fixture(scope="module")
+def small():
+    """The digits at 8 pixels: (train, held out)."""
+    return tuple(digits.source(digits.Options(8), split) for split in ("train", "held_out"))
+
+
+@pytest.mark.parametrize(
+    ("symmetric", "names", "warning"),
+    [
+        (
+            True,
+            (),
+            "the judge tells which way up 25.0% of held-out images are; 25% by chance, so its scores mean little",
+        ),
+        (True, tuple("abcdefghij"), r"the judge is right on \d+.\d% of held-out images; its scores are rough: compare"),
+        (False, tuple("abcdefghij"), None),
+    ],
+)
+def test_a_judge_that_is_often_wrong_comes_with_one_warning(small, tmp_path, monkeypatch, symmetric, names, warning):
+    """Symmetric: images of one shade, so that all turns look the same and few classes can be told apart."""
+    said, parts = [], []
+    if symmetric:  # there is nothing to learn, so nothing is learnt in few steps
+        monkeypatch.setattr(classifier, "STEPS", 20)
+    for source in small:
+        x, y = source.images_NCHW, source.labels_N
+        if symmetric:
+            x = x[:200] * 0 + torch.arange(200, dtype=torch.uint8).view(-1, 1, 1, 1)
+            y = y[:200]
+        parts.append(Memory(x, y if names else None, names, "plain"))
+    config = load("digits", ["data.size=8", "score.num_images=64", "model.width=4"])
+    score = build.scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
+    trainer = build.trainer(config, tmp_path, said.append, lambda: False)
+    assert said == []
+    for _ in range(2):
+        score(trainer.players["g"], trainer.prior)
+    assert re.fullmatch(r"judge     training on (200|1,437) images, about \d+ s", said[0])
+    warnings = [line for line in said[1:] if not line.startswith("judge     step ")]  # of a slow machine
+    assert len(warnings) == (warning is not None)
+    assert warning is None or re.match(f"warning: score: {warning}", warnings[0])
+
+
+@pytest.mark.parametrize(("accuracy", "warns"), [(None, False), (0.95, False), (0.9499, True)])
+def test_the_warning_begins_below_95_percent(accuracy, warns):
+    assert (judging.doubt("mnist", judging.CLASSES, accuracy, 10) is not None) == warns
+
+
+def test_a_stop_ends_the_training_at_once_and_writes_nothing(small, tmp_path):
+    steps = []
+
+    def progress(count):
+        steps.append(count)
+        if count == 3:
+            raise StopRequested
+
+    with pytest.raises(StopRequested):
+        train_or_load(*small, tmp_path / "judge", progress=progress)
+    assert steps == [0, 1, 2, 3]
+    assert not (tmp_path / "judge").exists()
+    assert torch.is_grad_enabled()

@@ -1,0 +1,150 @@
+"""Packaged extractors: verified weights with their accuracies; every recipe is scored with the data alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+
+from paragan import build
+from paragan.cli.main import main
+from paragan.config import load
+from paragan.core import shelf
+from paragan.core.errors import DataError
+from paragan.datasets import cifar10, mnist
+from paragan.engine import packaged_extractors as packaged
+from paragan.engine.judge import measured
+from paragan.engine.judge import packaged as packaged_judge
+from paragan.engine.packaged_extractors import FOLDER, PACKAGED, facts_of, read, suited_to
+from paragan.engine.scorer import resolved
+
+FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+MOST_BYTES = 1_000_000
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_weights_are_small_and_draw_nothing_from_the_random_state(name):
+    before = torch.get_rng_state()
+    net, sha256 = read(name)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert sha256 == facts_of(name)["sha256"]
+    assert {t.dtype for t in net.parameters()} == {torch.float32}
+    assert (FOLDER / f"{name}.safetensors").stat().st_size <= MOST_BYTES
+
+
+@pytest.mark.parametrize(("spoil", "what"), [(lambda b: b[:-1] + b"\x01", "is damaged"), (None, "is missing")])
+def test_other_weights_are_refused(tmp_path, monkeypatch, spoil, what):
+    if spoil is not None:
+        (tmp_path / "mnist.safetensors").write_bytes(spoil((FOLDER / "mnist.safetensors").read_bytes()))
+    monkeypatch.setattr(packaged, "FOLDER", tmp_path)
+    cures = "install paragan again, or use score.extractor=judge"
+    with pytest.raises(DataError, match=rf"mnist\.safetensors: this file of the package {what}; {cures}"):
+        read("mnist")
+
+
+def test_the_mnist_extractor_is_as_accurate_as_stated(data_root):
+    held_out = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out")
+    (stated,) = facts_of("mnist")["accuracy"].values()
+    assert stated >= 0.992
+    assert measured(packaged_judge("mnist", 28), held_out).accuracy == pytest.approx(stated, abs=1e-4)
+
+
+def test_the_cifar10_extractor_is_as_accurate_as_stated(data_root):
+    held_out = cifar10.source(cifar10.Options(str(data_root / "cifar10"), "lossless"), "held_out")
+    stated = facts_of("cifar10")["accuracy"]["400 held-out lossless training images"]
+    assert measured(packaged_judge("cifar10", 32), held_out).accuracy == pytest.approx(stated, abs=0.0026)
+
+
+def test_digits_in_a_frame_are_scored_without_it():
+    plain, framed = (packaged_judge("mnist", size) for size in (28, 32))
+    assert (plain.shape, framed.shape) == ((1, 28, 28), (1, 32, 32))
+    x = torch.rand(3, 1, 32, 32)
+    assert torch.equal(framed.judge(x).features_BF, plain.judge(x[:, :, 2:-2, 2:-2]).features_BF)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "shape", "name"),
+    [
+        ("mnist", (1, 28, 28), "mnist"),
+        ("mnist", (1, 32, 32), "mnist"),
+        ("cifar10", (3, 32, 32), "cifar10"),
+        ("fashion_mnist", (1, 28, 28), None),
+        ("folder", (3, 32, 32), None),
+        ("mypackage.mnist", (1, 28, 28), None),
+        ("mnist", (1, 64, 64), None),
+        ("mnist", (3, 28, 28), None),
+        ("mnist", (1, 28, 32), None),
+    ],
+)
+def test_an_extractor_suits_the_data_it_was_trained_on(dataset, shape, name):
+    assert suited_to(dataset, shape) == name
+
+
+@pytest.mark.parametrize("recipe", shelf.names("recipes"))
+def test_a_recipe_needs_no_file_of_weights(recipe):
+    """Whatever its data: the packaged extractor of that data, or a judge; named by the recipe in no case."""
+    config = load(recipe)
+    assert (config.score.extractor, config.score.weights) == ("auto", None)
+    sizes = {field.name: getattr(config.data.options, field.name) for field in fields(config.data.options)}
+    side = sizes.get("size", 32)
+    shape = (1 if config.data.name in ("mnist", "fashion_mnist", "digits") else 3, side, side)
+    expected = config.data.name if config.data.name in PACKAGED else "judge"
+    assert resolved(config.score, config.data.name, shape).extractor == expected
+
+
+@pytest.fixture(scope="module")
+def official(data_root, tmp_path_factory):
+    """A folder with the four files of MNIST and nothing else: the first 1,500 and 300 of the official images."""
+    folder = tmp_path_factory.mktemp("mnist")
+    for name in FILES:
+        whole = gzip.decompress((data_root / "mnist" / f"{name}.gz").read_bytes())
+        count, axes = 1500 if name.startswith("train") else 300, whole[3]
+        head = whole[:4] + struct.pack(">I", count) + whole[8 : 4 + 4 * axes]
+        row = 784 if axes == 3 else 1
+        (folder / f"{name}.gz").write_bytes(gzip.compress(head + whole[4 + 4 * axes :][: count * row], 1))
+    return folder
+
+
+MLP = "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"
+FEW = ("train.batch=32", "grid.mixture.num_images=50", "grid.fitness.num_images=20")
+SMALL = {
+    "vanilla-mnist": (MLP, "train.kimg=0.128"),
+    "dcgan-mnist": ("model.width=4", "train.kimg=0.128"),
+    "cellular-mnist": (MLP, "train.kimg=0.128", "grid.shape=1x2", "grid.batches=2", *FEW),
+}
+
+
+@pytest.mark.parametrize("recipe", SMALL)
+def test_mnist_recipes_run_and_score_with_the_official_files_alone(recipe, official, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    quiet = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0", "score.num_images=200")
+    assert main(["train", recipe, f"data.path={official}", *SMALL[recipe], *quiet, "--out", "run"]) == 0
+    printed = capfd.readouterr()
+    assert "score     by the extractor mnist of the package, right on 99." in printed.out
+    assert "warning" not in printed.out + printed.err
+    score = json.loads((tmp_path / "run" / "score.json").read_text())
+    assert score["fd[mnist]"] > score["real"]["fd[mnist]"] > 0
+    assert 0.5 < score["real"]["coverage"] <= 1
+    assert score["protocol"]["extractor_accuracy"] > 0.97
+    assert score["protocol"]["real"] == {"split": "held_out", "num_images": 200}
+
+
+def test_official_cifar10_files_are_scored_by_the_packaged_extractor(tmp_path, monkeypatch):
+    """In the layout of the unpacked archive, with few images."""
+    monkeypatch.setattr(cifar10, "_BATCH", 20)
+    for number, name in enumerate([*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]):
+        rows = np.random.default_rng(number).integers(0, 256, (20, 3073), np.uint8)
+        rows[:, 0] %= 10
+        (tmp_path / name).write_bytes(rows.tobytes())
+    words = (f"data.path={tmp_path}", "model.width=4", "score.num_images=50", "train.batch=8")
+    said = []
+    trainer = build.trainer(load("sngan-cifar10", words), tmp_path / "run", said.append, lambda: False)
+    score = trainer.measured()
+    assert "fd[cifar10]" in score.metrics
+    assert score.protocol["extractor"] == "cifar10"
+    assert [line for line in said if not line.startswith("warning: score: the extractor cifar10 is right on")] == []

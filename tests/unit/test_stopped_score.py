@@ -1,0 +1,91 @@
+"""A stop while the judge is trained: exit code 85, nothing half-written, and a resumed run that scores after all."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from paragan.cli.train import run
+from paragan.config import load
+from paragan.core.interrupt import Interrupt
+from paragan.engine import judge as judging
+
+pytestmark = pytest.mark.usefixtures("quick_judge")
+PLAIN = (
+    *("data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "augment=null", "train.threads=1"),
+    *("every.sample_kimg=0", "every.save_kimg=0", "score.num_images=100", "writers=[jsonl,console]"),
+)
+GRID = ("grid.shape=1x2", "grid.batches=2", "scheme=synchronous", "penalties=[]", "grid.mixture.num_images=50")
+
+
+class Stopping(Interrupt):
+    """Requested from the fourth step of a judge's training on."""
+
+    requested = False
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    stopping, whole = Stopping(), judging.fitted
+
+    def fitted(train, seed, progress):
+        def watched(steps):
+            stopping.requested |= steps == 3
+            assert steps <= 3, "the training goes on after the stop"
+            progress(steps)
+
+        return whole(train, seed, watched)
+
+    monkeypatch.setattr(judging, "fitted", fitted)
+    return stopping
+
+
+def trained(out, interrupt, *words):
+    return run(load("digits", [*PLAIN, *words]), "digits", out, False, interrupt)
+
+
+def record(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "stopped_at", "scores"),
+    [
+        (("every.score_kimg=0.032", "train.kimg=0.064"), 0, [0, 2, 4]),
+        (("every.score_kimg=0", "train.kimg=0.064"), 4, [4]),
+        ((*GRID, "every.score_kimg=0", "train.kimg=0.064"), 0, [4]),
+    ],
+    ids=["the untrained", "the last", "of a grid"],
+)
+def test_a_stop_while_the_judge_is_trained_saves_and_the_run_resumes(
+    tmp_path, interrupt, monkeypatch, capsys, words, stopped_at, scores
+):
+    assert trained(tmp_path, interrupt, *words) == 85
+    told = json.loads((tmp_path / "exit.json").read_text())
+    assert told == {"code": 85, "step": stopped_at, "reason": "stopped by a signal; saved"}
+    assert [line for line in record(tmp_path) if line["kind"] == "score"] == []
+    assert not (tmp_path / "judge").exists() and not (tmp_path / "best").exists()
+    monkeypatch.undo()
+    assert trained(tmp_path, Interrupt(), *words) == 0
+    assert [line["step"] for line in record(tmp_path) if line["kind"] == "score"] == scores
+    assert "score     fd[judge]" in capsys.readouterr().out
+
+
+def test_a_score_that_was_due_at_a_stop_is_taken_when_the_run_resumes(tmp_path, monkeypatch):
+    """In the middle of a run: as if there had been no stop."""
+    words = ("every.score_kimg=0.032", "train.kimg=0.096")
+    with monkeypatch.context() as patch:
+        later = Stopping()
+        patch.setattr("paragan.engine.trainer.Trainer._look_at_the_untrained", lambda trainer: iter(()))
+        whole = judging.fitted
+
+        def fitted(train, seed, progress):
+            later.requested = True
+            return whole(train, seed, progress)
+
+        patch.setattr(judging, "fitted", fitted)
+        assert trained(tmp_path, later, *words) == 85
+    assert json.loads((tmp_path / "exit.json").read_text())["step"] == 2
+    assert trained(tmp_path, Interrupt(), *words) == 0
+    assert [line["step"] for line in record(tmp_path) if line["kind"] == "score"] == [2, 4, 6]
