@@ -51,9 +51,12 @@ class Job:
         return ends.ranks(self.folder) / "launch.log"
 
     def environment(self, outside: Mapping[str, str] = os.environ, cores: int | None = None) -> dict[str, str]:
-        """What all ranks have in common. The cores are shared out unless OMP_NUM_THREADS is set."""
-        threads = {"OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices))}
-        return threads | dict(outside) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock)}
+        """What all ranks have in common. What the user has set takes precedence over a fair share of the cores."""
+        unless_set = {
+            "OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices)),
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # as torchrun sets it
+        }
+        return unless_set | dict(outside) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock)}
 
 
 class Attempt:
