@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -20,11 +23,22 @@ def worker(address: Address, device: Device = "auto") -> None:
 
     The access token is read from PARAGAN_TOKEN, or from the file that PARAGAN_TOKEN_FILE names.
     """
-    from paragan.build_crew import worker as work
-    from paragan.transports._signed import find_token
-
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError(f"worker: found {address!r}, expected HOST:PORT, as the coordinator prints it")
-    if why := work(find_token(), host, int(port), lambda text: print(printable(text), flush=True), device):
-        raise RankError(f"worker: {why}")
+    with _ignoring_warnings():
+        from paragan.build_crew import worker as work
+        from paragan.transports._signed import find_token
+
+        if why := work(find_token(), host, int(port), lambda text: print(printable(text), flush=True), device):
+            raise RankError(f"worker: {why}")
+
+
+@contextmanager
+def _ignoring_warnings() -> Iterator[None]:
+    """A scheduler may send SIGUSR1 to all processes of a job: the coordinator saves, and ends its workers."""
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
