@@ -84,15 +84,9 @@ def test_there_is_nothing_else(server, path):
     assert ask(server, path)[0] == 404
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/state", "/SECRE/", "/SECRETS/state", "/secret/", "/x/SECRET/", "/?SECRET/", "//", "/\xe9/"]
-)
+@pytest.mark.parametrize("path", ["/", "/state", "/{0}S/", "/{1}/state", "/{2}/", "/x/{0}/", "/?{0}/", "//", "/%e9/"])
 def test_without_the_secret_the_page_is_forbidden(server, path):
-    path = (
-        path.replace("SECRET", server.secret)
-        .replace("SECRE", server.secret[:-1])
-        .replace("secret", server.secret.swapcase())
-    )
+    path = path.format(server.secret, server.secret[:-1], server.secret.swapcase())
     status, headers, text = ask_plainly(server, path)
     assert status == 403 and server.secret not in text and "sngan-zoo" not in text
     assert_guarded(headers)
@@ -124,6 +118,7 @@ def assert_guarded(headers: dict[str, str]) -> None:
         (b"GET / HTTP/1.0\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
         (b"GET <script> / HTTP/1.0\r\n\r\n", 400),
         (b"HEAD / HTTP/1.0\r\n\r\n", 501),
+        (b"GET /\xe9/ HTTP/1.0\r\nHost: localhost\r\n\r\n", 403),
     ],
 )
 def test_what_is_refused_carries_the_same_headers_and_no_echo(server, request_bytes, status):
