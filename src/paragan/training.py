@@ -40,6 +40,7 @@ def train(
     fresh: bool = False,
     generator: Any = None,
     discriminator: Any = None,
+    trust: bool = False,
 ) -> Run:
     """Train as `paragan train` does, with the whole run folder, and return the run to sample and to read.
 
@@ -49,12 +50,13 @@ def train(
 
     generator, discriminator: networks from memory as `Estimator` takes them, or classes of them that are called
     without arguments. The run records where they came from; `paragan.load(out, generator=...)` opens it later.
+    trust: import outside code that a config in a run folder names.
 
     One process trains; under torchrun each rank calls this. Ctrl-C and SIGTERM save a checkpoint and then raise
     `KeyboardInterrupt` and `SystemExit`. Raises children of `paragan.ParaganError`.
     """
-    chosen = _resolved(recipe, settings)
-    name = Path(recipe).stem if isinstance(recipe, str) else program_name()
+    chosen = _resolved(recipe, settings, trust)
+    name = _run_name(recipe) if isinstance(recipe, str) else program_name()
     gan = _pair(generator, discriminator, chosen.seed)
     place, folder = here(), Path(out or f"runs/{name}")
     if place is None and (chosen.devices or 1) > 1:
@@ -160,10 +162,17 @@ def in_python(message: str) -> str:
     return message
 
 
-def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None) -> RunConfig:
+def _run_name(recipe: str) -> str:
+    """The recipe's name, or that of the folder around a config.yaml."""
+    path = Path(recipe)
+    return path.resolve().parent.name if path.name == "config.yaml" else path.stem
+
+
+def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust: bool) -> RunConfig:
     if isinstance(recipe, str):
+        words = [_word(key, value) for key, value in (settings or {}).items()]
         try:
-            return config.load(recipe, [_word(key, value) for key, value in (settings or {}).items()])
+            return config.load(recipe, words, ANY if trust else None, _warn)
         except ConfigError as error:
             raise ConfigError(in_python(str(error))) from None
     if settings:

@@ -43,10 +43,15 @@ def test_a_setting_without_a_meaning_is_noticed(tmp_path, monkeypatch):
     assert [setting.meaning for setting in of_options(kind)] == ["Channels.", ""]
 
 
+@pytest.fixture(scope="module")
+def reference():
+    return page.page()
+
+
 @pytest.mark.parametrize("name", [name for name in OPTIONS if name not in ("run", "models.from_memory")])
-def test_the_reference_lists_every_setting_of_every_file(name):
+def test_the_reference_lists_every_setting_of_every_file(name, reference):
     file = name.partition(".")[2]
-    section = page.page().partition(f"### {file}\n")[2].partition("\n#")[0]
+    section = reference.partition(f"### {file}\n")[2].partition("\n#")[0]
     assert section
     for field in dataclasses.fields(OPTIONS[name]):
         assert f"| `{field.name}` | {meanings(OPTIONS[name])[field.name]}" in section

@@ -189,6 +189,19 @@ def test_networks_that_make_no_pair_are_one_line(networks, said, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_config_of_a_run_folder_resumes_that_run_and_imports_no_code_unless_trusted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pg.train("digits", {**TINY, **SMALL, "train.kimg": 0.032})
+    run = pg.train("runs/digits/config.yaml", {"train.kimg": 0.064})
+    assert run.records("checkpoint")[-1]["step"] == 4
+    written = run.folder / "config.yaml"
+    written.write_text(written.read_text().replace("name: dcgan", "name: nothing.nets"))
+    with pytest.raises(pg.ConfigError, match="trust=True"):
+        pg.train(str(written))
+    with pytest.raises(pg.ConfigError, match=r"found 'nothing\.nets', expected the dotted path|No module|no module"):
+        pg.train(str(written), trust=True)
+
+
 def test_networks_from_memory_are_refused_for_a_grid(tmp_path):
     with pytest.raises(pg.ConfigError, match="grid is not available for networks from memory"):
         from_memory(tmp_path / "run", **{"grid.shape": "1x1"})
