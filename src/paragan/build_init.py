@@ -60,7 +60,7 @@ def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None,
 
 
 def _initial(side: Side, config: RunConfig, trainer: Trainer, model: Model | None) -> dict[str, Tensor]:
-    """Of the whole network at step 0, as every rank can make it."""
+    """The state of the whole network at step 0; every rank constructs it."""
     source = trainer.batches.source
     return build.maker(config, side, build.Data(source, source), trainer.prior.device, model)().state_dict()
 

@@ -102,6 +102,7 @@ def test_a_run_from_memory_loads_with_its_generator(painted, given):
 def test_a_run_from_memory_without_its_generator_is_one_line(painted, capsys):
     with pytest.raises(pg.ConfigError) as told:
         pg.load(painted.folder)
+    assert str(told.value).startswith(f"{painted.folder}: model.name is from_memory")
     assert f"{__name__}.Painter" in str(told.value) and "generator=" in str(told.value)
     assert "\n" not in str(told.value)
     for words in (["sample"], ["eval"], ["export"]):

@@ -13,7 +13,7 @@ from paragan.game.player import Player
 
 @dataclass(frozen=True)
 class Taken:
-    """What a player took of the tensors that were offered. left: name -> shapes here and there (None: not there)."""
+    """Which of the given tensors a player took. left: name -> shapes here and there (None: not there)."""
 
     tensors: int
     parameters: int
@@ -24,8 +24,8 @@ class Taken:
 def start_from(player: Player, weights: Stored, average: Stored, initial: Callable[[], Mapping[str, Tensor]]) -> Taken:
     """Copy every tensor whose name and shape the player's network has; the others stay at their initial values.
 
-    average: averaged weights, or empty; a player with an average starts its own there. initial: the network's whole
-    initial state, asked for only where some of it stays. The optimiser state and all counters stay as they are.
+    average: averaged weights, or empty; where the player has an average, it starts there. initial: returns the
+    network's whole initial state; called only if some of it stays. Optimiser state and counters do not change.
     """
     mine = {name: tuple(value.shape) for name, value in player.net.state_dict().items()}
     own = {name for name, _ in player.net.named_parameters()}
@@ -45,7 +45,7 @@ def start_from(player: Player, weights: Stored, average: Stored, initial: Callab
 
 
 def _copy_to_masters(player: Player, weights: Stored) -> None:
-    """Where weights have a low precision, the optimiser steps copies of its own."""
+    """Update the float32 copies that the optimiser steps where weights have a low precision."""
     held, window = player.optimizer.state_dict(), player.strategy.layout(player.net).state
     if not any("master" in entry for entry in held["state"].values()):
         return

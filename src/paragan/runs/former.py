@@ -57,9 +57,9 @@ def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig
 
 
 def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:
-    """What config.yaml says of a run that continues at `step`: with every change of its settings so far.
+    """The config for config.yaml of a run that resumes at `step`, with the history of its changes.
 
-    A change that lies after `step`, because later checkpoints are gone, holds from `step` on.
+    A change recorded for a later step, whose checkpoints are missing, holds from `step` on.
     """
     train = replace(config.train, change_rates=False)
     if before is None:
@@ -72,7 +72,7 @@ def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfi
 
 
 def news(config: RunConfig, before: RunConfig | None) -> list[str]:
-    """A line for every change that the record does not know yet. config: as `recorded` gives it."""
+    """A line for every change that is not in the record yet. config: as `recorded` returns it."""
     known = () if before is None else before.history
     lines = []
     for number, change in enumerate(config.history):
