@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import paragan as pg
 from paragan.cli.main import main
 
 NETS = """
@@ -95,7 +96,7 @@ def test_networks_without_labels_are_refused_before_anything_is_written(train):
     assert not Path("run").exists()
 
 
-def test_a_generator_that_ignores_its_labels_is_scored_without_classes(train):
+def test_a_generator_that_ignores_its_labels_is_scored_without_classes(train, capsys):
     ignoring = NETS.replace("forward(self, z)", "forward(self, z, y)").replace(
         "forward(self, x)", "forward(self, x, y)"
     )
@@ -109,3 +110,6 @@ def test_a_generator_that_ignores_its_labels_is_scored_without_classes(train):
     assert not any(score & {"label_accuracy", "class_variance_min", "class_variance_mean"} for score in scores)
     assert [line["rows"] for line in record if line["kind"] == "samples"] == [[], []]
     assert record[0]["data"]["labels"] == "ignored by the generator"
+    assert main(["sample", "run", "--classes", "--trust"]) == 2
+    assert "--classes: this generator ignores its labels" in capsys.readouterr().err
+    assert pg.load("run", trust=True).class_names == ()

@@ -63,7 +63,7 @@ class Bundle:
                 made, columns = gallery.beside_inputs(s, min(8, s.num_pairs), None, None, lambda done: None)
                 return [str(made.save(path, columns))]
             return []
-        classes = range(min(s.num_classes, 10))
+        classes = range(min(s.num_comparable_classes, 10))
         tiles = gallery.by_class(s, classes, None, 10) if classes else gallery.plain(s, 80, 10, (), None)
         return [str(gallery.still(s, tiles, None, None, lambda done: None).save(path, tiles.columns))]
 

@@ -46,6 +46,8 @@ def by_class(sampler: Sampler, asked: Sequence[Label], rows: int | None, columns
     """A class per row, all unless some are asked for, at most `rows` of them; the same latents in every row."""
     if not sampler.num_classes:
         raise ConfigError("--classes: found an unconditional generator, which has none; leave --classes out")
+    if not sampler.num_comparable_classes:
+        raise ConfigError("--classes: this generator ignores its labels: all rows would be equal; leave --classes out")
     classes = asked or range(sampler.num_classes)
     if rows is not None and rows > len(classes):
         raise ConfigError(f"--grid: found {rows} rows, expected at most one for each of {len(classes)} classes")

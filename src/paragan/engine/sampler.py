@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, SupportsIndex, overload, runtime_checkable
@@ -18,6 +18,7 @@ from paragan.core.seams import Paired, Source, paired
 from paragan.core.shelf import did_you_mean, near
 from paragan.engine.pictures import pairs
 from paragan.game import latents
+from paragan.game.label_use import gives_equal_images
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample
@@ -111,12 +112,20 @@ class Sampler:
     @property
     def class_names(self) -> tuple[str, ...]:
         """What `labels` may name; empty for an unconditional generator."""
-        return self.facts.class_names if self.num_classes else ()
+        return self.facts.class_names if self.num_comparable_classes else ()
 
     @property
     def num_classes(self) -> int:
         """How many classes the generator can be asked for."""
         return int(getattr(self.net, "num_classes", len(self.facts.class_names)))
+
+    @cached_property
+    def num_comparable_classes(self) -> int:
+        """Classes whose images differ: 0 also for a generator that ignores its labels."""
+        if not self.num_classes or self.takes_condition:
+            return self.num_classes
+        prior = replace(self._prior(1, None), device=next(self.net.parameters()).device)
+        return 0 if gives_equal_images(self.net, prior) else self.num_classes
 
     @property
     def takes_condition(self) -> bool:

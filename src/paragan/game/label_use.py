@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -27,21 +29,28 @@ def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
     the generator and moves it to the CPU, where equal inputs give bit-equal outputs.
     """
     generator = generator.cpu().eval()
-    called = CalledNetwork(generator)
-    z_BZ, _ = prior.drawn("label_use", Rows(0, 0, _LATENTS, _LATENTS))
-    z_BZ = z_BZ.to(prior.dtype)
+    prior = replace(prior, device=torch.device("cpu"))
     with torch.random.fork_rng(devices=[]):
         for deviation in _NOISE:
             _disturb(generator, deviation)
-            images = [_images(called, z_BZ, label) for label in range(min(prior.num_classes, _LABELS))]
-            if not all(torch.equal(images[0], other) for other in images[1:]):
+            if not gives_equal_images(generator, prior):
                 return False
-    return prior.num_classes > 1
+    return True
+
+
+@torch.no_grad()
+def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
+    """Whether a generator in evaluation mode gives bit-equal images for other labels with the weights that it has."""
+    called = CalledNetwork(generator)
+    z_BZ, _ = prior.draw("label_use", Rows(0, 0, _LATENTS, _LATENTS))
+    with torch.random.fork_rng(devices=[]):
+        images = [_images(called, z_BZ, label) for label in range(min(prior.num_classes, _LABELS))]
+    return len(images) > 1 and all(torch.equal(images[0], other) for other in images[1:])
 
 
 def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
     torch.manual_seed(0)  # noise inside the generator
-    return Made.of(generator(z_BZ, torch.full((len(z_BZ),), label))).images
+    return Made.of(generator(z_BZ, torch.full((len(z_BZ),), label, device=z_BZ.device))).images
 
 
 def _disturb(net: nn.Module, deviation: float) -> None:
