@@ -23,6 +23,9 @@ Each is a file that `train` takes by name; every setting can be changed on the c
 its final score (one run, one seed). The others have no run to show. Those for full-size data and networks need an
 accelerator and have not been trained at that size here; narrow copies have, on a CPU ([journal](../journal.md)).
 
+Times on a CPU are rough values for one idle core. The runs shown were recorded on a busy machine and took up to four
+times as long; times of other hardware are those of published logs.
+
 | recipe | what it is | complete run |
 |---|---|---|"""
 _NO_RUN = "none"
