@@ -74,9 +74,16 @@ def test_other_data_says_which_settings_of_the_recipe_are_dropped():
 )
 def test_nothing_is_said_where_nothing_of_the_recipe_is_lost(words, tmp_path, monkeypatch):
     (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "nets.py").write_text("")
+    text = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Options:\n    latent: int = 3\n"
+    (tmp_path / "outside" / "nets.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     assert loaded("dcgan-mnist", *words)[1] == []
+
+
+def test_nothing_is_said_where_the_new_choice_has_the_same_value(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("data: {name: mnist, size: 28}\nmodel: mlp\nloss: hinge\n")
+    assert loaded(str(path), "data=fashion_mnist")[1] == []
 
 
 @pytest.mark.parametrize("word", ["data.path=~/x", "data={name: mnist, path: ~/x}", "score.weights=~/x"])
@@ -95,7 +102,8 @@ def test_a_path_of_a_recipe_may_begin_with_the_home_folder(tmp_path, monkeypatch
 
 def test_text_that_is_no_path_stays_as_it_is(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    assert load("digits", ["g.optimizer.arguments.x=~/x"]).g.optimizer.arguments["x"] == "~/x"
+    found = load("digits", ["data=npz", "data.images=~/x", "g.optimizer.arguments.x=~/x"])
+    assert (found.data.options.images, found.g.optimizer.arguments["x"]) == ("~/x", "~/x")
 
 
 def test_yaml_may_name_one_file_where_a_list_or_a_map_stands(tmp_path):

@@ -20,6 +20,7 @@ def here(tmp_path, monkeypatch):
     [
         (["--lr", "1e-4"], "--lr is not an option of VERB; give g.optimizer.lr=1e-4 d.optimizer.lr=1e-4"),
         (["--lr=1e-4"], "--lr is not an option of VERB; give g.optimizer.lr=1e-4 d.optimizer.lr=1e-4"),
+        (["--lr", "--fresh"], "--lr is not an option of VERB; give g.optimizer.lr=VALUE d.optimizer.lr=VALUE"),
         (["digits", "--seed", "3"], "--seed is not an option of VERB; give seed=3"),
         (["--seed", "-1"], "--seed is not an option of VERB; give seed=-1"),
         (["--epochs", "5"], "give train.kimg=K, thousands of images: K = 5 x number of images / 1000"),
