@@ -130,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         secret, _, page = self.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(secret.encode(), self.server.secret.encode()):
-            text = "open the whole address that `paragan report --serve` has printed\n"
+            text = "open the whole address, as the terminal has printed it\n"
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", text)
         elif self.path.endswith("/") and not page:
             self._page()
