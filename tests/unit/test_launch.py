@@ -49,6 +49,7 @@ def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
         (RuntimeError("shapes do not fit"), 1),
         (RuntimeError("[gloo] Connection closed by peer"), None),
         (OSError("a disk"), None),
+        (BrokenPipeError(32, "Broken pipe"), 1),
         (None, None),
     ],
 )

@@ -56,6 +56,8 @@ def _may_pass(error: BaseException) -> bool:
     from paragan.launch.failure import is_broken  # brings torch, which a rank has and the one who starts it has not
 
     of_device = type(error).__name__ == "AcceleratorError"
+    if isinstance(error, BrokenPipeError):
+        return False  # the reader of standard output has left, as `| head` does
     return isinstance(error, (OSError, FollowedError)) or of_device or is_broken(error)
 
 
