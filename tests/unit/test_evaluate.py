@@ -124,6 +124,22 @@ def test_the_protocol(evaluator, judge, small):
     assert json.loads(json.dumps(score.protocol)) == score.protocol
 
 
+def test_values_of_real_images_are_those_of_held_out_ones(evaluator, small):
+    """360 held-out images scored like generated ones, covered by training images."""
+    score = evaluator.score(real_rows(small[0]))
+    as_generated = Evaluator(evaluator.judge, *small, 360).score(real_rows(small[1])).metrics
+    assert list(score.real) == list(score.metrics)
+    assert score.real["label_accuracy"] == as_generated["label_accuracy"] == evaluator.judge.accuracy
+    assert score.real["fd[judge]"] > 0.1 and 0.8 < score.real["coverage"] < 1
+    assert score.protocol["real"] == {"split": "held_out", "num_images": 360}
+    assert score.values["real"] == score.real
+
+
+def test_values_of_real_images_are_of_the_metrics_of_the_score(evaluator, small):
+    generate = real_rows(small[0])
+    assert list(evaluator.score(lambda *rows: (generate(*rows)[0], None)).real) == ["fd[judge]", "coverage"]
+
+
 def test_every_row_is_asked_for_once(evaluator, small):
     asked = []
 
@@ -231,4 +247,5 @@ def test_few_held_out_images_tell_no_coverage(small, judge):
     score = Evaluator(judge, small[0], few, 100).score(noise)
     assert "coverage" not in score.metrics
     assert score.metrics["fd[judge]"] > 10
-    assert score.protocol["coverage"]["num_images"] == 0
+    assert score.protocol["coverage"]["num_images"] == score.protocol["real"]["num_images"] == 0
+    assert score.real == {} and "real" not in score.values

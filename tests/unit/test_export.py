@@ -34,7 +34,9 @@ NETS = {
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("export") / "run"
     train(folder, "g.ema.half_life_kimg=0.1")
-    score = {"step": 4, "images": 64, "fd[judge]": 12.5, "num_images": 500, "protocol": {"extractor": "judge"}}
+    protocol = {"extractor": "judge", "extractor_accuracy": 0.876}
+    score = {"step": 4, "images": 64, "fd[judge]": 12.5, "num_images": 500, "protocol": protocol}
+    score["real"] = {"fd[judge]": 0.25}
     (folder / "score.json").write_text(json.dumps(score))
     return folder
 
@@ -65,7 +67,8 @@ def test_a_folder_has_weights_picture_and_card(run, exporting):
     card = (folder / "README.md").read_text()
     for said in (
         "# dcgan trained on digits",
-        "fd\\[judge\\] | 12.5",
+        "fd\\[judge\\] | 12.5 | 0.25 |",
+        "extractor\\_accuracy: 0.876",
         "extractor: judge",
         "500 images at step 4",
         "Licence",

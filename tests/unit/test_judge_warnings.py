@@ -15,6 +15,7 @@ from paragan.datasets._memory import Memory
 from paragan.engine import classifier
 from paragan.engine import judge as judging
 from paragan.engine.judge import train_or_load
+from paragan.writers.console import score_line
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +77,9 @@ def test_a_stop_ends_the_training_at_once_and_writes_nothing(small, tmp_path):
     assert steps == [0, 1, 2, 3]
     assert not (tmp_path / "judge").exists()
     assert torch.is_grad_enabled()
+
+
+def test_a_score_line_holds_the_values_of_real_images_and_the_accuracy():
+    values = {"label_accuracy": 0.907, "fd[judge]": 4.0, "real": {"label_accuracy": 0.931}, "num_images": 500}
+    values["protocol"] = {"extractor_accuracy": 0.876}
+    assert score_line(values) == "label_accuracy 0.907 (real 0.931)  fd[judge] 4  extractor accuracy 0.876"

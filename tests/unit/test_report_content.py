@@ -142,3 +142,12 @@ def test_a_tick_is_written_once():
 def test_small_charts_fill_the_column_next_to_the_samples(size, expected):
     assert _num_next_to([Frame(0, 0.0, *size, "")]) == expected
     assert _num_next_to([]) == 0
+
+
+def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_scores(tmp_path):
+    protocol = {"extractor": "judge", "extractor_accuracy": 0.876, "extractor_task": "classes"}
+    score = {"label_accuracy": 0.907, "fd[judge]": 4.0, "real": {"label_accuracy": 0.931}, "protocol": protocol}
+    page = render(made(tmp_path / "run", start(), line("score", 2, **score)))
+    assert page.count("real images 0.931") == 1
+    assert page.count("<br>real images") == 1  # none is known for the distance
+    assert "Extractor judge: right on 87.6% of held-out images." in page
