@@ -68,3 +68,14 @@ def test_config_prints_the_resolved_tree(capsys, empty_folder):
     (empty_folder / "mine.yaml").write_text(capsys.readouterr().out)
     main(["config", "mine.yaml", "--json"])
     assert json.loads(capsys.readouterr().out) == tree
+
+
+@pytest.mark.parametrize("is_rank", [False, True])
+def test_dropped_settings_are_listed_once_not_by_every_rank(is_rank, monkeypatch, capsys):
+    if is_rank:
+        numbers = dict.fromkeys(("RANK", "LOCAL_RANK"), "1") | dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), "2")
+        for name, value in (numbers | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}).items():
+            monkeypatch.setenv(name, value)
+    assert main(["config", "digits", "data=fashion_mnist"]) == 0
+    warning = "warning: data.name=fashion_mnist drops the recipe's data.size=16; add what you want to keep\n"
+    assert capsys.readouterr().err == ("" if is_rank else warning)
