@@ -145,7 +145,7 @@ def _remove_stale(path: Path) -> None:
 def _remove_unlocked(path: Path) -> None:
     if path.is_symlink():
         return path.unlink()
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)  # some disks lock only what may be written
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()
