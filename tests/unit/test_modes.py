@@ -9,7 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import paragan as pg
+from paragan.cli.subject import Asked, subject
 from paragan.core.types import Batch, Rows
+from paragan.engine import laws_traits, laws_twice
+from paragan.engine.laws_played import exact
 from paragan.estimator import Estimator
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork
@@ -112,3 +115,16 @@ def test_an_estimator_trains_all_but_frozen_parts():
     for net in (nets.g, nets.d):
         assert net.training and net.last.training
         assert not any(modes(net.extractor))
+
+
+def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path):
+    (tmp_path / "frozen.py").write_text(
+        "from tests.unit.test_modes import Perceptual\n\n"
+        "def Generator(options, shape, num_classes):\n    return Perceptual(16)\n\n"
+        "def Discriminator(options, shape, num_classes):\n    return Perceptual(1)\n"
+    )
+    tried = subject(Asked(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
+    with exact():
+        found = laws_traits.traits(tried, pg.Side.D)
+        assert found.mixing == () and found.rows == 0
+        assert laws_twice.finding(tried, found).result == "held"

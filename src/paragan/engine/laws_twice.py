@@ -39,14 +39,15 @@ def finding(subject: Subject, of: Traits) -> Finding:
                 return failed(
                     "no gradient reaches the images: is there a detach or a no_grad in Discriminator.forward?"
                 )
+            weights = [w for w in net.parameters() if w.requires_grad]
+            # first of all: what follows restores buffers, which batch norm in evaluation mode reads in its backward
+            slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True) if gradient.requires_grad else None
             wrong = _first_is_wrong(net, x, rest, gradient.detach())
             if wrong > _ALLOWED:
                 told = "the gradient at the images is not the slope of the logits: a detach or no_grad on some way?"
                 return failed(told + _suspects(of), wrong)
-            if not gradient.requires_grad:
+            if slopes is None:
                 return failed("the gradient at the images has no graph of its own" + _suspects(of))
-            weights = [w for w in net.parameters() if w.requires_grad]
-            slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True)
     except RuntimeError as error:
         if any(words in str(error) for words in _REFUSES):
             return failed(str(error).splitlines()[0][:200] + _suspects(of))
