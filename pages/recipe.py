@@ -11,10 +11,11 @@ from typing import Any
 
 from pages.chart import chart
 from paragan.core import shelf
+from paragan.engine.packaged_extractors import PACKAGED
 
 Line = Mapping[str, Any]
 _STEPS_KEPT = 100
-_ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol"}
+_ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol", "real"}
 _INDEX = """# Recipes
 
 Each is a file that `train` takes by name; every setting can be changed on the command line.
@@ -29,6 +30,8 @@ times as long; times of other hardware are those of published logs.
 | recipe | what it is | complete run |
 |---|---|---|"""
 _NO_RUN = "none"
+_OTHER_FEATURES = """These scores were taken with `score.extractor={}`, whose weights are not in the package. The recipe
+now scores in the features of a packaged network; its numbers do not compare with these."""
 
 
 def pages(folder: Path) -> dict[Path, str]:
@@ -80,6 +83,9 @@ def _run(folder: Path, name: str) -> Iterator[str]:
     if scores:
         yield _scores(scores)
         main = _main(scores[-1])
+        extractor = re.search(r"\[(.+)\]", main)
+        if extractor and extractor.group(1) not in ("judge", *PACKAGED):
+            yield _OTHER_FEATURES.format(extractor.group(1))
         yield chart({main: [(s["kimg"], s[main]) for s in scores if main in s]}, "kimg", f"{main} of {name}", log=True)
     losses = {
         f"loss of {side.upper()}": [(s["kimg"], s[key]) for s in record if s["kind"] == "step" and key in s]
@@ -90,11 +96,13 @@ def _run(folder: Path, name: str) -> Iterator[str]:
 
 
 def _scores(scores: list[Line]) -> str:
-    """A row per metric, first and last score."""
-    first, last = scores[0], scores[-1]
+    """A row per metric: first and last score and, where the record has it, that of real images."""
+    first, last, real = scores[0], scores[-1], scores[-1].get("real", {})
     names = [name for name in last if name not in _ABOUT_A_LINE]
-    head = f"| | {first['kimg']:g} kimg | {last['kimg']:g} kimg |\n|---|---|---|"
-    rows = [f"| `{name}` | {_number(first.get(name))} | {_number(last[name])} |" for name in names]
+    columns = [f"{first['kimg']:g} kimg", f"{last['kimg']:g} kimg", *(["real images"] if real else [])]
+    head = f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}"
+    values = [[first.get(name), last[name], *([real.get(name)] if real else [])] for name in names]
+    rows = [f"| `{name}` | {' | '.join(map(_number, row))} |" for name, row in zip(names, values, strict=True)]
     return "\n".join([head, *rows])
 
 

@@ -48,6 +48,22 @@ def test_the_index_marks_the_recipes_with_a_complete_run():
         assert f"ecipes, {numbers[len(with_curve)]} of them with the curve" in text, page
 
 
+def test_scores_of_real_images_have_a_column(run, tmp_path):
+    text = (
+        (run / "metrics.jsonl").read_text().replace('"coverage": 0.9}', '"coverage": 0.9, "real": {"coverage": 0.97}}')
+    )
+    (run / "metrics.jsonl").write_text(text)
+    recipe.keep(run, tmp_path, "digits")
+    page = recipe.pages(tmp_path)[tmp_path / "digits.md"]
+    assert "| | 0 kimg | 64 kimg | real images |" in page and "| `coverage` | 0.01 | 0.9 | 0.97 |" in page
+
+
+def test_scores_in_other_features_than_the_recipe_has_now_say_so():
+    pages = {path.stem: text for path, text in GENERATED.items()}
+    assert "`score.extractor=mnist-cnn`, whose weights are not in the package" in pages["dcgan-mnist"]
+    assert "not in the package" not in pages["digits"]
+
+
 def test_every_kept_record_is_small_and_has_its_picture():
     for path in (DOCS / "recipes").glob("*.jsonl"):
         assert path.with_suffix(".png").exists()
