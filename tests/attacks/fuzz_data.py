@@ -1,0 +1,149 @@
+"""Data files and folders: idx, npz, zip, tar, and folders with pipes, links and names of any bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import struct
+import tarfile
+import zipfile
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from PIL import Image
+
+from paragan.datasets import cifar10, folder, mnist, npz, paired
+from tests.attacks.mutations import mutate_bytes
+
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
+def _fetch_all(source) -> None:
+    source.fetch(np.arange(min(len(source), 8)))
+
+
+@cache
+def _image(side: int, kind: str = "PNG") -> bytes:
+    stream = io.BytesIO()
+    pixels = np.arange(side * side * 3, dtype=np.uint32).reshape(side, side, 3).astype(np.uint8)
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+def fuzz_idx(draws: Random, root: Path) -> None:
+    """The four files of MNIST with 8 images each; one of them, packed or not, is mutated inside or outside gzip."""
+    for split, count in (("train", 8), ("t10k", 8)):
+        images = struct.pack(">IIII", 0x803, count, 28, 28) + bytes(count * 784)
+        labels = struct.pack(">II", 0x801, count) + bytes(range(count))
+        for name, content in ((f"{split}-images-idx3-ubyte", images), (f"{split}-labels-idx1-ubyte", labels)):
+            inside = draws.random() < 0.3
+            outside = draws.random() < 0.3
+            content = mutate_bytes(draws, content) if inside else content
+            content = gzip.compress(content, 1) if draws.random() < 0.5 else content
+            content = mutate_bytes(draws, content) if outside else content
+            ending = ".gz" if content[:2] == b"\x1f\x8b" else ""
+            (root / f"{name}{ending}").write_bytes(content)
+    for split in ("train", "held_out"):
+        _fetch_all(mnist.source(mnist.Options(str(root)), split))
+
+
+def fuzz_npz(draws: Random, root: Path) -> None:
+    """Arrays mutated inside their zip members, or the file as a whole."""
+    arrays = {
+        "images": np.zeros((6, 8, 8, 3), np.uint8),
+        "labels": np.array([0, 1, 0, 1, 0, 1]),
+        "class_names": np.array(["a", "b"]),
+    }
+    path, compression = root / "data.npz", draws.choice(_COMPRESSIONS)
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, array in arrays.items():
+            stream = io.BytesIO()
+            np.save(stream, array)
+            content = stream.getvalue()
+            archive.writestr(f"{name}.npy", mutate_bytes(draws, content, 2) if draws.random() < 0.5 else content)
+    if draws.random() < 0.5:
+        path.write_bytes(mutate_bytes(draws, path.read_bytes()))
+    for split in ("train", "held_out"):
+        _fetch_all(npz.source(npz.Options(str(path)), split))
+
+
+def fuzz_zip(draws: Random, root: Path) -> None:
+    path = root / "images.zip"
+    with zipfile.ZipFile(path, "w", draws.choice(_COMPRESSIONS)) as archive:
+        for number in range(6):
+            content = _image(8)
+            archive.writestr(f"class {number % 2}/{number}.png", content)
+    path.write_bytes(mutate_bytes(draws, path.read_bytes()))
+    for split in ("train", "held_out"):
+        _fetch_all(folder.source(folder.Options(str(path), size=8), split))
+
+
+def fuzz_tar(draws: Random, root: Path) -> None:
+    """CIFAR-10's JPEG layout, or the pairs of the facades; mutated before or after it is packed."""
+    stream = io.BytesIO()
+    facades = draws.random() < 0.5
+    names = [f"{part}/{n}.jpg" for part in ("train", "val") for n in range(4)]
+    if not facades:
+        names = [f"train/0000{n}_{n}.jpg" for n in range(4)] + [f"test/c_000{n}_{n}.jpg" for n in range(4)]
+    content = _image(32, "JPEG")
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    packed = stream.getvalue()
+    if draws.random() < 0.5:
+        packed = mutate_bytes(draws, packed)
+    mode = draws.choice(("", "gz", "xz"))
+    if mode == "gz":
+        packed = gzip.compress(packed, 1)
+    elif mode == "xz":
+        import lzma
+
+        packed = lzma.compress(packed, preset=0)
+    packed = mutate_bytes(draws, packed) if draws.random() < 0.5 else packed
+    if facades:
+        path = root / f"pairs.tar{'.' * bool(mode)}{mode}"
+        path.write_bytes(packed)
+        _fetch_all(paired.source(paired.Options(str(path), size=32), "train"))
+    else:
+        (root / "cifar10-jpeg.tar.xz").write_bytes(packed)
+        _fetch_all(cifar10.source(cifar10.Options(str(root)), "train"))
+
+
+def fuzz_folder(draws: Random, root: Path) -> None:
+    """Trees of images next to pipes, links (also in circles, also out of the folder), devices and hidden files."""
+    below = root / "data"
+    below.mkdir()
+    for number in range(draws.randint(1, 12)):
+        parent = below / draws.choice((".", "a", "b", "a/deep", "train", "val", ".hidden", "__MACOSX", "c\nd"))
+        parent.mkdir(parents=True, exist_ok=True)
+        name = os.fsencode(f"{number}") + draws.choice((b".png", b".jpg", b".PNG", b".txt", b"\xff.png", b"\n.png"))
+        path = os.path.join(os.fsencode(parent), name)
+        match draws.randrange(9):
+            case 0:
+                os.mkfifo(path)
+            case 1:
+                os.symlink(draws.choice((b"/dev/zero", b"/dev/null", b"nowhere", b".", b"..", b"/etc/hostname")), path)
+            case 2:
+                os.mkdir(path)
+            case 3:
+                content = mutate_bytes(draws, _image(8))
+                _write(path, content)
+            case 4:
+                _write(path, b"")
+            case _:
+                _write(path, _image(8))
+    for split in ("train", "held_out"):
+        _fetch_all(folder.source(folder.Options(str(below), size=8), split))
+
+
+def _write(path: bytes, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+
+
+TARGETS = {"idx": fuzz_idx, "npz": fuzz_npz, "zip": fuzz_zip, "tar": fuzz_tar, "folder": fuzz_folder}

@@ -1,0 +1,61 @@
+"""The record of a run, metrics.jsonl: read by the report and `watch`, and by a run that resumes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from random import Random
+
+from paragan.cli.main import main
+from paragan.core.errors import DataError
+from paragan.engine.advice import advise
+from paragan.engine.session import _lines
+from paragan.writers import jsonl
+from tests.attacks import small_run
+from tests.attacks.mutations import dump, mutate_bytes, mutate_json
+
+
+def _change(draws: Random, path: Path) -> None:
+    """Values of some lines, or bytes anywhere."""
+    lines = path.read_bytes().splitlines()
+    if draws.random() < 0.3:
+        path.write_bytes(mutate_bytes(draws, path.read_bytes()))
+        return
+    for _ in range(draws.randint(1, 4)):
+        at = draws.randrange(len(lines))
+        try:
+            lines[at] = dump(mutate_json(draws, json.loads(lines[at])))
+        except ValueError:  # mutated before
+            lines[at] = mutate_bytes(draws, lines[at])
+    path.write_bytes(b"\n".join(lines) + b"\n")
+
+
+def fuzz_record(draws: Random, folder: Path) -> None:
+    run = small_run.copy("run", folder)
+    _change(draws, run / "metrics.jsonl")
+    for words in (["report", str(run)], ["watch", str(run), "--once"]):
+        shown, said = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(said):
+            code = main(words)
+        if "\x1b" in shown.getvalue() + said.getvalue():
+            raise AssertionError(f"{words[0]} printed an escape sequence of the record")
+        if code != 0:
+            raise DataError(said.getvalue() or "refused without a word")
+    if "<script>alert" in (run / "report.html").read_text():
+        raise AssertionError("the report contains a script of the record")
+
+
+def fuzz_resumed_record(draws: Random, folder: Path) -> None:
+    """What a run reads of its record when it resumes at step 2."""
+    run = small_run.copy("run", folder)
+    path = run / "metrics.jsonl"
+    for _ in range(draws.randint(1, 3)):
+        _change(draws, path)
+    lines = _lines(path, 2)
+    advise([line for line in lines if line["kind"] in ("telemetry", "score")], 100, False, False)
+    jsonl.Writer(jsonl.Options(), run, 2).close()
+
+
+TARGETS = {"record": fuzz_record, "resumed-record": fuzz_resumed_record}

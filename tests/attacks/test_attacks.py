@@ -1,0 +1,85 @@
+"""The attacks of this folder, each in a process of its own; a few of every kind by default, all with `./run test all`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.attacks.fuzz import MODULES
+from tests.attacks.small_run import SETTINGS
+from tests.processes import ROOT, environment
+
+COUNTS = {  # inputs by target
+    **{"yaml": 8_250, "overrides": 8_250},
+    **{"idx": 2_000, "npz": 2_000, "zip": 1_750, "tar": 1_750, "folder": 1_200},
+    **{"images": 24_000, "manifest": 500, "state": 500, "weights": 500, "exported": 500},
+    **{"record": 500, "resumed-record": 4_500},
+}
+PLAIN = ("score.extractor=none", "train.kimg=0.16", "every.save_kimg=0.016")
+SCORED = ("score.extractor=judge", "score.num_images=16", "every.score_kimg=0.032")
+
+
+def attack(module, *words, timeout_s):
+    """What the attack prints, as JSON."""
+    command = [sys.executable, "-m", f"tests.attacks.{module}", *map(str, words)]
+    path = f"{ROOT}:{ROOT / 'src'}"
+    env = environment(PYTHONPATH=path, PARAGAN_OFFLINE="1")
+    ended = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def test_fuzz_targets_have_counts_that_add_up_to_the_stated_number():
+    assert COUNTS.keys() == MODULES.keys()
+    assert sum(COUNTS.values()) >= 56_000
+
+
+def test_a_few_fuzzed_inputs_of_every_kind_are_accepted_or_refused_in_a_line():
+    found = attack("fuzz", "all", 12, timeout_s=250)
+    assert {target: one["failed"] for target, one in found.items() if one["failed"]} == {}
+    assert all(one["inputs"] == 12 for one in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("target", "count"), COUNTS.items())
+def test_fuzzed_inputs_are_accepted_or_refused_in_a_line(target, count):
+    found = attack("fuzz", target, count, timeout_s=3500)[target]
+    assert found["failed"] == {}
+    assert found["inputs"] == count and found["refused"] > 0.05 * count  # mutations that are all harmless attack nothing
+
+
+def test_a_crash_that_changes_the_outcome_is_found(tmp_path):
+    """The comparison of the attack: a folder that lacks a file or has another byte differs."""
+    from tests.attacks.kill_points import contents, difference
+
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text('{"kind": "step", "step": 1}\n')
+        (tmp_path / name / "a").write_bytes(name.encode())
+    one, other = contents(tmp_path / "one"), contents(tmp_path / "other")
+    assert difference(one, other) == "a" and difference(one, one) == ""
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("every", [30, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+def test_killed_before_a_file_system_call_a_run_resumes_to_the_same_bytes(tmp_path, every):
+    calls, kills = 0, 0
+    for name, words in (("plain", PLAIN), ("scored", SCORED)):
+        (tmp_path / name).mkdir()
+        found = attack("kill_points", tmp_path / name, every, *SETTINGS, *words, timeout_s=3500)
+        assert found["failed"] == {}, name
+        calls, kills = calls + found["calls"], kills + found["kills"]
+    assert calls >= 259 and kills >= calls // every
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("every", [16, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+def test_damage_is_passed_over_or_refused_in_a_line(tmp_path, every):
+    found = attack("damage", tmp_path, every, timeout_s=3500)
+    assert found["failed"] == {}
+    assert found["damages"] * every >= 94
+    assert all("\n" not in line and line.strip() for line in found["refused"])
