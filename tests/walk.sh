@@ -1,5 +1,6 @@
 #!/bin/sh
-# What a newcomer does, by machine: a fresh clone, a folder of 500 images of one's own, trained, sampled, exported, re-loaded.
+# What new users do, by machine, each part timed: a fresh clone and a folder of 500 images, trained, sampled, exported and
+# loaded again; recipes with the four official files of MNIST alone; a WGAN-GP of the user's; a program like a notebook.
 # Usage: tests/walk.sh [setting of the run ...]; the length of the run is shortened unless one is given (train.kimg=16).
 set -eu
 
@@ -16,6 +17,13 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 commands=0
 
+part() { # NAME: ends the part before it
+    now=$(date +%s)
+    [ -z "${name-}" ] || echo "time: $name took $((now - began)) s"
+    name=$1
+    began=$now
+}
+
 user() { # a command that a user types
     commands=$((commands + 1))
     printf '$ %s\n' "$*" | tee -a "$place/transcript"
@@ -31,6 +39,7 @@ python3 "$root/tests/photos.py" "$archive" "$place/photos" 500
 cd "$place"
 export PARAGAN_LOCK_S=900
 
+part "installation and a folder of images"
 user git clone -q "$root" paragan
 user paragan/run train own data.path=photos "$@"
 user paragan/run sample runs/own --grid 8x8
@@ -52,4 +61,25 @@ if ! forecast; then # a minute that began on a busy machine and ended on an idle
     paragan/run train own data.path=photos "$@" --fresh >again 2>&1
     forecast || fail "the time left is told wrongly"
 fi
+
+part "recipes with the official files of MNIST"
+mkdir mnist
+cp "$data"/mnist/*-ubyte.gz mnist/
+for recipe in vanilla-mnist dcgan-mnist cellular-mnist; do
+    user paragan/run train "$recipe" data.path=mnist train.kimg=1 score.num_images=200 --out "runs/$recipe"
+    [ -s "runs/$recipe/score.json" ] || fail "$recipe has no score"
+done
+
+part "a WGAN-GP of the user's"
+cp "$root"/tests/walk/wgan.* .
+user paragan/run train wgan.yaml
+user paragan/run sample runs/wgan --trust --grid 4x4
+[ -s runs/wgan/score.json ] || fail "the WGAN-GP has no score"
+
+part "a program like a notebook"
+user paragan/.venv/bin/python paragan/examples/notebook.py
+[ -s notebook.png ] && [ -s runs/notebook/report.html ] || fail "the program left no images or no report"
+part ""
+
+if grep -n Traceback transcript; then fail "a traceback"; fi
 echo "passed: $commands commands"
