@@ -103,6 +103,8 @@ class Checkpoints:
         write_text(temporary / MANIFEST, json.dumps(manifest, indent=1))
         _sync(temporary)
         shutil.rmtree(final, ignore_errors=True)
+        if not final.is_dir():
+            final.unlink(missing_ok=True)  # a file or a link in its place
         temporary.rename(final)
         _sync(self.folder)
         self._prune(final)
