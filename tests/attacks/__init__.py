@@ -1,1 +1,1 @@
-"""Seeded attacks: kills at every file-system call, damaged run folders, fuzzed input. SECURITY.md states the figures."""
+"""Seeded attacks: kills at file-system calls, damaged run folders, fuzzed input. SECURITY.md states the figures."""

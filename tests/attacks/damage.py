@@ -1,7 +1,7 @@
 """Damage to a stopped run, one kind at a time: `python -m tests.attacks.damage FOLDER [EVERY]`.
 
-The run has done half of its steps. After each damage the same command runs to the end. It either reaches the very weights
-of the undisturbed run, or refuses in one line with exit code 2; damage to the newest checkpoint is never refused, since
+The run has done half of its steps. After each damage the same command runs to the end. It either reaches the weights of
+the undisturbed run, or refuses in one line with exit code 2; damage to the newest checkpoint is never refused, since
 an older one is there. Prints one JSON object: {"damages": int, "refused": [name], "failed": {name: reason}}.
 """
 
@@ -91,7 +91,10 @@ def attack(root: Path, every: int = 1) -> dict:
     classifier.STEPS = 20
     small_run.train(root / "half", *SCORED)
     small_run.train(root / "straight", *SCORED, "train.kimg=0.128")
-    expected, checkpoint = weights(root / "straight"), small_run.newest_checkpoint(root / "half").relative_to(root / "half")
+    expected, checkpoint = (
+        weights(root / "straight"),
+        small_run.newest_checkpoint(root / "half").relative_to(root / "half"),
+    )
     refused, failed = [], {}
     found = list(damages(root / "half"))[::every]
     for number, (name, damage) in enumerate(found):

@@ -3,8 +3,8 @@
 Attacks TARGET, or every target with `all`, with the inputs FIRST to FIRST + COUNT.
 
 An input survives if it is accepted, or refused with the message of a `ParaganError`. Anything else is a failure: another
-exception, a message of several lines where one is promised, more than INPUT_S seconds, or more than MEMORY_BYTES. Prints
-one JSON object for each target: {"inputs": int, "refused": int, "failed": {input: last lines of its traceback}}.
+exception, more than INPUT_S seconds, or more than MEMORY_BYTES. Prints one JSON object, for each target
+{"inputs": int, "refused": int, "failed": {input: last lines of its traceback}}.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SIGKILL at a file-system call of a whole run: `python -m tests.attacks.kill_points FOLDER EVERY [SETTING ...]`.
 
-One process imports everything and trains nothing; each run is a fork of it. The undisturbed run counts its calls in the
-run folder. Then, for every EVERY-th call, one run is killed just before that call, the same command runs to the end, and
-both folders are compared. Prints one JSON object: {"calls": int, "kills": int, "failed": {call: reason}}.
+One process imports everything and trains nothing; each run is a fork of it. The undisturbed run counts its calls in
+the run folder. Then, for every EVERY-th call, one run is killed just before that call, the same command runs to the
+end, and both folders are compared. Prints one JSON object: {"calls": int, "kills": int, "failed": {call: reason}}.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def attack(root: Path, every: int, words: list[str]) -> dict:
     straight = root / "straight"
     status, calls = train(straight, words)
     if status != 0:
-        raise RuntimeError(f"the undisturbed run ended with {status}: {straight.with_suffix('.log').read_text()[-2000:]}")
+        raise RuntimeError(
+            f"the undisturbed run ended with {status}: {straight.with_suffix('.log').read_text()[-2000:]}"
+        )
     expected, failed, kills = contents(straight), {}, 0
     for call in range(1, calls + 1, every):
         folder = root / f"killed-{call}"

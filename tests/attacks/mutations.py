@@ -10,7 +10,18 @@ _NUMBERS = (0, 1, 2, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFF
 
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 10**400, 0.0, -0.0, 1e308, float("inf"), float("nan")),
-    *("", " ", "null", "nan", "\x00", "\x1b[31m", "\ud800", "<script>alert(1)</script>", "../../etc/passwd", "x" * 5000),
+    *(
+        "",
+        " ",
+        "null",
+        "nan",
+        "\x00",
+        "\x1b[31m",
+        "\ud800",
+        "<script>alert(1)</script>",
+        "../../etc/passwd",
+        "x" * 5000,
+    ),
     *([], {}, [[]], [1, "a"], {"a": {"b": []}}, [0] * 1000),
 )
 

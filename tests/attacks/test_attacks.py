@@ -1,4 +1,4 @@
-"""The attacks of this folder, each in a process of its own; a few of every kind by default, all with `./run test all`."""
+"""The attacks of this folder, each in its process; a few of every kind by default, all with `./run test all`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_a_few_fuzzed_inputs_of_every_kind_are_accepted_or_refused_in_a_line():
 def test_fuzzed_inputs_are_accepted_or_refused_in_a_line(target, count):
     found = attack("fuzz", target, count, timeout_s=3500)[target]
     assert found["failed"] == {}
-    assert found["inputs"] == count and found["refused"] > 0.05 * count  # mutations that are all harmless attack nothing
+    assert found["inputs"] == count
+    if "record" not in target:  # lines that cannot be read are left out of a record
+        assert found["refused"] > 0.05 * count, "mutations that are all harmless attack nothing"
 
 
 def test_a_crash_that_changes_the_outcome_is_found(tmp_path):
