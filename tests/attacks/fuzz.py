@@ -2,7 +2,7 @@
 
 Attacks TARGET, or every target with `all`, with the inputs FIRST to FIRST + COUNT.
 
-An input survives if it is accepted, or refused with the message of a `ParaganError`. Anything else is a failure: another
+An input survives if it is accepted, or refused with the message of a `ParaganError`. A failure is any other
 exception, more than INPUT_S seconds, or more than MEMORY_BYTES. Prints one JSON object, for each target
 {"inputs": int, "refused": int, "failed": {input: last lines of its traceback}}.
 """
