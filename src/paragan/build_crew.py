@@ -138,6 +138,7 @@ class _Office:
         self.listener.close()
         if self.crew is not None:
             self.crew.end()
+        (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
     def _accept(self) -> Line | None:
         """The next worker that fits; one that does not is told why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.main import main
-from tests.chaos.test_workers import GRID, WAIT_S, begin, crew, finished, generations, genomes
+from tests.chaos.test_workers import GRID, WAIT_S, alive, begin, crew, finished, generations, genomes, listens
 from tests.processes import children, environment, wait_for
 
 pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
@@ -68,8 +69,45 @@ def rank_of(pid):
 
 @MPI
 def test_one_command_starts_mpiexec(started, tmp_path, expected):
-    finished(begin(started, tmp_path / "run", "workers=2", "transport=mpi"))
-    assert genomes(tmp_path / "run") == expected and generations(tmp_path / "run") == list(range(1, 11))
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=2", "transport=mpi")
+    wait_for(lambda: len(generations(folder)) >= 1, process, WAIT_S)
+    found = {address for pid in (process.pid, *children(process.pid)) for address in listens(pid)}
+    finished(process)
+    assert genomes(folder) == expected and generations(folder) == list(range(1, 11))
+    assert not (folder / "ranks" / "token").exists()
+    if (BESIDE.parent / "mpiexec.gforker").exists():
+        assert found and all(address.startswith("127.") for address in found), found
+
+
+@MPI
+def test_a_stop_before_the_run_begins_ends_it_under_mpi(started, tmp_path):
+    """Also where an earlier run has left a lock file: the process that it names is another one's."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"], start_new_session=True)
+    started.append(bystander)
+    (folder / "run.lock").write_text(str(bystander.pid))
+    process = begin(started, folder, "workers=2", "transport=mpi", "train.kimg=1000")
+    ranks(process, 3)
+    process.send_signal(signal.SIGTERM)
+    out = finished(process, 85)
+    assert "stopped before the first step" in out or "saved" in out
+    assert bystander.poll() is None and not generations(folder)[1:]
+
+
+@MPI
+@pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (2, signal.SIGSTOP)])
+def test_a_failure_over_mpi_ends_with_75_and_is_recorded(started, tmp_path, who, how):
+    """mpiexec returns 0, 9 or 75 for it."""
+    folder = tmp_path / "run"
+    process = begin(started, folder, "workers=2", "transport=mpi", "train.kimg=1000", "grid.beat_s=0.2")
+    wait_for(lambda: len(generations(folder)) >= 1, process, WAIT_S)
+    pids = ranks(process, 3)
+    os.kill(pids[who], how)
+    finished(process, 75)
+    assert json.loads((folder / "exit.json").read_text())["code"] == 75
+    wait_for(lambda: not [pid for pid in pids if alive(pid)], seconds=WAIT_S)
 
 
 @MPI
@@ -108,8 +146,7 @@ def test_the_same_command_goes_on_when_mpi_has_ended_all(started, tmp_path, expe
         finished(process)
         assert genomes(folder) == expected
         return
-    out, _ = process.communicate(timeout=WAIT_S)
-    assert process.returncode not in (0, None), out
+    finished(process, 75)
     before = max(generations(folder))
     out = finished(begin(started, folder, "workers=2", "transport=mpi", EVERY_ONE))
     assert genomes(folder) == expected

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from paragan.config import RunConfig, outside_names
-from paragan.core.errors import ConfigError, RankError
-from paragan.core.interrupt import install
+from paragan.core.errors import CheckpointError, ConfigError, RankError, outcome
+from paragan.core.interrupt import Interrupt, install
 from paragan.engine.folder import RunFolder
-from paragan.launch import mpiexec
+from paragan.launch import ends, mpiexec
 from paragan.launch.company import Company
 from paragan.launch.place import Place
 
@@ -25,9 +27,8 @@ def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, f
     if config.transport == "mpi" and among is None:
         return _on_mpiexec(config, recipe, overrides, out, fresh)
     if config.transport == "mpi":
-        from paragan.runs.grids import of_mpiexec
-
-        return _together(config, recipe, out, fresh, of_mpiexec(config))
+        assert among is not None
+        return _as_mpi_rank(config, recipe, out, fresh, among)
     if among is not None:
         if among[0]:
             return ConfigError.exit_code  # the first speaks
@@ -49,7 +50,8 @@ def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: 
 
     company = of_torchrun(config, place)
     try:
-        return _together(config, recipe, out, fresh, company)
+        with install(patient=True, says="") if place.rank else install() as interrupt:
+            return _together(config, recipe, out, fresh, company, interrupt)
     finally:
         leave(World())
 
@@ -63,21 +65,45 @@ def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: P
     words += ("--trust",) if outside_names(config) else ()
     with install() as interrupt:
         interrupt.patient = True
-        return mpiexec.launch(words, config.workers + 1, out, config.train.timeout_s, interrupt)
+        code, reason = mpiexec.launch(mpiexec.Job(words, config.workers + 1, out, config.train.timeout_s), interrupt)
+    if reason:
+        if ends.lacks_exit(out):
+            with suppress(CheckpointError), RunFolder(out):  # another process may run in it by now
+                ends.write_exit(out, code, reason)
+        print(reason, file=sys.stderr)
+    return code
 
 
-def _together(config: RunConfig, recipe: str, out: Path, fresh: bool, company: Company) -> int:
+def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, among: tuple[int, int]) -> int:
+    """One process of mpiexec. Our launcher reports requests to stop, and reads how rank 0 ended."""
+    rank, size = among
+    run = os.environ.get(mpiexec.RUN)
+    error, code = None, 1
+    interrupt = install(patient=True, says="") if rank or run else install()  # until the process ends: so does mpiexec
+    try:
+        from paragan.runs.grids import of_mpiexec
+
+        code = _together(config, recipe, out, fresh, of_mpiexec(config), interrupt)
+        return code
+    except BaseException as raised:
+        error, code = raised, outcome(raised)[0]
+        raise
+    finally:
+        if rank == 0 and run:
+            with suppress(OSError, CheckpointError):  # a full disk must not hide what went wrong
+                ends.write(out, Place(rank, size, rank, size, run=run), error, code, str(error or ""))
+
+
+def _together(config: RunConfig, recipe: str, out: Path, fresh: bool, company: Company, interrupt: Interrupt) -> int:
     """Rank 0 is the coordinator, and speaks; the others work."""
     from paragan.runs.grids import serve, staffed
 
     if company.rank:
-        with install(patient=True, says=""):
-            return serve(staffed(config, company), company)
+        return serve(staffed(config, company), company)
     from paragan.cli.train import run
 
     try:
-        with install() as interrupt:
-            return run(staffed(config, company), recipe, out, fresh, interrupt, company=company)
+        return run(staffed(config, company), recipe, out, fresh, interrupt, company=company)
     finally:
         if not company.has_called:
             with suppress(RankError, OSError):

@@ -1,4 +1,7 @@
-"""How each rank of a run ended: `ranks/rank-N.exit.json`. Read by the launcher, and by the ranks of a later attempt."""
+"""How each rank of a run ended: `ranks/rank-N.exit.json`. Read by the launcher, and by the ranks of a later attempt.
+
+Rank 0 also writes the run's `exit.json`; the launcher does where rank 0 could not.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import socket
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -111,6 +115,21 @@ def settled(folder: Path, place: Place) -> End | None:
         return None
     found = [end for end in of_run(folder, place.run) if end.rank < place.size and end.final]
     return first(found)
+
+
+def lacks_exit(folder: Path) -> bool:
+    """Whether a run has begun there and not reported its end: rank 0 removes `exit.json` when it begins."""
+    return (folder / "config.yaml").exists() and not (folder / "exit.json").exists()
+
+
+def write_exit(folder: Path, code: int, reason: str) -> None:
+    """`exit.json`, where `lacks_exit`."""
+    if not lacks_exit(folder):
+        return
+    saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
+    step = int("".join(c for c in saved if c.isdecimal()) or 0)
+    with suppress(OSError):
+        write_text(folder / "exit.json", json.dumps({"code": code, "step": step, "reason": reason}, indent=1) + "\n")
 
 
 def _path(folder: Path, rank: int) -> Path:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import BinaryIO
 
 from paragan.core.errors import PREEMPTED, RankError
-from paragan.core.files import new_file, write_text
+from paragan.core.files import new_file
 from paragan.core.interrupt import Interrupt
 from paragan.core.printable import printable
 from paragan.launch import ends
@@ -35,7 +32,7 @@ def launch(job: Job, interrupt: Interrupt) -> int:
             codes = Attempt(job, run, number, log).wait(interrupt)
             _record(log, number, codes)
             if interrupt.aborted:
-                _leave_word(job.folder, _ABORTED, f"aborted; {GOES_ON}")
+                ends.write_exit(job.folder, _ABORTED, f"aborted; {GOES_ON}")
                 return _ABORTED
             if not any(codes):
                 return 0
@@ -68,20 +65,9 @@ def _told(job: Job, run: str, asked: bool) -> int:
         code, reason = end.code, end.reason
     if asked and code == RankError.exit_code:  # while the ranks were still looking for one another
         code, reason = PREEMPTED, "stopped by a signal; the last checkpoint stands"
-    _leave_word(job.folder, code, reason)
+    ends.write_exit(job.folder, code, reason)
     if code == 1:
         reason = f"rank {end.rank if end else 0}: {reason}; its traceback is in {job.log}"
     if end is None or code != PREEMPTED:
         print(printable(reason), file=sys.stderr)
     return code
-
-
-def _leave_word(folder: Path, code: int, reason: str) -> None:
-    """Rank 0 removes `exit.json` when it begins: where there is a run and none, it ended without a word."""
-    path = folder / "exit.json"
-    if path.exists() or not (folder / "config.yaml").exists():
-        return
-    saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
-    step = int("".join(c for c in saved if c.isdecimal()) or 0)
-    with suppress(OSError):
-        write_text(path, json.dumps({"code": code, "step": step, "reason": reason}, indent=1) + "\n")
