@@ -14,6 +14,7 @@ from paragan.cli import grids
 from paragan.cli.main import main
 from paragan.config import dump, load
 from paragan.core.errors import ConfigError, RankError
+from paragan.core.interrupt import Interrupt
 from paragan.launch import company, mpiexec, offer
 from paragan.launch.place import Place
 from paragan.runs.grids import serve, staffed
@@ -217,7 +218,7 @@ class TestCompany:
         told = []
         mine = company.Company(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="found 5 for a grid of 4"):
-            grids._together(config(), "digits", tmp_path / "run", False, mine)
+            grids._together(config(), "digits", tmp_path / "run", False, mine, Interrupt())
         assert told == ["{}"]
 
 
