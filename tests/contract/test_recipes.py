@@ -55,7 +55,7 @@ def test_default_options_pass_their_own_check(folder, name):
     kind = shelf.options(folder, name)
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
     written = parse.dump(config._plain(kind()))
-    filler = Filler(config._check)
+    filler = Filler(config.check)
     assert filler.fill(kind, parse.document(written, Place("defaults"), [])) == kind()
     assert filler.problems == []
 

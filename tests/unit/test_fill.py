@@ -38,7 +38,7 @@ class Outer:
 
 
 def fill(text: str):
-    filler = Filler(config._check)
+    filler = Filler(config.check)
     return filler.fill(Outer, document(text, Place("x"), [])), [str(problem) for problem in filler.problems]
 
 
@@ -88,4 +88,4 @@ def test_types_are_told_in_words(hint, words):
 
 
 def test_nodes_that_were_made_by_hand_read_the_same():
-    assert Filler(config._check).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)
+    assert Filler(config.check).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)
