@@ -1,4 +1,4 @@
-"""MP4 films, encoded by the program ffmpeg in a folder of its own."""
+"""MP4 films, encoded by the program ffmpeg in a temporary folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def save_mp4(pictures: Sequence[Image.Image], path: Path, durations_ms: Sequence
 
 
 def _encode(command: Sequence[str], frames: Iterable[tuple[Image.Image, int]]) -> None:
-    """Give every frame as often as said to the program's standard input."""
+    """Write each frame, so many times, to standard input of the program."""
     with tempfile.TemporaryFile() as messages:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=messages)
         timer = threading.Timer(_TIMEOUT_S, process.kill)
