@@ -1,5 +1,5 @@
-"""Who scores a run: against targets where there are pairs, else by an extractor, which is part of the package, read
-from a file, or trained on the run's data."""
+"""Scorers of a run: comparison with targets where there are pairs, else an extractor, which is part of the package,
+read from a file, or trained on the run's data."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def scorer(
 ) -> Callable[[Player, Prior], Score] | None:
     """Scores a generator player; None: scoring is off. options: resolved. path: of the data, for weights next to it.
 
-    A judge of the run's own is trained, or read, when the first score is due; one from a file is read now, so that a
-    missing file is told before anything is written.
+    A judge is trained, or read from the run folder, when the first score is due; other extractors are read now, so that
+    a missing file is reported before anything is written.
     """
     if options.extractor != "none" and (pairs := paired(held_out)) is not None:
         if options.extractor != JUDGE:
@@ -82,13 +82,16 @@ def scorer(
 def evaluator(
     options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: Keeping
 ) -> Callable[[], Evaluator] | None:
-    """Who judges images of this data, made when it is first asked for; None: scoring is off."""
+    """Makes the evaluator of this data at the first call; None: scoring is off."""
 
     def scored_by(judge: Judge) -> Evaluator:
         return Evaluator(judge, train, held_out, options.num_images, options.mode, keeping.world, keeping.say)
 
     if options.extractor == "none":
         return None
+    if options.weights and options.extractor not in EXTRACTORS:
+        readers = ", ".join(EXTRACTORS)
+        raise ConfigError(f"score.weights is not read by the extractor {options.extractor!r}; name one of {readers}")
     if options.extractor != JUDGE:
         ready = scored_by(_read(options, path, train.shape[-1]))
         return lambda: ready
