@@ -97,7 +97,7 @@ def test_a_stop_before_the_run_begins_ends_it_under_mpi(started, tmp_path):
 
 
 @MPI
-@pytest.mark.parametrize(("who", "how"), [(0, signal.SIGKILL), (2, signal.SIGSTOP)])
+@pytest.mark.parametrize(("who", "how"), [pytest.param(0, signal.SIGKILL, marks=pytest.mark.slow), (2, signal.SIGSTOP)])
 def test_a_failure_over_mpi_ends_with_75_and_is_recorded(started, tmp_path, who, how):
     """mpiexec returns 0, 9 or 75 for it."""
     folder = tmp_path / "run"
@@ -166,9 +166,9 @@ def busy_cores():
             hog.wait(WAIT_S)
 
 
-@pytest.mark.parametrize("transport", ["gloo", pytest.param("mpi", marks=MPI)])
+@pytest.mark.parametrize("transport", [pytest.param("gloo", marks=pytest.mark.slow), pytest.param("mpi", marks=MPI)])
 def test_a_worker_that_is_delayed_on_a_busy_machine_retains_its_cells(started, tmp_path, expected, transport):
-    """It sends nothing for four heartbeats; the run goes on as if it had."""
+    """It sends nothing for four heartbeats, and the result is the same."""
     folder = tmp_path / "run"
     process = begin(started, folder, "workers=2", f"transport={transport}")
     wait_for(lambda: len(generations(folder)) >= 2, process, WAIT_S)
