@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,13 @@ def judged(tmp_path_factory):
 
 def run(config, tmp_path: Path, name: str, judged: Path | None = None):
     if judged is not None and not (tmp_path / name).exists():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "judge").symlink_to(judged)
+        shutil.copytree(judged, tmp_path / name / "judge")  # empty for the first run
     make = build.trainer if config.grid is None else build_cells.evolution
     trainer = make(config, tmp_path / name, lambda text: None, lambda: False)
     for _ in trainer.run():
         pass
+    if judged is not None:
+        shutil.copytree(tmp_path / name / "judge", judged, dirs_exist_ok=True)
     return trainer
 
 
