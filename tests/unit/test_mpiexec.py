@@ -57,10 +57,17 @@ def test_a_report_of_another_run_is_ignored(launch):
     assert code == 75 and reason.startswith("the coordinator was killed, or ran out of memory")
 
 
-def test_a_suspended_process_does_not_delay_the_end(launch):
-    """mpiexec waits for it."""
+def test_a_suspended_process_does_not_delay_the_end(launch, monkeypatch):
+    """mpiexec waits for it, and so would the launcher."""
+    interrupt = Interrupt()
+    monkeypatch.setattr(mpiexec, "_END_S", 1e6)
+    aborts = threading.Timer(WAIT_S / 2, setattr, (interrupt, "aborted", True))
+    aborts.start()
     script = "report(75); import subprocess, signal; child = subprocess.Popen(['sleep', '300']); "
-    assert launch(script + "child.send_signal(signal.SIGSTOP); child.wait()") == (75, "")
+    try:
+        assert launch(script + "child.send_signal(signal.SIGSTOP); child.wait()", interrupt) == (75, "")
+    finally:
+        aborts.cancel()
 
 
 def stop_when(interrupt, condition, how="requested"):

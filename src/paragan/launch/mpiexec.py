@@ -103,7 +103,8 @@ def _kill(process: subprocess.Popen[bytes], run: str) -> None:
     if process.poll() is None:
         process.kill()
     _signal(_of_run(run), signal.SIGKILL)
-    process.wait(_END_S)
+    with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel
+        process.wait(_END_S)
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:
