@@ -27,10 +27,10 @@ class Overrides:
                 node.value = {"name": Node(node.place, node.value)}
         before = {key: dict(_entries(node)) for key, node in self._sections().items()}
         override.put(self.tree, word, problems)
-        self._complete(word.partition("=")[0], before)
+        short = self._complete(word.partition("=")[0], before)
         for key, node in self._sections().items():
             if isinstance(node.value, dict) and key in before and _name(node.value) != _name(before[key]):
-                self._drop(key, node.value)
+                self._drop(key, node.value, keeps_words=key != short)
 
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
         """A line for each choice that changed other settings. settings: the whole config by dotted key.
@@ -47,8 +47,8 @@ class Overrides:
             if lost and "." not in str(name):
                 yield f"warning: {section}.name={name} drops the recipe's {' '.join(lost)}; add what you want to keep"
 
-    def _complete(self, key: str, before: Mapping[str, dict[str, Node]]) -> None:
-        """Bring the short form that a word may have written at `key` into the full one."""
+    def _complete(self, key: str, before: Mapping[str, dict[str, Node]]) -> str | None:
+        """Bring the short form that a word may have written at `key` into the full one; the key if it was one."""
         assert isinstance(self.tree.value, dict)
         node = self.tree.value.get(key)
         if key in _LISTS and node is not None and isinstance(node.value, (str, dict)):
@@ -56,13 +56,16 @@ class Overrides:
         chosen = self._sections().get(key)
         if chosen is not None and isinstance(chosen.value, str):
             chosen.value = {**before.get(key, {}), "name": Node(chosen.place, chosen.value)}
+            return key
+        return None
 
-    def _drop(self, section: str, entries: dict[str, Node]) -> None:
-        """Drop all but the name and what the command line set; of an optimiser, its arguments alone."""
+    def _drop(self, section: str, entries: dict[str, Node], keeps_words: bool) -> None:
+        """Drop all but the name; of an optimiser, its arguments alone. keeps_words: what earlier words set stays."""
         dropped = self._dropped.setdefault(section, {})
         if section.endswith(".optimizer"):
-            section, entries = f"{section}.arguments", _entries(entries.get("arguments"))
-        for key in [key for key, node in entries.items() if key != "name" and node.place != COMMAND_LINE]:
+            section, entries, keeps_words = f"{section}.arguments", _entries(entries.get("arguments")), True
+        kept = {"name", *(key for key, node in entries.items() if keeps_words and node.place == COMMAND_LINE)}
+        for key in [key for key in entries if key not in kept]:
             dropped[f"{section}.{key}"] = entries.pop(key).plain()
 
     def _has(self, key: str) -> bool:

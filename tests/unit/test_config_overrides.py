@@ -48,6 +48,12 @@ def test_the_arguments_of_the_command_line_stay_with_another_optimiser():
     assert warnings == []
 
 
+def test_a_short_form_replaces_what_earlier_words_chose():
+    found, warnings = loaded("digits", "scheme={name: skipping, every: 2}", "scheme=synchronous")
+    assert found.scheme == config.choose("schemes", "synchronous")
+    assert warnings == []
+
+
 @pytest.mark.parametrize("word", ["model=dcgan", "model.name=dcgan"])
 def test_the_same_name_again_changes_nothing(word):
     assert loaded("digits", word) == (load("digits"), [])
