@@ -81,11 +81,14 @@ def stop_when(interrupt, condition, how="requested"):
 
 
 def test_a_stop_before_the_run_begins_ends_it_at_once(launch, tmp_path):
-    """Rank 0 does not take requests yet: it is not left to train until the time-out."""
-    interrupt, here = Interrupt(), tmp_path / "here"
+    """Rank 0 does not take requests yet. mpiexec ends first, or it would interrupt and comment on all others."""
+    interrupt, here, comment = Interrupt(), tmp_path / "here", tmp_path / "comment"
     stop_when(interrupt, here.exists)
     rank_0 = f"import pathlib, time; pathlib.Path({str(here)!r}).touch(); time.sleep(300)"
-    assert launch(RANK_0.format(rank_0), interrupt) == (85, "stopped before the first step")
+    script = "import subprocess; env = os.environ | {'PMI_RANK': '0', 'PMI_SIZE': '3'}\n"
+    script += f"subprocess.run([sys.executable, '-c', {rank_0!r}], env=env); pathlib.Path({str(comment)!r}).touch()"
+    assert launch(script, interrupt) == (85, "stopped before the first step")
+    assert not comment.exists()
 
 
 def test_a_stop_reaches_rank_0_which_saves(launch, tmp_path):
