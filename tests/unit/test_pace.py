@@ -36,3 +36,11 @@ def test_the_first_step_is_a_warm_up(elapse):
 def test_one_step_is_better_than_none(elapse):
     assert run(elapse, []).images_per_s(10) == 0
     assert run(elapse, [5.0]).images_per_s(10) == pytest.approx(2)
+
+
+def test_a_run_beyond_its_end_has_no_time_left():
+    """A generation of a grid may be longer than the run."""
+    every = EveryOptions(score_kimg=1, sample_kimg=1, save_kimg=1)
+    timed = pace.Pace(total=1000, every=every, began=0.0)
+    timed.tell("checkpoint", again_s=5.0)
+    assert timed.eta_s(Clock(step=100, images=9600), 10) == 0

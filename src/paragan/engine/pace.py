@@ -66,4 +66,4 @@ class Pace:
 
 
 def _times(period: float, before: int, total: int) -> int:
-    return int(total / period) - int(before / period) if period else 0
+    return max(0, int(total / period) - int(before / period)) if period else 0

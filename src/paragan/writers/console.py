@@ -71,7 +71,7 @@ class Writer:
         if self._rich.is_terminal:
             self._move(kimg)
         elif self._is_due("step"):
-            self._say(f"{kimg:.1f}/{self._total_kimg:.0f} kimg  {self._told}")
+            self._say(f"{kimg:.1f}/{self._total_kimg:g} kimg  {self._told}")
 
     def _generation(self, note: Note) -> None:
         """An ensemble comes once, with the newest generation told again."""
