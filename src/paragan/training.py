@@ -62,7 +62,7 @@ def train(
     if place is None and (chosen.devices or 1) > 1:
         raise ConfigError(
             f"devices={chosen.devices} needs as many processes; start the program with "
-            f"`torchrun --standalone --nproc-per-node {chosen.devices} PROGRAM`, or leave devices out"
+            f"`torchrun --nproc-per-node {chosen.devices} PROGRAM`, or leave devices out"
         )
 
     def asked(world: World) -> runs.Asked:
