@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -42,6 +43,18 @@ def _cpu(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(precision, "_cpuinfo", lambda: "amx_bf16" if chosen == "bf16" else "")
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_modules_of_earlier_tests() -> Iterator[None]:
+    """Commands append the working directory to the path: what a test imported from there is forgotten after it."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    temporary = tempfile.gettempdir()
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(temporary):
+            del sys.modules[name]
 
 
 def pytest_runtest_setup() -> None:
