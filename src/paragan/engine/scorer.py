@@ -51,10 +51,8 @@ def resolved(options: ScoreOptions, dataset: str, shape: tuple[int, int, int]) -
 
 
 def described(options: ScoreOptions) -> str:
-    """The extractor of resolved options, for the opening of a run."""
+    """The ready-made extractor of resolved options, for the opening of a run."""
     name = options.extractor
-    if name == JUDGE:
-        return "by a judge, trained on this run's images when the first score is due"
     if name in packaged_extractors.PACKAGED:
         what, accuracy = next(iter(packaged_extractors.facts_of(name)["accuracy"].items()))
         return f"by the extractor {name} of the package, right on {accuracy:.1%} of {what}"

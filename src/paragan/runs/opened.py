@@ -25,6 +25,7 @@ from paragan.core.seams import Source, paired
 from paragan.core.types import Side
 from paragan.engine.desk import Desk
 from paragan.engine.folder import RunFolder, environment, write_json
+from paragan.engine.judge import JUDGE
 from paragan.engine.scorer import described
 from paragan.engine.session import Session, players
 from paragan.engine.trainer import Trainer
@@ -267,10 +268,11 @@ def _repeating(batch: int, images: int) -> str:
 
 
 def _scored(config: RunConfig, source: Source) -> list[str]:
-    """Which extractor scores the run, where one does."""
+    """Which extractor scores the run, where one does. A judge is announced when it is trained."""
     if config.score.extractor == "none" or paired(source) is not None:
         return []
-    return [f"score     {described(build_score.options(config, source))}"]
+    options = build_score.options(config, source)
+    return [] if options.extractor == JUDGE else [f"score     {described(options)}"]
 
 
 def _untaught(found: tuple[Side, tuple[str, ...]]) -> str:
