@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from random import Random
 from typing import Any
@@ -91,7 +92,7 @@ def mutate_json(draws: Random, value: Any) -> Any:
     for _ in range(draws.randint(1, 3)):
         holders = list(_holders(found))
         if not holders:
-            return draws.choice(VALUES)
+            return _value(draws)
         holder = draws.choice(holders)
         keys = list(holder) if isinstance(holder, dict) else list(range(len(holder)))
         if not keys:
@@ -99,14 +100,24 @@ def mutate_json(draws: Random, value: Any) -> Any:
         key = draws.choice(keys)
         match draws.randrange(4):
             case 0 | 1:
-                holder[key] = draws.choice(VALUES)
+                holder[key] = _value(draws)
             case 2:
                 del holder[key]
             case _ if isinstance(holder, dict):
-                holder[str(draws.choice(VALUES))[:50]] = holder[key]
+                holder[_text(_value(draws))] = holder[key]
             case _:
-                holder.append(draws.choice(VALUES))
+                holder.append(_value(draws))
     return found
+
+
+def _value(draws: Random) -> Any:
+    """A copy: what is inserted may itself be changed by the next mutation."""
+    return copy.deepcopy(draws.choice(VALUES))
+
+
+def _text(value: Any) -> str:
+    """A short key. A number of 400 digits has more than 50 characters."""
+    return repr(value)[:50]
 
 
 def dump(value: Any) -> bytes:
