@@ -51,6 +51,14 @@ def files_of(path):
     return sorted(p.name for p in path.iterdir())
 
 
+@pytest.mark.parametrize(("keep", "left"), [(1, (4, 5)), (2, (3, 4, 5)), (9, (1, 2, 3, 4, 5))])
+def test_prune_before_removes_what_a_kill_has_left_and_nothing_newer(store, keep, left):
+    for step in range(1, 6):
+        Checkpoints(store.folder, keep=9).save(*example(step))
+    Checkpoints(store.folder, keep).prune_before(store.path_of(4))
+    assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in left]
+
+
 def test_round_trip_and_keep_last(store):
     for step in range(1, 6):
         store.save(*example(step))

@@ -115,7 +115,12 @@ class Checkpoints:
                 evidence = later.with_name(f"damaged-{later.name}")
                 shutil.rmtree(evidence, ignore_errors=True)  # an earlier one of this step
                 later.rename(evidence)
-        for old in self.paths()[: -self.keep]:
+        self.prune_before(newest)
+
+    def prune_before(self, newest: Path) -> None:
+        """Remove all that are older than `newest` but the last `keep` - 1. A kill during a removal leaves some."""
+        older = [path for path in self.paths() if path.name < newest.name]
+        for old in older[: max(0, len(older) - self.keep + 1)]:
             shutil.rmtree(old, ignore_errors=True)
 
     def path_of(self, step: int) -> Path:

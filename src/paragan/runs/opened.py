@@ -86,6 +86,8 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
     with folder if world.leads else nullcontext():
         world.barrier()  # the folder is what it will be
         resumed = trainer.resume()
+        if resumed and world.leads:
+            trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
         ranks.refuse_apart(trainer, world)
         _refuse_less(trainer, config, folder)
         config = recorded(with_recorded_init(config, before), before, trainer.clock.step)
