@@ -151,3 +151,13 @@ def test_a_run_that_was_never_scored_has_none(tmp_path):
     tiny_run.train(tmp_path / "run")
     with pytest.raises(CheckpointError, match="no best checkpoint"):
         pg.load(tmp_path / "run", best=True)
+
+
+def test_complete_finishes_a_replacement_that_was_killed_between_its_renames(tmp_path):
+    best, new, old = Best(tmp_path / "best"), tmp_path / ".best.new", tmp_path / ".best.old"
+    for folder in (new, old):
+        folder.mkdir()
+        (folder / "manifest.json").write_text(folder.name)
+    best.complete()
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+    assert (tmp_path / "best" / "manifest.json").read_text() == ".best.new"

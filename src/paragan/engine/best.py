@@ -51,14 +51,11 @@ class Best:
         """Replace it by this finished checkpoint, without a copy of the files where the disk can link them."""
         metric, value = next(iter(score.metrics.items()))
         told = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
-        new, old = self._next, self.folder.with_name(f".{self.folder.name}.old")
+        new, old = self._next, self._former
         for folder in (self.folder, new, old):
             refuse_link(folder)
         try:
-            if self._held() == new:
-                new.rename(self.folder)
-            for debris in (new, old):
-                shutil.rmtree(debris, ignore_errors=True)
+            self.complete()
             new.mkdir(parents=True)
             write_text(new / _SCORE, json.dumps(told, indent=1) + "\n")
             names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (_SCORE, MANIFEST))
@@ -70,6 +67,17 @@ class Best:
         except OSError as error:
             raise CheckpointError(f"{self.folder}: not written ({error.strerror}); make room and go on") from None
         shutil.rmtree(old, ignore_errors=True)
+
+    def complete(self) -> None:
+        """Finish a replacement that a kill interrupted, and remove what it left."""
+        if self._held() == self._next:
+            self._next.rename(self.folder)
+        for debris in (self._next, self._former):
+            shutil.rmtree(debris, ignore_errors=True)
+
+    @property
+    def _former(self) -> Path:
+        return self.folder.with_name(f".{self.folder.name}.old")
 
     @property
     def _next(self) -> Path:

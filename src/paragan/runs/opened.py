@@ -88,6 +88,7 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
         resumed = trainer.resume()
         if resumed and world.leads:
             trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
+            trainer.best.complete()
         ranks.refuse_apart(trainer, world)
         _refuse_less(trainer, config, folder)
         config = recorded(with_recorded_init(config, before), before, trainer.clock.step)
