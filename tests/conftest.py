@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ os.environ["PARAGAN_OFFLINE"] = "1"  # no test waits for a network
 os.environ["PARAGAN_COMMAND"] = "paragan"  # in messages, wherever the tests are started from
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # under nohup, or as a background job of a script
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the processes that tests start must not inherit it
-for number in (signal.SIGHUP, signal.SIGUSR1):
+for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGQUIT):  # SIGQUIT: a shell's background job ignores it too
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)  # likewise; the tests themselves still survive a closed terminal
 
@@ -45,16 +45,34 @@ def _cpu(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def _no_modules_of_earlier_tests() -> Iterator[None]:
-    """Commands append the working directory to the path: what a test imported from there is forgotten after it."""
+@contextmanager
+def _imports_forgotten() -> Iterator[None]:
+    """Restore the module path afterwards, and forget modules that were imported from temporary folders."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
-    temporary = tempfile.gettempdir()
     for name in set(sys.modules) - modules:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(temporary):
+        if _is_temporary(sys.modules[name]):
             del sys.modules[name]
+
+
+def _is_temporary(module: object) -> bool:
+    folders = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]  # a folder may be a namespace
+    return any(str(folder).startswith(tempfile.gettempdir()) for folder in folders)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_imports_of_earlier_files() -> Iterator[None]:
+    """Also what the fixtures of a whole file import."""
+    with _imports_forgotten():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _no_imports_of_earlier_tests() -> Iterator[None]:
+    """Commands append the working directory to the path: what a test imported from there is forgotten after it."""
+    with _imports_forgotten():
+        yield
 
 
 def pytest_runtest_setup() -> None:
