@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -56,8 +57,9 @@ def _imports_forgotten() -> Iterator[None]:
             del sys.modules[name]
 
 
-def _is_temporary(module: object) -> bool:
-    folders = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]  # a folder may be a namespace
+def _is_temporary(module: ModuleType) -> bool:
+    held = vars(module)  # `getattr` would run code of lazy modules
+    folders = [held.get("__file__"), *(held.get("__path__") or ())]  # a folder may be a namespace without a file
     return any(str(folder).startswith(tempfile.gettempdir()) for folder in folders)
 
 
