@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -81,7 +82,8 @@ def test_a_failure_restarts_all_ranks_until_one_attempt_succeeds(folder):
 
 def test_restarts_are_bounded_and_the_lost_run_is_reported(folder, capfd):
     assert launched(folder, "sys.exit(7)", max_restarts=2) == 75
-    assert log(folder).count("rank 0 ended with exit code 7") == 3
+    ended = re.findall(r"attempt (\d): rank \d ended with exit code 7", log(folder))  # the other rank may be killed
+    assert set(ended) == {"0", "1", "2"}
     assert "no rank could tell why it ended" in capfd.readouterr().err
 
 
