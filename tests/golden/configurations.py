@@ -49,11 +49,16 @@ CONFIGURATIONS: dict[str, tuple[str, ...]] = {
     # schemes
     "synchronous": ("scheme=synchronous", "d.updates_per_step=2", "train.kimg=0.64", f"penalties=[{_R1}]"),
     "shared_fakes": ("scheme=shared_fakes", "augment=diffaugment", f"penalties=[{_R1}, lecam]"),
-    "extragradient": ("scheme=extragradient", "loss=wasserstein", "penalties=[gradient_penalty]", "model.d_norm=spectral"),
+    "extragradient": (
+        "scheme=extragradient",
+        "loss=wasserstein",
+        "penalties=[gradient_penalty]",
+        "model.d_norm=spectral",
+    ),
     "skipping": ("scheme=skipping", "loss=least_squares", "augment=ada", "penalties=[consistency]"),
     "asynchronous": ("scheme={name: asynchronous, staleness: 0, reuse: false}", "g.max_norm=1.0"),
     "asynchronous-on-2-ranks": ("scheme={name: asynchronous, staleness: 0, reuse: true}", "devices=2"),
-    "parameter_server-on-2-ranks": ("scheme=parameter_server", "devices=2"),
+    "parameter_server-on-3-ranks": ("scheme={name: parameter_server, staleness: 0}", "devices=3"),
     # strategies on two ranks
     "ddp-and-zero1-on-2-ranks": ("g.strategy=zero1", "d.strategy=ddp", f"penalties=[{_R1}]", "d.parts=2", "devices=2"),
     "zero2-and-zero3-on-2-ranks": ("g.strategy=zero3", "d.strategy=zero2", f"penalties=[{_R1}]", "devices=2"),
@@ -76,7 +81,11 @@ CONFIGURATIONS: dict[str, tuple[str, ...]] = {
         "penalties=[path_length, {name: r1, interval: 4}]",
         "scheme=synchronous",
     ),
-    "r3gan": ("model={name: r3gan, latent: 8, width: 8, groups: 4, embed: 5}", "loss=relativistic", "penalties=[r1, r2]"),
+    "r3gan": (
+        "model={name: r3gan, latent: 8, width: 8, groups: 4, embed: 5}",
+        "loss=relativistic",
+        "penalties=[r1, r2]",
+    ),
     "relativistic_average": (
         "loss=relativistic_average",
         "g.optimizer={name: adabelief, lr: 0.002}",
