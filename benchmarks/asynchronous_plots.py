@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from paragan.writers._scale import Scale, figure, fit, round_ticks
+from paragan.report.scale import Scale, figure, fit, round_ticks
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 400, 230, 52, 14, 34, 34, 8
 _LINE, _ABREAST = 18, 3  # of a legend

@@ -30,10 +30,10 @@ from benchmarks.pairs import Ratio, compare
 from benchmarks.record import write
 from paragan.core.dist import World
 from paragan.core.types import Side
-from paragan.launch.join import join, leave
-from paragan.launch.place import here
-from paragan.schemes import _linked
-from paragan.transports.gloo import Sender
+from paragan.distributed.launch.join import join, leave
+from paragan.distributed.launch.rank_env import here
+from paragan.distributed.transports.gloo_link import Sender
+from paragan.schemes.asynchronous import linked
 from tests.distributed.cases_asynchronous import begun
 
 SLEEP_S = {Side.D: 0.080, Side.G: 0.100}
@@ -104,7 +104,7 @@ def step_seconds(world: World, staleness: int, age: int, latency_s: float) -> di
 
 def on_a_rank(pairs: int) -> None:
     torch.set_num_threads(1)
-    _linked.Sender = LateSender
+    linked.Sender = LateSender
     world = join(here(), torch.device("cpu"), 120.0)
     (in_step, _, end_one), (apart, _, end_other) = played(world, 0, 0), played(world, 1, 0)
     faster: Ratio = compare(in_step, apart, pairs, warm_up=1, clock=time.monotonic)

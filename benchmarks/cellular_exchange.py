@@ -27,10 +27,10 @@ import torch.distributed as dist
 
 from benchmarks.cellular_ground import Line, grid, keep, mnist_words
 from benchmarks.pairs import Ratio, compare
-from paragan.coevolution.halo import Halo
 from paragan.coevolution.population import Population
-from paragan.launch import mpiexec
-from paragan.transports.linked import Linked
+from paragan.coevolution.workers.genome_exchange import Halo
+from paragan.distributed.launch import mpiexec
+from paragan.distributed.transports.gloo_communicator import Linked
 
 OWNERS, WORKERS, CORES = (0, 0, 1, 1), 2, 16
 MOST_BYTES = 1 << 34
@@ -82,7 +82,7 @@ def _gloo(rank: int, port: int | None) -> tuple[int, Any, Callable[[object], obj
 def _mpi() -> tuple[int, Any, Callable[[object], object]]:
     from mpi4py import MPI  # begins MPI
 
-    from paragan.transports.mpi import World
+    from paragan.distributed.transports.mpi_communicator import World
 
     world = World()
     communicator = world.join("exchange", range(WORKERS), [1 - world.rank], most_bytes=MOST_BYTES)

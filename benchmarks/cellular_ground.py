@@ -20,11 +20,11 @@ from benchmarks.cellular_upstream import Upstream
 from benchmarks.cellular_upstream_cell import Config
 from benchmarks.pairs import Ratio
 from benchmarks.record import write
-from paragan import build_cells
+from paragan.build import grid as build_cells
 from paragan.coevolution.population import Population
 from paragan.config import load
 from paragan.datasets import mnist
-from paragan.engine import extractors
+from paragan.evaluation import extractors
 
 EQUAL = (
     "real MNIST, networks 64-256-256-784 and 784-256-256-1, batch 100, D trained on every second batch, 1,000 fitness "

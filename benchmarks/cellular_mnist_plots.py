@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from benchmarks import asynchronous_plots as lines
-from paragan.writers._scale import Scale, figure, fit
+from paragan.report.scale import Scale, figure, fit
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _GAP, _FOOT = 800, 210, 20, 34, 20, 12, 40
 _TONES = ("#1f6fb2", "#c8551b", "#1d7a4c", "#8a4fae")

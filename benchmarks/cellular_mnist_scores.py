@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paragan import build_cells
+from paragan.build import grid
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.mixture import mixed
 from paragan.config import load
@@ -25,7 +25,7 @@ def scored(folder: Path) -> dict[str, Any]:
     fd: of mixtures and of single generators; singles: of every cell's generator; coverage: of the run's own mixture.
     chosen: what the choice went by, and whom it fell on. updates: of each player of each cell.
     """
-    run = build_cells.evolution(load(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
+    run = grid.evolution(load(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
     if not run.resume() or run.ensemble is None:
         raise SystemExit(f"{folder}: found no finished run, expected one whose ensemble was looked for")
     own = run.measured().metrics

@@ -18,7 +18,7 @@ import torch
 from benchmarks.cellular_ground import EQUAL, Line, images, keep, population, upstream
 from benchmarks.cellular_upstream_images import Images, forever, loader
 from benchmarks.pairs import Ratio, compare
-from paragan.coevolution.loop import Executor
+from paragan.coevolution.executors.loop import Executor
 from paragan.core.types import Side
 
 STEPS = 20  # per timed call

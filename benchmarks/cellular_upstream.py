@@ -32,7 +32,7 @@ from benchmarks.cellular_upstream_images import Images
 from benchmarks.cellular_upstream_ledger import OTHER, ROUTINES, Ledger
 from benchmarks.cellular_upstream_score import Scorer
 from paragan.datasets import mnist
-from paragan.engine import extractors
+from paragan.evaluation import extractors
 
 
 class Upstream:

@@ -18,9 +18,9 @@ import torch
 from benchmarks.pairs import Ratio, compare, keep
 from paragan.config import load
 from paragan.core.dist import ALONE
-from paragan.runs import executors
-from paragan.runs.executors import name_of, ways
-from paragan.runs.measured import Bench
+from paragan.runs import choose_executor
+from paragan.runs.choose_executor import name_of, ways
+from paragan.runs.trial_steps import Bench
 
 
 def measured(pairs: int, recipe: str, words: Sequence[str] = (), compiled: bool = False) -> dict[str, Ratio]:
@@ -30,10 +30,10 @@ def measured(pairs: int, recipe: str, words: Sequence[str] = (), compiled: bool 
     plain = replace(config, train=replace(config.train, executor="eager"))
     fixed = list(ways(plain, bench.device, bench.networks()))
     if compiled:
-        executors.WORTH_S = 0.0
+        choose_executor.WORTH_S = 0.0
         fixed += [replace(way, train=replace(way.train, executor="compile")) for way in fixed]
     with TemporaryDirectory() as folder:
-        auto = executors.chosen(config, Path(folder), False, ALONE, print)
+        auto = choose_executor.chosen(config, Path(folder), False, ALONE, print)
     step = bench.stepper(auto)
     return {
         f"{recipe}: {name_of(way)} / auto ({name_of(auto)})": compare(bench.stepper(way), step, pairs, warm_up=4)

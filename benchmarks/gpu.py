@@ -19,20 +19,20 @@ import torch
 
 from benchmarks import gpu_cells
 from benchmarks.record import write
-from paragan.core import rng, shelf
+from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Batch, Rows, Side
+from paragan.distributed.launch.join import join, leave
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.launch.join import join, leave
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan
-from paragan.parallel._demands import NOTHING, Demands
+from paragan.parallel._memory_options import NOTHING, Demands
 from paragan.schemes import shared_fakes, synchronous
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -66,7 +66,7 @@ def stepper(calling: Calling, scheme, batch: int, world: World, strategy: str = 
 
     def seat(side: Side, kind) -> Player:
         make = Make(partial(construct, kind), partial(initialise, seed=0, stream=side.value), world.device)
-        placed = shelf.load("parallel", strategy).Strategy(None, demands)
+        placed = registry.load("parallel", strategy).Strategy(None, demands)
         return Player(side, placed.prepare(make, world), placed, policy, calling)
 
     seats = [seat(side, kind) for side, kind in ((Side.G, sngan.Generator), (Side.D, sngan.Discriminator))]

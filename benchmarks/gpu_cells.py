@@ -19,7 +19,7 @@ from tempfile import mkdtemp
 import torch
 
 from benchmarks.record import write
-from paragan import build_cells
+from paragan.build import grid
 from paragan.config import load
 from paragan.hardware import device as devices
 
@@ -35,7 +35,7 @@ ROUNDS = 5
 def stepper(shape: str, kind: str, networks: str = NETWORKS) -> Callable[[int], float]:
     """Seconds of a step of all cells, over so many."""
     words = (*WORDS, networks, f"grid.shape={shape}", f"grid.executor={kind}")
-    population = build_cells.evolution(load("digits", words), Path(mkdtemp()), print, lambda: False, True).population
+    population = grid.evolution(load("digits", words), Path(mkdtemp()), print, lambda: False, True).population
 
     def run(steps: int) -> float:
         _settle()

@@ -23,17 +23,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from benchmarks.record import write
-from paragan.core import rng, shelf
+from paragan.core import registry, rng
 from paragan.core.dist import ALONE
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Batch, Rows, Side, Verdict
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.layers.armed import arm
 from paragan.layers.init import initialise
+from paragan.layers.update_once import arm
 from paragan.losses import hinge, nonsaturating, relativistic
 from paragan.parallel import none
 from paragan.penalties import r1, r2
@@ -60,7 +60,7 @@ class Case:
         return (3, self.side, self.side)
 
     def net(self, side: Side) -> nn.Module:
-        module = shelf.load("models", self.model)
+        module = registry.load("models", self.model)
         kind = module.Generator if side is Side.G else module.Discriminator
         return kind(module.Options(conditional=self.classes > 0, **self.options), self.shape, self.classes)
 

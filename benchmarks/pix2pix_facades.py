@@ -23,9 +23,9 @@ from torch import Tensor
 from benchmarks.record import write
 from paragan import build
 from paragan.config import load
-from paragan.core.seams import Paired
-from paragan.engine.evaluate_pairs import PairEvaluator
+from paragan.core.protocols import Paired
 from paragan.engine.events import Scored
+from paragan.evaluation.pair_evaluator import PairEvaluator
 
 PALETTE = [  # as counted in the files
     *((0, 0, 222), (0, 48, 255), (0, 128, 255), (0, 207, 255), (32, 255, 223), (112, 255, 143)),
@@ -82,7 +82,7 @@ def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:
 
 def main(data: str, epochs: int = 3) -> None:
     config = load("pix2pix-facades", [f"data.path={data}", "data.load_size=256"])  # no crop: whole training photos
-    found = build.data(config)
+    found = build.open_data(config)
     baseline = constant(found.train, found.held_out)
     print("constant colour per class:", {name: round(value, 4) for name, value in baseline.items()}, flush=True)
     scores, seconds = trained(data, epochs)

@@ -14,8 +14,9 @@ import torch
 from benchmarks.pairs import compare, keep
 from paragan.core import rng
 from paragan.core.dist import World
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Batch, Rows, Side
+from paragan.distributed.launch.join import join, leave
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
@@ -23,7 +24,6 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.launch.join import join, leave
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan

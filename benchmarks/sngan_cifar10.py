@@ -27,8 +27,8 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import RunConfig, load
 from paragan.core.types import Rows, Side
-from paragan.engine.evaluate import Evaluator
-from paragan.engine.judge import ready_made
+from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.judge import ready_made
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
@@ -122,7 +122,7 @@ def with_weights_of(net: nn.Module, config: RunConfig, side: Side, found: build.
 def naive(data: str, seed: int, share: float) -> Curve:
     """The same pair and settings in a plain loop, for a share of the length."""
     config = load("sngan-cifar10", [f"data.path={data}", "data.variant=lossless", f"seed={seed}"])
-    found = build.data(config)
+    found = build.open_data(config)
     x_BCHW, y_B = found.train.fetch(np.arange(len(found.train)))
     assert y_B is not None
     x_BCHW = x_BCHW.float() / 127.5 - 1

@@ -27,7 +27,7 @@ from benchmarks.pairs import Ratio, compare, keep
 from benchmarks.record import machine
 from paragan import build
 from paragan.config import load
-from paragan.core import rng, shelf
+from paragan.core import registry, rng
 from paragan.core.types import Batch, Rows
 from paragan.game.gan import GAN
 from paragan.layers.resample import DownConv2d, UpConv2d
@@ -102,7 +102,7 @@ class Case:
         if unfolded:
             unfold(gan.g.net), unfold(gan.d.net)
         scheme, batches = words[-1].removeprefix("scheme="), repeat(self.real())
-        return partial(shelf.load("schemes", scheme).step, gan, batches)
+        return partial(registry.load("schemes", scheme).step, gan, batches)
 
 
 CASES = {

@@ -27,10 +27,10 @@ import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from paragan.core.seams import Source
+from paragan.core.protocols import Source
 from paragan.datasets import cifar10, mnist
 from paragan.datasets._balanced import parts
-from paragan.engine import packaged_extractors as packaged
+from paragan.evaluation import packaged_extractors as packaged
 from paragan.loading.loader import normalised
 
 BATCH, MOMENTUM, DECAY, SMOOTHING = 256, 0.9, 5e-4, 0.05

@@ -21,20 +21,20 @@ import torch
 from benchmarks.pairs import compare, keep
 from paragan.core import rng
 from paragan.core.dist import World
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Batch, Rows, Side
+from paragan.distributed.launch.join import join, leave
+from paragan.distributed.launch.rank_env import here
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.hardware import device as devices
-from paragan.launch.join import join, leave
-from paragan.launch.place import here
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import dcgan
-from paragan.parallel import averaged, ddp
-from paragan.parallel._demands import Demands
+from paragan.parallel import ddp, local_sgd
+from paragan.parallel._memory_options import Demands
 from paragan.schemes import synchronous
 from tests.two_hosts import lacking, run_on_both, two_hosts
 
@@ -61,8 +61,8 @@ def on_a_host(pairs: int) -> None:
     world = join(here(), devices.pick(), 120.0)
     weights, plain = steps(ddp.Strategy(), world)
     _, narrow = steps(ddp.Strategy(demands=Demands(narrow=True)), world)
-    _, every_other = steps(averaged.Strategy(averaged.Options(every=2)), world)
-    _, both = steps(averaged.Strategy(averaged.Options(every=2), Demands(narrow=True)), world)
+    _, every_other = steps(local_sgd.Strategy(local_sgd.Options(every=2)), world)
+    _, both = steps(local_sgd.Strategy(local_sgd.Options(every=2), Demands(narrow=True)), world)
     timed = {
         "bf16 reductions / ddp": compare(narrow, plain, pairs, clock=time.monotonic),
         "averaged every 2 / ddp": compare(every_other, plain, pairs, clock=time.monotonic),

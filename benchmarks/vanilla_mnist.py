@@ -26,9 +26,9 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Rows, Side
-from paragan.engine.evaluate import Evaluator
 from paragan.engine.events import Scored
-from paragan.engine.judge import ready_made
+from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.judge import ready_made
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
@@ -48,7 +48,7 @@ def library(data: str, seed: int) -> list[float]:
 def naive(data: str, seed: int, paired: bool) -> list[float]:
     """The same pair and settings in a plain loop; fd after each epoch."""
     config = load("vanilla-mnist", [f"data.path={data}", f"seed={seed}"])
-    found = build.data(config)
+    found = build.open_data(config)
     x_BCHW, _ = found.train.fetch(np.arange(len(found.train)))
     x = x_BCHW.float().flatten(1) / 127.5 - 1
     torch.manual_seed(seed)

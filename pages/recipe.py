@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pages.chart import chart
-from paragan.core import shelf
-from paragan.engine.packaged_extractors import PACKAGED
+from paragan.core import registry
+from paragan.evaluation.packaged_extractors import PACKAGED
 
 Line = Mapping[str, Any]
 _STEPS_KEPT = 100
@@ -36,7 +36,7 @@ now scores in the features of a packaged network; its numbers do not compare wit
 
 def pages(folder: Path) -> dict[Path, str]:
     """A page per recipe of the shelf, and the table of all."""
-    names = shelf.names("recipes")
+    names = registry.names("recipes")
     scores = {name: _last_score(_record(folder, name)) for name in names}
     rows = [f"| [{name}]({name}.md) | {_comments(name)[0]} | {score or _NO_RUN} |" for name, score in scores.items()]
     head = _INDEX.format(sum(map(bool, scores.values())), len(names))
@@ -55,7 +55,7 @@ def keep(run: Path, folder: Path, name: str) -> None:
 
 
 def _blocks(folder: Path, name: str) -> Iterator[str]:
-    source, (first, *others) = shelf.locate("recipes", name), _comments(name)
+    source, (first, *others) = registry.locate("recipes", name), _comments(name)
     path = re.search(r"data\.path=\w+", first)
     given = f" {path.group()}" if path else ""
     yield f"# {name}"
@@ -123,7 +123,7 @@ def _number(value: Any) -> str:
 
 def _comments(name: str) -> list[str]:
     """What the recipe says of itself, a paragraph a line."""
-    lines = shelf.locate("recipes", name).read_text(encoding="utf-8").splitlines()
+    lines = registry.locate("recipes", name).read_text(encoding="utf-8").splitlines()
     return [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
 
 

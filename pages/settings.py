@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Iterator
 
 from paragan.config import RunConfig
-from paragan.core import shelf
-from paragan.core.options import TORCH_OPTIMISERS
-from paragan.settings_reference import Setting, of_options, summary
+from paragan.config.reference import Setting, of_options, summary
+from paragan.core import registry
+from paragan.core.option_types import TORCH_OPTIMISERS
 
 _HEAD = """# Settings
 
@@ -60,9 +60,9 @@ def page() -> str:
 def _shelf(folder: str) -> Iterator[str]:
     if folder == "optim":
         yield f"Classes of torch.optim ({', '.join(TORCH_OPTIMISERS)}), and:"
-    for name in shelf.names(folder):
+    for name in registry.names(folder):
         yield f"### {name}\n\n{summary(folder, name)}"
-        if rows := list(of_options(shelf.options(folder, name))):
+        if rows := list(of_options(registry.options(folder, name))):
             yield _table(rows)
 
 

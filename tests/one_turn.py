@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.seams import Turn
+from paragan.core.protocols import Turn
 from paragan.core.types import Batch, Feed, Outputs, Rows, Side, Terms
 from paragan.game.network import CalledNetwork
 from paragan.layers.init import initialise

@@ -9,24 +9,24 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "paragan.api": ("ScalingManager",),
+    "paragan.api.scaling_manager": ("ScalingManager",),
     "paragan.config": ("RunConfig",),
     "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "DivergedError", "ParaganError"),
-    "paragan.core.seams": ("Part", "Turn"),
+    "paragan.core.protocols": ("Part", "Turn"),
     "paragan.core.types": ("Batch", "Can", "Feed", "Made", "Outputs", "Rows", "Side", "Terms", "Verdict"),
-    "paragan.engine.sampler": ("Sampled", "Sampler"),
-    "paragan.estimator": ("Estimator",),
+    "paragan.export.sampler": ("Sampled", "Sampler"),
+    "paragan.api.estimator": ("Estimator",),
     "paragan.game.ema": ("Ema",),
     "paragan.game.gan": ("GAN", "Loss"),
     "paragan.game.player": ("Player",),
     "paragan.game.policy": ("Policy",),
     "paragan.game.prior": ("Prior",),
     "paragan.game.term": ("Term",),
-    "paragan.layers.armed": ("arm",),
+    "paragan.layers.update_once": ("arm",),
     "paragan.layers.batch_norm": ("BatchNorm",),
     "paragan.layers.spectral_norm": ("spectral_norm",),
     "paragan.penalties.r1": ("r1_penalty",),
-    "paragan.training": ("Run", "load", "train"),
+    "paragan.api.training": ("Run", "load", "train"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 _MODULES = ("config",)

@@ -8,7 +8,7 @@ import pytest
 
 HOME = "src/paragan/core/files.py"
 ALLOWED = {  # (file, what): why it is safe
-    ("src/paragan/engine/checkpoint.py", "save_file"): "into a folder that it has just made",
+    ("src/paragan/checkpoint/writer.py", "save_file"): "into a folder that it has just made",
     ("src/paragan/datasets/_mapped.py", "link"): "a name that must be new, of a file by mkstemp",
     ("src/paragan/datasets/_mapped.py", "fdopen"): "of a file by mkstemp: random name, O_EXCL, O_NOFOLLOW",
     ("src/paragan/datasets/_download.py", "fdopen"): "of a file by mkstemp",
@@ -16,8 +16,8 @@ ALLOWED = {  # (file, what): why it is safe
     ("src/paragan/cli/_table1_rank.py", "fdopen"): "of standard output",
     ("src/paragan/cli/main.py", "open"): "of /dev/null",
     ("src/paragan/core/interrupt.py", "open"): "of /dev/null",
-    ("src/paragan/engine/folder.py", "fdopen"): "of the lock that the launcher holds",
-    ("src/paragan/engine/folder.py", "link"): "a name that must be new, of the lock that the launcher holds",
+    ("src/paragan/runs/folder.py", "fdopen"): "of the lock that the launcher holds",
+    ("src/paragan/runs/folder.py", "link"): "a name that must be new, of the lock that the launcher holds",
 }
 WRITING = {
     *("write_text", "write_bytes", "touch", "hardlink_to", "symlink_to"),

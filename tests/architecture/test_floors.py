@@ -25,14 +25,14 @@ def test_the_contracts_of_the_floors_hold():
 
 
 @pytest.mark.parametrize(
-    "module", ["paragan", "paragan.__main__", "paragan.cli.main", "paragan.config", "paragan.core.shelf"]
+    "module", ["paragan", "paragan.__main__", "paragan.cli.main", "paragan.config", "paragan.core.registry"]
 )
 def test_importing_leaves_torch_alone(module):
     done = python("-c", f"import sys, {module}; sys.exit('torch was imported' if 'torch' in sys.modules else 0)")
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("file", ["game/options.py", "engine/options.py"])
+@pytest.mark.parametrize("file", ["game/options.py", "engine/options.py", "evaluation/options.py"])
 def test_options_that_config_reads_are_plain_data(modules, file):
     (module,) = (m for m in modules if m.path.as_posix().endswith(f"/paragan/{file}"))
     assert {"torch", "pydantic"}.isdisjoint(name.split(".")[0] for name, _ in imports(module))
@@ -43,7 +43,7 @@ def test_networks_never_talk_to_the_process_group(modules):
     talking = [
         m.at(node)
         for m in modules
-        if m.floor in floors and m.path.stem not in ("across", "cross_rank")  # swapped in by strategies, from outside
+        if m.floor in floors and m.path.stem not in ("all_reduce", "cross_rank")  # strategies swap them in
         for name, node in imports(m)
         if name.startswith(("torch.distributed", "paragan.core.dist"))
     ]

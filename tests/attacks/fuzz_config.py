@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from paragan import config
-from paragan.core import shelf
+from paragan.core import registry
 from tests.attacks.mutations import mutate_text
 
 _TOKENS = (
@@ -20,7 +20,7 @@ _TOKENS = (
 
 @cache
 def _recipes() -> tuple[str, ...]:
-    return tuple(shelf.locate("recipes", name).read_text() for name in shelf.names("recipes"))
+    return tuple(registry.locate("recipes", name).read_text() for name in registry.names("recipes"))
 
 
 @cache

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from paragan.checkpoint.writer import Checkpoints
 from paragan.cli.main import main
-from paragan.engine.checkpoint import Checkpoints
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCH = 16

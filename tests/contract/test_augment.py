@@ -7,17 +7,17 @@ from dataclasses import fields
 import pytest
 import torch
 
-from paragan.core import rng, shelf
+from paragan.core import registry, rng
 from paragan.core.types import Rows
 
 WHOLE = Rows(step=3, first=0, count=6, total=6)
 
 
-@pytest.fixture(params=shelf.names("augment"))
+@pytest.fixture(params=registry.names("augment"))
 def augment(request):
-    kind = shelf.options("augment", request.param)
+    kind = registry.options("augment", request.param)
     sure = {"p": 1.0} if "p" in {field.name for field in fields(kind)} else {}  # what happens by chance happens
-    return shelf.load("augment", request.param).Augment(kind(**sure))
+    return registry.load("augment", request.param).Augment(kind(**sure))
 
 
 def images(channels=3, height=16, width=16):

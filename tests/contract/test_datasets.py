@@ -13,7 +13,7 @@ from PIL import Image
 
 from paragan import build
 from paragan.config import load
-from paragan.core import shelf
+from paragan.core import registry
 
 
 def real(name):
@@ -83,7 +83,7 @@ PATHS = {  # for those that need something to read
 }
 
 
-@pytest.fixture(params=shelf.names("datasets"))
+@pytest.fixture(params=registry.names("datasets"))
 def given(request):
     """The name of a data set, and settings with which it can be read."""
     name = request.param
@@ -99,8 +99,8 @@ def given(request):
 def make(given):
     """Opens one part of a data set, anew each time."""
     name, settings = given
-    options = shelf.options("datasets", name)(**settings)
-    return lambda split: shelf.load("datasets", name).source(options, split)
+    options = registry.options("datasets", name)(**settings)
+    return lambda split: registry.load("datasets", name).source(options, split)
 
 
 @pytest.fixture
@@ -157,16 +157,16 @@ def test_rows_that_are_not_there_are_refused(parts, row):
         parts["train"].fetch(np.array([row]))
 
 
-@pytest.mark.parametrize("name", shelf.names("datasets"))
+@pytest.mark.parametrize("name", registry.names("datasets"))
 def test_a_file_says_where_its_images_come_from(name):
-    tree = ast.parse(shelf.locate("datasets", name).read_text(encoding="utf-8"))
+    tree = ast.parse(registry.locate("datasets", name).read_text(encoding="utf-8"))
     assert "Source:" in ast.get_docstring(tree)
 
 
 def test_labels_that_are_left_out_reach_no_network_but_the_judge(given):
     name, settings = given
     words = [f"data.name={name}", *(f"data.{key}={json.dumps(value)}" for key, value in settings.items())]
-    labelled, hidden = (build.data(load("digits", [*words, *more])) for more in ([], ["data.labels=false"]))
+    labelled, hidden = (build.open_data(load("digits", [*words, *more])) for more in ([], ["data.labels=false"]))
     assert hidden.num_classes == 0 and hidden.has_pairs == labelled.has_pairs
     for there, left, scored in zip(
         (labelled.train, labelled.held_out), (hidden.train, hidden.held_out), hidden.scored, strict=True

@@ -7,20 +7,22 @@ import dataclasses
 import pytest
 import torch
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.game.label_use import ignores_labels
 from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 
 CLASSES = 3
 SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "latent": 8, "style": 8, "conditional": True}
-CONDITIONAL = [name for name in shelf.names("models") if "conditional" in shelf.options("models", name).__annotations__]
+CONDITIONAL = [
+    name for name in registry.names("models") if "conditional" in registry.options("models", name).__annotations__
+]
 
 
 @pytest.mark.parametrize("name", CONDITIONAL)
 @pytest.mark.parametrize("is_initialised", [False, True])
 def test_a_conditional_generator_uses_its_labels(name, is_initialised):
-    file = shelf.load("models", name)
+    file = registry.load("models", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
     options = file.Options(**{key: value for key, value in SMALL.items() if key in known})
     net = file.Generator(options, (3, 32, 32), CLASSES).double()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.types import Can
 
 LOGITS = torch.linspace(-4, 4, 9, dtype=torch.float64)
 REAL, FAKE = (grid.flatten() for grid in torch.meshgrid(LOGITS, LOGITS, indexing="ij"))
 
 
-@pytest.fixture(params=shelf.names("losses"))
+@pytest.fixture(params=registry.names("losses"))
 def loss(request):
-    return shelf.load("losses", request.param)
+    return registry.load("losses", request.param)
 
 
 def compares(loss):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.tree import map_tensors
 from paragan.metrics._judged import Judged
 from paragan.metrics._pairs import PairMean, Pairs
@@ -28,14 +28,14 @@ def pairs(count, seed):
 
 REAL, FAKE = judged(80, seed=0), judged(60, seed=1, spread=0.6)
 CUTS = ((0, 7), (7, 40), (40, 60))
-PAIRED = [name for name in shelf.names("metrics") if issubclass(shelf.load("metrics", name).Metric, PairMean)]
-JUDGED = [name for name in shelf.names("metrics") if name not in PAIRED]
+PAIRED = [name for name in registry.names("metrics") if issubclass(registry.load("metrics", name).Metric, PairMean)]
+JUDGED = [name for name in registry.names("metrics") if name not in PAIRED]
 
 
-@pytest.fixture(params=shelf.names("metrics"))
+@pytest.fixture(params=registry.names("metrics"))
 def metric_of(request):
     """A metric that has seen nothing yet, and what it may be shown."""
-    kind = shelf.load("metrics", request.param).Metric
+    kind = registry.load("metrics", request.param).Metric
     return (kind(), pairs(60, seed=2)) if request.param in PAIRED else (kind.against(REAL), FAKE)
 
 
@@ -55,7 +55,7 @@ def parts(shown):
 
 
 def test_a_file_is_named_as_its_metric_or_the_metric_has_a_shorter_name():
-    named = {name: shelf.load("metrics", name).Metric.name for name in shelf.names("metrics")}
+    named = {name: registry.load("metrics", name).Metric.name for name in registry.names("metrics")}
     assert len(set(named.values())) == len(named)
     assert {name for name, metric in named.items() if name != metric} <= {"frechet"}  # known as fd
 
@@ -96,7 +96,7 @@ def test_a_metric_is_a_value(empty, shown, parts):
 
 @pytest.mark.parametrize("name", PAIRED)
 def test_pairs_in_float32_are_counted_in_float64(name):
-    found, kind = pairs(9, seed=3), shelf.load("metrics", name).Metric
+    found, kind = pairs(9, seed=3), registry.load("metrics", name).Metric
     found = Pairs(found.made.float(), found.target.float())
     assert kind().update(found) == kind().update(Pairs(found.made.double(), found.target.double()))
 
@@ -106,7 +106,7 @@ def test_equal_pairs_are_as_good_as_it_gets(name):
     target = pairs(9, seed=3).target
     near, far = (target + noise for noise in (0.1, 0.3))
     equal, near, far = (
-        shelf.load("metrics", name).Metric().update(Pairs(made, target)).compute() for made in (target, near, far)
+        registry.load("metrics", name).Metric().update(Pairs(made, target)).compute() for made in (target, near, far)
     )
     assert equal in (0, 1, 100)
     assert abs(equal - near) < abs(equal - far)
@@ -119,7 +119,7 @@ def test_float32_is_counted_in_float64(name):
     def value(dtype):
         real, fake = (Judged(j.features_BF.float() + 1000, j.logits_BK, j.asked_B) for j in (REAL, FAKE))
         real, fake = (Judged(j.features_BF.to(dtype), j.logits_BK, j.asked_B) for j in (real, fake))
-        return shelf.load("metrics", name).Metric.against(real).update(fake).compute()
+        return registry.load("metrics", name).Metric.against(real).update(fake).compute()
 
     assert value(torch.float32) == value(torch.float64)
 
@@ -133,5 +133,5 @@ def test_its_state_is_tensors_that_can_travel(empty, shown):
 def test_real_against_real_is_as_good_as_it_gets(name):
     """Every metric says so with one of its two ends: 0 for distances, 1 for shares and ratios."""
     perfect = Judged(REAL.features_BF, torch.nn.functional.one_hot(REAL.asked_B).double(), REAL.asked_B)
-    value = shelf.load("metrics", name).Metric.against(REAL).update(perfect).compute()
+    value = registry.load("metrics", name).Metric.against(REAL).update(perfect).compute()
     assert min(abs(value), abs(value - 1)) < 1e-9

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.types import Verdict
-from paragan.layers.armed import arm, mixes_samples
 from paragan.layers.blocks import through
 from paragan.layers.init import SCHEMES, initialise
+from paragan.layers.update_once import arm, mixes_samples
 
-MODELS = shelf.names("models")
+MODELS = registry.names("models")
 SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
 SMALL |= {"style": 6, "mixing": 0.0, "noise": False}
 CLASSES, BATCH = 3, 4
@@ -28,17 +28,17 @@ SIZES = [(1, 8, 8), (3, 16, 16)]
 
 def options(name: str, **wanted):
     """The file's options, made small, with what of `wanted` it has."""
-    kind = shelf.load("models", name).Options
+    kind = registry.load("models", name).Options
     known = {field.name for field in dataclasses.fields(kind)}
     return kind(**{key: value for key, value in {**SMALL, **wanted}.items() if key in known})
 
 
 def is_conditional(name: str) -> bool:
-    return any(field.name == "conditional" for field in dataclasses.fields(shelf.options("models", name)))
+    return any(field.name == "conditional" for field in dataclasses.fields(registry.options("models", name)))
 
 
 def build(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **wanted) -> nn.Module:
-    net = getattr(shelf.load("models", name), side)(options(name, conditional=classes > 0, **wanted), shape, classes)
+    net = getattr(registry.load("models", name), side)(options(name, conditional=classes > 0, **wanted), shape, classes)
     initialise(net.double(), seed, side)
     net.tested_shape = shape
     return net
@@ -86,8 +86,8 @@ def all_of(output: Tensor | Verdict) -> Tensor:
 
 def again(name: str, side: str) -> tuple[pytest.MarkDecorator, ...]:
     """One that another file's class is, too, is looked at for that file's."""
-    kind = getattr(shelf.load("models", name), side)
-    others = (getattr(shelf.load("models", other), side) for other in MODELS if other != name)
+    kind = getattr(registry.load("models", name), side)
+    others = (getattr(registry.load("models", other), side) for other in MODELS if other != name)
     return (pytest.mark.slow,) if any(issubclass(kind, other) for other in others) else ()
 
 
@@ -122,7 +122,7 @@ def test_shapes_and_ranges(name, side, classes, shape):
 @pytest.mark.parametrize("pixels", [8, 32, 128, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 64))])
 def test_sizes_by_shape_alone(name, side, classes, pixels):
     """At the default width, on the meta device: nothing is computed."""
-    kind = shelf.load("models", name)
+    kind = registry.load("models", name)
     chosen = options(name, conditional=classes > 0)
     default = {f.name: f.default for f in dataclasses.fields(chosen) if f.name in SMALL}
     with torch.device("meta"):
@@ -281,7 +281,7 @@ def test_labels_that_do_not_fit_are_refused(name, side):
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", CONDITIONAL)
 def test_labelled_data_does_not_make_it_conditional(name, side):
-    net = getattr(shelf.load("models", name), side)(options(name, conditional=False), SIZES[0], CLASSES).double()
+    net = getattr(registry.load("models", name), side)(options(name, conditional=False), SIZES[0], CLASSES).double()
     x, y = inputs(net, CLASSES)
     assert torch.equal(tensor_of(call(net, x)), tensor_of(call(net, x, y)))
 
@@ -290,4 +290,4 @@ def test_labelled_data_does_not_make_it_conditional(name, side):
 @pytest.mark.parametrize("name", CONDITIONAL)
 def test_conditional_without_classes_is_refused(name, side):
     with pytest.raises(ConfigError, match=r"without labels; set model\.conditional=false"):
-        getattr(shelf.load("models", name), side)(options(name, conditional=True), SIZES[0], 0)
+        getattr(registry.load("models", name), side)(options(name, conditional=True), SIZES[0], 0)

@@ -8,11 +8,11 @@ import re
 import pytest
 import torch
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.game.options import ScheduleOptions
 from paragan.game.policy import Policy, set_lr, step_if
 
-NAMES = shelf.names("optim")
+NAMES = registry.names("optim")
 STEPS = 6
 
 
@@ -73,7 +73,7 @@ def test_it_is_its_paper(name):
     held = weights()
     expected = [weight.detach().clone() for weight in held]
     memory = [{} for _ in held]
-    optimizer = shelf.load("optim", name).Optimizer(held, **how)
+    optimizer = registry.load("optim", name).Optimizer(held, **how)
     for number in range(STEPS):
         give(held, number)
         optimizer.step()
@@ -90,7 +90,7 @@ def test_a_skipped_step_leaves_no_trace(name, skipped):
     ends = []
     for broken in (True, False):
         held = weights(torch.float32)
-        optimizer = shelf.load("optim", name).Optimizer(held, eps=1e-3)
+        optimizer = registry.load("optim", name).Optimizer(held, eps=1e-3)
         for number in range(4):
             if broken and number == skipped:
                 give(held, number, float("nan"))
@@ -104,7 +104,7 @@ def test_a_skipped_step_leaves_no_trace(name, skipped):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_asks_the_host_for_nothing(name, monkeypatch):
     """Also where the learning rate follows a schedule."""
-    policy = Policy(shelf.load("optim", name).Optimizer, 0.1, schedule=ScheduleOptions("linear", start=0, end=8))
+    policy = Policy(registry.load("optim", name).Optimizer, 0.1, schedule=ScheduleOptions("linear", start=0, end=8))
     held = weights()
     optimizer, count = policy.optimizer(held), torch.tensor(0)
     monkeypatch.setattr(torch.Tensor, "item", lambda self: pytest.fail("a host sync"))
@@ -121,7 +121,7 @@ def test_a_step_asks_the_host_for_nothing(name, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_stopping_is_invisible(name):
     straight, stopped = weights(), weights()
-    kind = shelf.load("optim", name).Optimizer
+    kind = registry.load("optim", name).Optimizer
     optimizers = [kind(straight), kind(stopped)]
     for number in range(4):
         if number == 2:
@@ -137,7 +137,7 @@ def test_stopping_is_invisible(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_weight_without_a_gradient_stays_and_has_no_state(name):
     held = weights()
-    optimizer = shelf.load("optim", name).Optimizer(held)
+    optimizer = registry.load("optim", name).Optimizer(held)
     give(held, 0)
     held[1].grad = None
     optimizer.step()
@@ -156,4 +156,4 @@ def test_a_weight_without_a_gradient_stays_and_has_no_state(name):
 )
 def test_what_it_does_not_take(name, wrong, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        shelf.load("optim", name).Optimizer(weights(), **wrong)
+        registry.load("optim", name).Optimizer(weights(), **wrong)

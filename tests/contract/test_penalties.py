@@ -11,7 +11,7 @@ import torch
 
 from paragan import build
 from paragan.config import load
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Can, Rows, Side
 from paragan.layers.init import initialise
@@ -20,18 +20,18 @@ from paragan.models import contragan, sngan, stylegan2
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SHAPE, nets, play, turn
 from tests.unlabelled_networks import UNLABELLED
 
-NAMES = shelf.names("penalties")
+NAMES = registry.names("penalties")
 CASES = [
     pytest.param(name, side, id=f"{name}-{side.value}")
     for name in NAMES
     for side in Side
-    if "side" in {f.name for f in dataclasses.fields(shelf.options("penalties", name))}
-    or shelf.load("penalties", name).Penalty.side is side
+    if "side" in {f.name for f in dataclasses.fields(registry.options("penalties", name))}
+    or registry.load("penalties", name).Penalty.side is side
 ]
 
 
 def penalty(name: str, side: Side, **wanted):
-    file = shelf.load("penalties", name)
+    file = registry.load("penalties", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
     given = {"side": side.value, "every": 1, **wanted}
     return file.Penalty(file.Options(**{key: value for key, value in given.items() if key in known}))
@@ -59,7 +59,7 @@ def stirred(made=None):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_says_what_it_is(name):
-    made = shelf.load("penalties", name).Penalty(shelf.load("penalties", name).Options())
+    made = registry.load("penalties", name).Penalty(registry.load("penalties", name).Options())
     assert made.name == name
     assert made.interval >= 1
     assert isinstance(made.side, Side)
@@ -109,11 +109,11 @@ def test_parts_are_the_whole(name, side):
 @pytest.mark.parametrize("augment", [[], ["augment=diffaugment"]], ids=["plain", "augmented"])
 @pytest.mark.parametrize(("name", "side"), CASES)
 def test_networks_without_labels_train_on_labelled_data_or_are_refused_in_one_line(name, side, augment):
-    known = {field.name for field in dataclasses.fields(shelf.options("penalties", name))}
+    known = {field.name for field in dataclasses.fields(registry.options("penalties", name))}
     chosen = {"name": name, **({"side": side.value} if "side" in known else {})}
     words = [f"penalties=[{json.dumps(chosen)}]", "loss=hinge", "data.size=8", "train.batch=8", *augment]
     config = load("digits", words)
-    found = build.data(config)
+    found = build.open_data(config)
     game, refusal = game_or_refusal(config, found)
     if game is None:
         assert "\n" not in refusal and refusal.startswith(f"penalties: {name} needs "), refusal

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from paragan import config
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 
-PRESETS = shelf.names("presets")
-RECIPES = shelf.names("recipes")
+PRESETS = registry.names("presets")
+RECIPES = registry.names("recipes")
 SETS = (("g.optimizer", "d.optimizer", "d.updates_per_step"), ("grid", "scheme", "loss"))  # of optimisers, of grids
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_opens_with_what_it_is_and_where_it_comes_from(name):
-    lines = shelf.locate("presets", name).read_text(encoding="utf-8").splitlines()
+    lines = registry.locate("presets", name).read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ") and lines[1].startswith("# Source: ")
 
 

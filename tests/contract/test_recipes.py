@@ -14,18 +14,18 @@ import pytest
 
 import paragan
 from paragan import config
-from paragan.core import parse, shelf
-from paragan.core.fill import Filler
-from paragan.core.node import Place
+from paragan.config.fill import Filler
+from paragan.core import registry, strict_yaml
+from paragan.core.settings_tree import Place
 
-RECIPES = shelf.names("recipes")
-CODE = [folder for folder in shelf.shelves() if folder not in ("recipes", "presets")]
-FILES = [(folder, name) for folder in CODE for name in shelf.names(folder)]
+RECIPES = registry.names("recipes")
+CODE = [folder for folder in registry.shelves() if folder not in ("recipes", "presets")]
+FILES = [(folder, name) for folder in CODE for name in registry.names(folder)]
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_opens_with_what_it_is_and_where_it_comes_from(name):
-    lines = shelf.locate("recipes", name).read_text(encoding="utf-8").splitlines()
+    lines = registry.locate("recipes", name).read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ")
     assert "minute" in lines[0] or "hour" in lines[0]
     assert lines[1].startswith("# Source: ")
@@ -35,7 +35,7 @@ def test_a_recipe_opens_with_what_it_is_and_where_it_comes_from(name):
 def test_what_a_recipe_says_can_be_changed_can_be(name):
     """The `key.path=value` words of its comments."""
     comments = [
-        line for line in shelf.locate("recipes", name).read_text(encoding="utf-8").splitlines() if line[0] == "#"
+        line for line in registry.locate("recipes", name).read_text(encoding="utf-8").splitlines() if line[0] == "#"
     ]
     words = re.findall(r"[a-z_]+(?:\.[a-z_]+)+=[^\s,;]+", "\n".join(comments))
     assert config.load(name, words) != config.load(name) or not words
@@ -52,11 +52,11 @@ def test_a_recipe_is_written_and_read_back_equal(name, tmp_path):
 @pytest.mark.parametrize(("folder", "name"), FILES)
 def test_default_options_pass_their_own_check(folder, name):
     """Options are plain values: written as YAML and read through the validator they come back equal."""
-    kind = shelf.options(folder, name)
+    kind = registry.options(folder, name)
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
-    written = parse.dump(config._plain(kind()))
+    written = strict_yaml.dump(config._plain(kind()))
     filler = Filler(config.check)
-    assert filler.fill(kind, parse.document(written, Place("defaults"), [])) == kind()
+    assert filler.fill(kind, strict_yaml.document(written, Place("defaults"), [])) == kind()
     assert filler.problems == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.types import Side
 from paragan.parallel import none
 from tests.laws.small_gan import BATCH, batches, distance, game, network, player
@@ -12,11 +12,11 @@ from tests.laws.small_gan import BATCH, batches, distance, game, network, player
 GIVEN = {"skipping": {"every": 1}}  # D would not play in every step otherwise
 
 
-@pytest.mark.parametrize("name", shelf.names("schemes"))
+@pytest.mark.parametrize("name", registry.names("schemes"))
 @pytest.mark.parametrize("per_step", [1, 2])
 def test_a_scheme_plays(name, per_step):
-    module = shelf.load("schemes", name)
-    options = shelf.options("schemes", name)(**GIVEN.get(name, {})) if hasattr(module, "Scheme") else None
+    module = registry.load("schemes", name)
+    options = registry.options("schemes", name)(**GIVEN.get(name, {})) if hasattr(module, "Scheme") else None
     scheme = module if options is None else module.Scheme(options)
     gan = game(*(player(side, none.Strategy(), per_step=per_step if side is Side.D else 1) for side in Side))
     stream = batches()

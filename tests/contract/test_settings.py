@@ -12,13 +12,13 @@ import pytest
 from pages import settings as page
 from paragan.cli.main import main
 from paragan.config import RunConfig, load, to_tree
-from paragan.core import shelf
-from paragan.core.meanings import meanings
-from paragan.settings_reference import of_options, of_run
+from paragan.config.reference import of_options, of_run
+from paragan.core import registry
+from paragan.core.field_docs import meanings
 
 SHELVES = ("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "writers")
-OPTIONS = {f"{folder}.{name}": shelf.options(folder, name) for folder in SHELVES for name in shelf.names(folder)}
-OPTIONS |= {"models.from_memory": shelf.options("models", shelf.FROM_MEMORY), "run": RunConfig}
+OPTIONS = {f"{folder}.{name}": registry.options(folder, name) for folder in SHELVES for name in registry.names(folder)}
+OPTIONS |= {"models.from_memory": registry.options("models", registry.FROM_MEMORY), "run": RunConfig}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -38,7 +38,7 @@ def test_a_setting_without_a_meaning_is_noticed(tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "some_nets.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    kind = shelf.options("models", "mine.some_nets")
+    kind = registry.options("models", "mine.some_nets")
     assert meanings(kind) == {"width": "Channels."}
     assert [setting.meaning for setting in of_options(kind)] == ["Channels.", ""]
 
@@ -57,7 +57,7 @@ def test_the_reference_lists_every_setting_of_every_file(name, reference):
         assert f"| `{field.name}` | {meanings(OPTIONS[name])[field.name]}" in section
 
 
-@pytest.mark.parametrize("recipe", shelf.names("recipes"))
+@pytest.mark.parametrize("recipe", registry.names("recipes"))
 def test_explain_says_every_setting_of_a_recipe(recipe):
     words = ["data.path=here"] if recipe == "own" else []
     flat = {setting.key: setting.value for setting in of_run(recipe, words)}

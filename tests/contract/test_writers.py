@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.notes import Note
 from paragan.writers import jsonl
 
@@ -29,15 +29,15 @@ NOTES = [
 ]
 
 
-@pytest.fixture(params=shelf.names("writers"))
+@pytest.fixture(params=registry.names("writers"))
 def writer(request, tmp_path):
     """One writer beside the record, which stands first in any run."""
     if request.param == "tensorboard":
         pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
-    module = shelf.load("writers", request.param)
+    module = registry.load("writers", request.param)
     (tmp_path / "run").mkdir()
     record = jsonl.Writer(jsonl.Options(), tmp_path / "run")
-    made = module.Writer(shelf.options("writers", request.param)(), tmp_path / "run", 0)
+    made = module.Writer(registry.options("writers", request.param)(), tmp_path / "run", 0)
     yield record, made
     made.close()
     record.close()
@@ -54,7 +54,7 @@ def test_tensorboard_has_numbers_and_pictures(tmp_path):
     pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    made = shelf.load("writers", "tensorboard").Writer(shelf.options("writers", "tensorboard")(), tmp_path, 0)
+    made = registry.load("writers", "tensorboard").Writer(registry.options("writers", "tensorboard")(), tmp_path, 0)
     for note in NOTES:
         made.write(note)
     made.close()
@@ -69,7 +69,9 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     for start, steps in ((0, (10, 20, 25)), (20, (30,))):  # stopped at 25, the checkpoint is of 20
-        made = shelf.load("writers", "tensorboard").Writer(shelf.options("writers", "tensorboard")(), tmp_path, start)
+        made = registry.load("writers", "tensorboard").Writer(
+            registry.options("writers", "tensorboard")(), tmp_path, start
+        )
         for step in steps:
             made.write(Note("score", step, step, 0.0, {"fd": float(step)}))
         made.close()

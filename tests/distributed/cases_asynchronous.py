@@ -13,8 +13,8 @@ import torch
 from paragan.core.dist import ALONE, World
 from paragan.core.roles import Roles
 from paragan.core.types import Side
-from paragan.game.away import Away
 from paragan.game.policy import Policy
+from paragan.game.remote_player import Away
 from paragan.game.snapshot import Snapshot
 from paragan.loading.places import Places
 from paragan.parallel import none

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from paragan.checkpoint import writer as module
+from paragan.checkpoint.writer import Checkpoints
 from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
@@ -16,10 +18,8 @@ from paragan.core.pieces import Pieces, Stored
 from paragan.core.shard import local
 from paragan.core.types import Side
 from paragan.core.window import Window
-from paragan.engine import checkpoint as module
 from paragan.engine.agreement import Agreement
-from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.evaluate import Score
+from paragan.evaluation.evaluator import Score
 from paragan.game.state import restore, state_of
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import alone, strategy

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
-from paragan.transports import linked
+from paragan.distributed.transports import gloo_communicator
 
 MOST_BYTES = 1 << 22
 PATIENCE_S = 60.0  # no wait that ends well takes a fraction of it
@@ -141,7 +141,7 @@ def fine(found):
 
 
 def link(store, rank, graph, **options):
-    return linked.Linked(
+    return gloo_communicator.Linked(
         store, options.pop("name", "m"), rank, len(graph), graph[rank],
         **{"most_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options},
     )  # fmt: skip

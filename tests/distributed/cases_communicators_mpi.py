@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from paragan.transports import mpi
-from paragan.transports._communicator import WorkerError
+from paragan.distributed.transports import mpi_communicator
+from paragan.distributed.transports.communicator import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, gathers, mishap, play, play_round
 
 _NUMBER = itertools.count()  # of memberships: all processes count them, also those that take no part
@@ -102,7 +102,7 @@ def equals(world):
 
 
 def main(folder, what):
-    world = mpi.World()
+    world = mpi_communicator.World()
     (folder / f"pid-{world.rank}").write_text(str(os.getpid()))
     case = globals().get(what.replace("/", "_"))
     told = {"returned": case(world)} if case else mishap(join(world), world.rank, world.size, what)

@@ -16,16 +16,16 @@ from paragan import build
 from paragan.config import load
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Side
-from paragan.engine import classifier
 from paragan.engine.agreement import Agreement
+from paragan.evaluation import classifier
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.layers.init import initialise
-from paragan.parallel import averaged, hsdp, none
-from paragan.parallel._demands import Demands
+from paragan.parallel import hsdp, local_sgd, none
+from paragan.parallel._memory_options import Demands
 from paragan.penalties import orthogonal
 from paragan.schemes import shared_fakes, synchronous
 from tests.distributed.cases_laws import strategy
@@ -91,7 +91,7 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
 def skipped_on_one_rank(world: World, moments: str) -> list[bool]:
     """Under `averaged`, an overflow in the rows of rank 1 at an averaging: whether weights and average stay equal."""
     on = Switches(bn=True)
-    kind = averaged.Strategy(averaged.Options(every=2, moments=moments))
+    kind = local_sgd.Strategy(local_sgd.Options(every=2, moments=moments))
     gan = game(on, *(player(side, on, kind, world) for side in (G, D)))
     for step, batch in zip(range(4), stream(on, *world.share(BATCH)), strict=False):
         if world.rank == 1 and step in (0, 1):

@@ -8,14 +8,14 @@ import torch
 
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.remember import remember
-from paragan.layers.across import Across, whole
+from paragan.game.state_buffers import remember
+from paragan.layers.all_reduce import Across, whole
 from paragan.layers.init import initialise
 from paragan.losses import hinge, relativistic_average
 from paragan.models import contragan, sngan

@@ -21,8 +21,8 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
-from paragan.transports import gloo
-from paragan.transports.direct import Direct
+from paragan.distributed.transports import gloo_link
+from paragan.distributed.transports.nccl_communicator import Direct
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, graph_of, mishap, play
 
 _NUMBER = itertools.count()  # of memberships: all ranks of a pool make theirs in one order
@@ -40,7 +40,7 @@ class Device:
 
     def pair(self, store, rank, device, timeout_s):
         assert device == HOST
-        return Group(self, gloo.pair(store, "gloo", rank, timeout_s), 1 - rank)
+        return Group(self, gloo_link.pair(store, "gloo", rank, timeout_s), 1 - rank)
 
     def call(self, do, tensor):
         work = Work(do, tensor)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.types import Side
 from paragan.parallel import none
@@ -22,7 +22,7 @@ SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes, "extragradi
 
 
 def strategy(name: str, options: dict[str, Any] | None = None):
-    module = shelf.load("parallel", name)
+    module = registry.load("parallel", name)
     return module.Strategy(module.Options(**(options or {})) if hasattr(module, "Options") else None)
 
 

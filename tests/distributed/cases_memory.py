@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.shard import local
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema

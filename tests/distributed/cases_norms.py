@@ -12,10 +12,10 @@ import torch.distributed as dist
 from torch import nn
 
 from paragan.core.errors import RankError
-from paragan.layers.armed import arm
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import Across, AllReduceSum, convert
+from paragan.layers.update_once import arm
 
 CHANNELS = 3
 KINDS = {

@@ -21,7 +21,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler
 from paragan.game.prior import Prior
 from paragan.parallel import none
-from paragan.parallel._placed import placed
+from paragan.parallel._placement import placed
 from paragan.penalties import gradient_penalty, r1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import differences, strategy

@@ -20,10 +20,10 @@ from paragan.core.types import Side
 from paragan.engine.agreement import Agreement
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.layers.armed import arm
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import spectral_norm
+from paragan.layers.update_once import arm
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import differences, strategy

@@ -19,8 +19,8 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.loading.places import Places
 from paragan.parallel import none
-from paragan.schemes import _server_worker, synchronous
-from paragan.schemes.parameter_server import Options, Scheme
+from paragan.schemes import synchronous
+from paragan.schemes.parameter_server import Options, Scheme, worker
 from tests.distributed.cases_asynchronous import STEPS, alone
 from tests.laws.small_gan import BATCH, batches, distance, game, network, player
 from tests.tiny_run import SMALL, TINY
@@ -112,15 +112,15 @@ def silent(world: World, bound: int) -> str:
     gan, scheme, stream = begun(world, bound)
     scheme.step(gan, stream)
     scheme._game.roles = replace(scheme._roles, timeout_s=1.0)
-    said, began, longer = "", time.monotonic(), _server_worker._LONGER_S
-    _server_worker._LONGER_S = 1.0
+    said, began, longer = "", time.monotonic(), worker._LONGER_S
+    worker._LONGER_S = 1.0
     try:
         for _ in range(20 if world.rank < world.size - 1 else 0):
             scheme.step(gan, stream)
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
     finally:
-        _server_worker._LONGER_S = longer
+        worker._LONGER_S = longer
         scheme.close()
     return said + " late" * (time.monotonic() - began > 20)
 

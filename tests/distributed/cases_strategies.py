@@ -15,9 +15,9 @@ from paragan.game.ema import Ema
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.parallel import averaged, none
-from paragan.parallel._demands import Demands
-from paragan.parallel._placed import placed
+from paragan.parallel import local_sgd, none
+from paragan.parallel._memory_options import Demands
+from paragan.parallel._placement import placed
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
 from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream
@@ -66,7 +66,7 @@ def averaged_every_update(world: World) -> float:
             average = Ema(kind().average(make(side, on), world), EmaOptions(half_life_kimg=0.02))
             yield Player(side, kind().prepare(make(side, on), world), kind(), policy, ema=average)
 
-    ours = game(on, *seats(lambda: averaged.Strategy(averaged.Options(every=1)), world))
+    ours = game(on, *seats(lambda: local_sgd.Strategy(local_sgd.Options(every=1)), world))
     plain = game(on, *seats(none.Strategy, ALONE))
     mine, whole = stream(on, *world.share(BATCH)), stream(on)
     for _ in range(3):
@@ -86,7 +86,9 @@ def apart_and_together(world: World, narrow: bool) -> list[bool]:
     """After each of 4 updates, every 2 of which average: whether all ranks hold equal weights, buffers and average."""
     on = Switches(bn=True)
     demands = Demands(narrow=narrow)
-    gan = game(on, *(player(side, on, averaged.Strategy(averaged.Options(every=2), demands), world) for side in (G, D)))
+    gan = game(
+        on, *(player(side, on, local_sgd.Strategy(local_sgd.Options(every=2), demands), world) for side in (G, D))
+    )
     told, found = stream(on, *world.share(BATCH)), []
     for _ in range(4):
         synchronous.step(gan, told)
@@ -101,7 +103,7 @@ def apart_and_together(world: World, narrow: bool) -> list[bool]:
 
 def unit_vectors(world: World) -> float:
     """The longest that any vector of spectral norm is from length 1 after an averaging."""
-    gan = _play(Switches(), world, lambda: averaged.Strategy(averaged.Options(every=2)), 2)
+    gan = _play(Switches(), world, lambda: local_sgd.Strategy(local_sgd.Options(every=2)), 2)
     vectors = [b for net in (gan.g.net, gan.d.net) for n, b in net.named_buffers() if n.endswith((".u", ".v"))]
     return max(float((v.norm() - 1).abs()) for v in vectors)
 

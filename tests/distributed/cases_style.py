@@ -7,13 +7,13 @@ from functools import partial
 import torch
 
 from paragan.core.dist import ALONE, World
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.remember import remember
+from paragan.game.state_buffers import remember
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.models import stylegan2

@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import ConfigError
-from paragan.transports import direct, linked
-from paragan.transports._communicator import WorkerError
+from paragan.distributed.transports import gloo_communicator, nccl_communicator
+from paragan.distributed.transports.communicator import WorkerError
 from tests.distributed import cases_direct
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, fine, gathers, play, together
 from tests.distributed.cases_direct import join
@@ -81,7 +81,9 @@ def test_a_coordinator_needs_no_device():
         if rank < 2:
             comm = join(store, rank, graph, coordinated=True)
         else:
-            comm = linked.Linked(store, "m", 2, 2, [], most_bytes=MOST_BYTES, timeout_s=PATIENCE_S, coordinated=True)
+            comm = gloo_communicator.Linked(
+                store, "m", 2, 2, [], most_bytes=MOST_BYTES, timeout_s=PATIENCE_S, coordinated=True
+            )
         comm.hand({1: [message(7)]} if rank == 2 else {2: []} if rank == 1 else {})
         if rank < 2:
             play(comm, graph, 1)
@@ -92,7 +94,7 @@ def test_a_coordinator_needs_no_device():
 
 
 def test_what_lies_on_the_host_stays_on_the_links(monkeypatch):
-    monkeypatch.setattr(direct, "lies_on", lambda device, tensor: len(tensor) % 2 == 0)
+    monkeypatch.setattr(nccl_communicator, "lies_on", lambda device, tensor: len(tensor) % 2 == 0)
     graph = GRAPHS["ring 3"]
     comms = threads(graph)
     fine(together(3, lambda rank: play(comms[rank], graph, rounds=12)))

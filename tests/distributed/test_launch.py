@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from paragan.checkpoint.writer import Checkpoints
 from paragan.cli.main import main
-from paragan.engine.checkpoint import Checkpoints
 from tests.processes import children, environment, wait_for
 
 pytestmark = pytest.mark.distributed

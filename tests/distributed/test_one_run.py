@@ -13,8 +13,8 @@ import sys
 import pytest
 from safetensors.torch import load_file
 
+from paragan.checkpoint.writer import Checkpoints
 from paragan.cli.main import main
-from paragan.engine.checkpoint import Checkpoints
 from tests.processes import environment
 
 pytestmark = pytest.mark.distributed

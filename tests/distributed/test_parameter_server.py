@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from paragan.checkpoint.writer import Checkpoints
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles
 from paragan.core.types import Side
-from paragan.engine.checkpoint import Checkpoints
 from paragan.game.network import Calling
 from paragan.parallel import none
 from paragan.penalties import contrastive

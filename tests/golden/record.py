@@ -75,7 +75,7 @@ def hashes_of(name: str, folder: Path) -> dict[str, str]:
 
 def _hashed(run: Path) -> dict[str, str]:
     """sha256 by kind, over the sorted sha256 of single tensors: names of files, groups and tensors may change."""
-    from paragan.engine.reader import read
+    from paragan.checkpoint.reader import read
 
     (path,) = (run / "checkpoints").glob("step-*")
     found: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}

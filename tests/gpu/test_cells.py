@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_cells
-from paragan.coevolution import loop, stacked
+from paragan.coevolution.executors import loop, stacked
 from paragan.core.types import Side
 from paragan.hardware import graphs
 from tests.laws.test_loop_is_stacked import BATCH, cells, loss_of

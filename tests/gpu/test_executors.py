@@ -16,7 +16,7 @@ from paragan.game.policy import Policy
 from paragan.hardware import executors as compiling
 from paragan.parallel import none
 from paragan.penalties import r1
-from paragan.runs import executors
+from paragan.runs import choose_executor
 from paragan.schemes import shared_fakes, synchronous
 from tests.laws.small_gan import batches, distance, game, network, play
 
@@ -54,10 +54,10 @@ def test_it_trains_as_what_runs_as_written_with_r1(executor, scheme, interval):
 
 
 def test_auto_looks_at_all_and_takes_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(executors, "WORTH_S", 0.0)
+    monkeypatch.setattr(choose_executor, "WORTH_S", 0.0)
     words = ["data.size=16", "model.width=8", "train.batch=32", "train.executor=auto", "score.extractor=none"]
     said: list[str] = []
-    found = executors.chosen(load("digits", words), tmp_path, False, World(), said.append)
+    found = choose_executor.chosen(load("digits", words), tmp_path, False, World(), said.append)
     assert found.train.executor in ("eager", "compile", "graphs") and found.g.precision in ("bf16", "fp32")
     told = "\n".join(said)
     for way in ("eager bf16 channels-last", "eager fp32:", "compile", "graphs"):

@@ -17,17 +17,17 @@ import torch.distributed as dist
 
 from paragan import build
 from paragan.config import load
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.types import Report, Side
+from paragan.distributed.launch.join import join, leave
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.launch.join import join, leave
-from paragan.parallel._demands import NOTHING, Demands
-from paragan.parallel._master import Master
+from paragan.parallel._master_weights import Master
+from paragan.parallel._memory_options import NOTHING, Demands
 from paragan.schemes import synchronous
 from tests.laws import matrix_gan
 from tests.laws.matrix_gan import Switches
@@ -54,7 +54,7 @@ def world_on(device):
 
 
 def seat(side, name, world, demands=NOTHING, dtype=torch.float64):
-    module = shelf.load("parallel", name)
+    module = registry.load("parallel", name)
     strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None, demands)
     plain = matrix_gan.make(side, ON)
     make = replace(plain, construct=lambda: plain.construct().to(dtype), device=world.device)

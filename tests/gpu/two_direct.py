@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from paragan.distributed.transports.nccl_communicator import Direct
 from paragan.hardware import peers
-from paragan.transports.direct import Direct
 from tests.distributed.cases_communicators import MOST_BYTES, PATIENCE_S, graph_of, mishap, play
 from tests.distributed.cases_direct import Device
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core.dist import World
-from paragan.core.make import Make
+from paragan.core.network_factory import Make
 from paragan.core.types import Batch, Side, Verdict
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss

@@ -7,12 +7,12 @@ import threading
 import pytest
 import torch
 
-from paragan import build_cells
-from paragan.coevolution.blocks import shared_out
-from paragan.coevolution.halo import Halo
+from paragan.build import grid as build_cells
+from paragan.coevolution.workers.cell_assignment import shared_out
+from paragan.coevolution.workers.genome_exchange import Halo
 from paragan.config import load
 from paragan.core.types import Side
-from paragan.transports import local
+from paragan.distributed.transports import thread_communicator
 
 WORDS = (
     *("train.threads=1", "train.batch=8", "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"),
@@ -63,7 +63,7 @@ def found(population):
 def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, speeds):
     owners = shared_out(3, 3, speeds)
     workers = []
-    for communicator in local.world(len(speeds), timeout_s=60):
+    for communicator in thread_communicator.world(len(speeds), timeout_s=60):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
         population = grid(words, mine, tmp_path)
         cells = population.cells

@@ -9,16 +9,16 @@ import threading
 import pytest
 import torch
 
-from paragan import build_cells
-from paragan.coevolution import loop, stacked
-from paragan.coevolution.halo import Halo
+from paragan.build import grid as build_cells
+from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.workers.genome_exchange import Halo
 from paragan.config import load
 from paragan.core.types import Side
+from paragan.distributed.transports import thread_communicator
 from paragan.game.gan import Loss
 from paragan.game.policy import Policy
 from paragan.losses import hinge, least_squares, nonsaturating, relativistic
 from paragan.optim import adabelief, lamb
-from paragan.transports import local
 from tests.laws import test_loop_is_stacked as stacks
 from tests.laws.test_one_cell_is_a_gan import BASE, PLAIN_GRID, digests, everything, numbers, run
 
@@ -88,7 +88,7 @@ def test_saying_again_what_the_run_says_changes_nothing(tmp_path):
 def test_any_workers_evolve_the_same(tmp_path, owners):
     """Each builds its own cells and no others, and knows by the config what the others are."""
     expected, workers, errors = evolved(grid(SMALL, range(6), tmp_path)), [], []
-    for communicator in local.world(len(set(owners)), timeout_s=60):
+    for communicator in thread_communicator.world(len(set(owners)), timeout_s=60):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
         population = grid(SMALL, mine, tmp_path)
         standings = [population.cells]

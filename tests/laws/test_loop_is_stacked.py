@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.coevolution import loop, stacked
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.stacked_adam import StackedAdam
+from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.executors.stacked_adam import StackedAdam
 from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side, Verdict
 from paragan.game.ema import Ema

@@ -14,14 +14,14 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Side
+from paragan.distributed.transports.thread_link import Link
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.snapshot import Snapshot
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
-from paragan.schemes._fakes import FakesInbox, FakesPost
-from paragan.schemes._pace import Pace
-from paragan.schemes._sides import CriticSide, GeneratorSide
-from paragan.transports.memory import Link
+from paragan.schemes._lag import Pace
+from paragan.schemes.asynchronous.fakes import FakesInbox, FakesPost
+from paragan.schemes.asynchronous.sides import CriticSide, GeneratorSide
 from tests.laws.small_gan import batches, game, network, play, player
 
 STEPS, WAIT_S = 4, 60.0

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from paragan import build, build_cells
+from paragan import build
+from paragan.build import grid
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.game.state import state_of
@@ -42,7 +43,7 @@ def judged(tmp_path_factory):
 def run(config, tmp_path: Path, name: str, judged: Path | None = None):
     if judged is not None and not (tmp_path / name).exists():
         shutil.copytree(judged, tmp_path / name / "judge")  # empty for the first run
-    make = build.trainer if config.grid is None else build_cells.evolution
+    make = build.trainer if config.grid is None else grid.evolution
     trainer = make(config, tmp_path / name, lambda text: None, lambda: False)
     for _ in trainer.run():
         pass
@@ -91,7 +92,7 @@ def test_stopping_a_grid_is_invisible(tmp_path, judged, more):
     words = (*BASE, *FULL, *more)
     straight = run(load("digits", (*words, "train.kimg=0.192")), tmp_path, "straight", judged)
     run(load("digits", (*words, "train.kimg=0.08")), tmp_path, "stopped", judged)
-    resumed = build_cells.evolution(
+    resumed = grid.evolution(
         load("digits", (*words, "train.kimg=0.192")), tmp_path / "stopped", lambda text: None, lambda: False
     )
     assert resumed.resume() and 0 < resumed.population.generation < straight.population.generation

@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paragan import build_crew
-from paragan.coevolution.blocks import shared_out
-from paragan.coevolution.halo import Halo, sent
+from paragan.build import workers
+from paragan.coevolution.workers.cell_assignment import shared_out
+from paragan.coevolution.workers.genome_exchange import Halo, sent
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.hardware import peers
@@ -74,7 +74,7 @@ class Past(Grid):
 
     def meet(self, order, stopped):
         device = HOST if order["rank"] < order["size"] else None
-        return build_crew._meet(load("digits", ["transport=nccl"]), self.store, device)(order, stopped)
+        return workers._meet(load("digits", ["transport=nccl"]), self.store, device)(order, stopped)
 
 
 def test_so_it_is_when_a_worker_is_lost(tmp_path, monkeypatch):

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan import build_cells
-from paragan.coevolution import fastest, loop, stacked
+from paragan.build import grid
+from paragan.coevolution.executors import auto, loop, stacked
 from paragan.config import load
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
@@ -118,8 +118,8 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
         *("grid.batches=90", "grid.fitness.num_images=16", "grid.mixture.num_images=16"),
     )
     config = load("digits", (*WORDS, *words))
-    found = build_cells.evolution(config, tmp_path, print, lambda: False, reading=True).population
-    assert isinstance(found.executor, fastest.Executor) and list(found.executor.others) == [
+    found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
+    assert isinstance(found.executor, auto.Executor) and list(found.executor.others) == [
         "loop",
         "stacked",
         "recorded",
@@ -138,7 +138,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
 def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
     config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
-        build_cells.evolution(config, tmp_path, print, lambda: False, reading=True)
+        grid.evolution(config, tmp_path, print, lambda: False, reading=True)
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_nor_can_all_games(words, told, tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "of", lambda device: TapeGraph)
     config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=f"grid.executor: found recorded, but {told}"):
-        build_cells.evolution(config, tmp_path, print, lambda: False, reading=True)
+        grid.evolution(config, tmp_path, print, lambda: False, reading=True)

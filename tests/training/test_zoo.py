@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from paragan.cli.main import main
-from paragan.core import shelf
+from paragan.core import registry
 
 pytestmark = [pytest.mark.training, pytest.mark.slow]
 
-ZOO = [name for name in shelf.names("recipes") if name.rpartition("-")[2] in ("cifar10", "imagenet", "imagenet128")]
+ZOO = [name for name in registry.names("recipes") if name.rpartition("-")[2] in ("cifar10", "imagenet", "imagenet128")]
 NARROW = {
     "sngan": ["model.width=8"],
     "sagan": ["model.width=8"],
@@ -68,7 +68,7 @@ def length(recipe, name: str) -> int:
 @pytest.mark.parametrize("name", ZOO)
 def test_its_score_falls(name, data_root, request, tmp_path, monkeypatch):
     from paragan import config
-    from paragan.engine import classifier
+    from paragan.evaluation import classifier
 
     if name.endswith("imagenet128"):
         monkeypatch.setattr(classifier, "STEPS", 100)  # of images so large it learns for minutes

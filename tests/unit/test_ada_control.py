@@ -9,14 +9,13 @@ import pytest
 import torch
 
 from paragan.augment.ada import Augment, Options
-from paragan.core.seams import adaptive
+from paragan.core.protocols import adaptive
 from paragan.core.types import Report, Rows, Side
 from paragan.engine.telemetry import Telemetry
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from tests.laws.small_gan import BATCH, batches, game, player
-from tests.laws.test_augmented_parts import batches as plain_batches
-from tests.laws.test_augmented_parts import game as plain_game
+from tests.laws.test_augmented_parts import batches as plain_batches, game as plain_game
 from tests.laws.test_no_sync import HostReads
 from tests.laws.test_stopping_is_invisible import tensors, trainer
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 import pytest
 
 from paragan.config import load
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.engine.advice import RULES, Advice, advise
 
 MANY = 5000
@@ -155,7 +155,7 @@ def test_what_to_try_are_settings_there_are(rule):
     for key in keys:
         list(accumulate(key.split("."), field, initial=config))
     for name in re.findall(r"\b(?:r1|orthogonal)\b", rule.try_):
-        assert name in shelf.names("penalties")
+        assert name in registry.names("penalties")
 
 
 def field(part, name):

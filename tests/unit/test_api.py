@@ -13,10 +13,9 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import paragan as pg
-from paragan import build
 from paragan.cli.export import export
 from paragan.core.types import Rows
-from paragan.engine.sampler import Facts, Sampled
+from paragan.export.sampler import Facts, Sampled
 from paragan.game import latents
 from paragan.game.prior import Prior
 from paragan.game.sample import sample, sampling_network
@@ -162,7 +161,7 @@ def test_class_names_that_differ_in_case_alone_are_told_apart(trained):
 def test_a_checkpoint_of_old_asks_the_data(run, monkeypatch):
     rewrite_state(run, lambda values: values.pop("model"))
     assert pg.load(run).facts == pg.load(run / "g.safetensors").facts
-    monkeypatch.setattr(build, "data", lambda config: pytest.fail("the data was built"))
+    monkeypatch.setattr("paragan.build.game.open_data", lambda config: pytest.fail("the data was built"))
     pg.load(run / "g.safetensors")
 
 

@@ -15,14 +15,13 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, together
 from paragan.core.types import Rows, Side
+from paragan.distributed.transports.thread_link import Link
 from paragan.engine.delays import Delays, means
 from paragan.parallel import none
-from paragan.schemes import _order
-from paragan.schemes._alarm import Alarm
-from paragan.schemes._fakes import FakesInbox, FakesPost, pairs
-from paragan.schemes.asynchronous import Options, Scheme
-from paragan.transports.memory import Link
-from paragan.writers._record import History, Moment
+from paragan.report.record import History, Moment
+from paragan.schemes.asynchronous import Options, Scheme, update_order
+from paragan.schemes.asynchronous.fakes import FakesInbox, FakesPost, pairs
+from paragan.schemes.asynchronous.gradient_alarm import Alarm
 from tests.laws.small_gan import batches, game, player
 from tests.tiny_run import SMALL, TINY
 
@@ -178,11 +177,11 @@ def record(folder, lines, end=""):
 
 def test_an_order_is_read_up_to_the_first_stop(tmp_path):
     folder = record(tmp_path, LINES, end='{"kind": "del')
-    assert _order.used(folder, Side.G) == [[0, 1, 2]]
-    assert _order.used(folder, Side.D) == [[1, 2, 3], [1, 1, 2]]
+    assert update_order.used(folder, Side.G) == [[0, 1, 2]]
+    assert update_order.used(folder, Side.D) == [[1, 2, 3], [1, 1, 2]]
     world = World(rank=2, size=3)
     roles = Roles(world, World(rank=1, size=2), {Side.G: range(1), Side.D: range(1, 3)})
-    assert _order.read(folder, roles, small_game()) == {Side.D: [1, 1, 2]}
+    assert update_order.read(folder, roles, small_game()) == {Side.D: [1, 1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -198,13 +197,13 @@ def test_an_order_is_read_up_to_the_first_stop(tmp_path):
 )
 def test_an_order_that_cannot_be_followed_is_refused(tmp_path, lines, said):
     with pytest.raises(ConfigError, match=said):
-        _order.read(record(tmp_path, lines), together(World()), small_game())
+        update_order.read(record(tmp_path, lines), together(World()), small_game())
     with pytest.raises(ConfigError, match="No such file"):
-        _order.used(tmp_path / "nowhere", Side.G)
+        update_order.used(tmp_path / "nowhere", Side.G)
     going_on = small_game()
     going_on.g.version = 3
     with pytest.raises(ConfigError, match="found a run that goes on"):
-        _order.read(tmp_path, together(World()), going_on)
+        update_order.read(tmp_path, together(World()), going_on)
 
 
 def test_an_order_ends_with_its_record(tmp_path):

@@ -8,10 +8,12 @@ import xml.etree.ElementTree as ET
 import pytest
 import torch
 
-from benchmarks import asynchronous_plots as plots
-from benchmarks import asynchronous_quality as quality
-from benchmarks import asynchronous_ring as ring
-from benchmarks import asynchronous_told as told
+from benchmarks import (
+    asynchronous_plots as plots,
+    asynchronous_quality as quality,
+    asynchronous_ring as ring,
+    asynchronous_told as told,
+)
 from benchmarks.asynchronous_cost import costs
 from benchmarks.asynchronous_played import NUM_BINS
 from benchmarks.asynchronous_rows import PROBES, ROWS, TABLES, chosen, shortened

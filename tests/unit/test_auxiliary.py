@@ -10,12 +10,12 @@ import torch
 from paragan import build
 from paragan.cli.main import main
 from paragan.config import load
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side, Verdict
-from paragan.layers.armed import arm
 from paragan.layers.blocks import through
 from paragan.layers.init import initialise
+from paragan.layers.update_once import arm
 from paragan.models import contragan, reacgan, sngan
 from paragan.penalties import auxiliary
 from tests.one_turn import BATCH, CLASSES, SHAPE, nets, play, turn
@@ -83,7 +83,7 @@ def test_data_without_labels_is_told():
 
 
 def discriminator(name, **more):
-    file = shelf.load("models", name)
+    file = registry.load("models", name)
     known = {field.name for field in dataclasses.fields(file.Options)}
     wanted = {"width": 8, "head": "auxiliary", **more}
     net = file.Discriminator(file.Options(**{k: v for k, v in wanted.items() if k in known}), (1, 8, 8), 3).double()
@@ -126,7 +126,7 @@ COUNTS = {("biggan", 32, 10): 2_415_170, ("sngan", 32, 10): 1_055_105, ("sagan",
 @pytest.mark.parametrize(("case", "count"), COUNTS.items(), ids=str)
 def test_parameter_counts(case, count):
     name, side, classes = case
-    file = shelf.load("models", name)
+    file = registry.load("models", name)
     with torch.device("meta"):
         net = file.Discriminator(file.Options(head="auxiliary"), (3, side, side), classes)
     assert sum(p.numel() for p in net.parameters()) == count
@@ -164,7 +164,7 @@ def test_reacgan_has_contragans_networks(side, count):
 )
 def test_a_head_that_no_penalty_teaches_is_told(model, penalties, told):
     config = load("digits", ["data.size=8", "model.width=8", f"model={model}", f"penalties={penalties}"])
-    game = build.gan(config, build.data(config), torch.device("cpu"))
+    game = build.gan(config, build.open_data(config), torch.device("cpu"))
     assert [f"{side.value}: {' or '.join(names)}" for side, names in game.untaught.items()] == told
 
 

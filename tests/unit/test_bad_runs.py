@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from paragan.checkpoint import writer
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.engine import checkpoint
-from paragan.engine.folder import RunFolder
 from paragan.engine.session import Session
+from paragan.runs.folder import RunFolder
 from paragan.writers import jsonl
 from tests.tiny_run import train
 
@@ -96,7 +96,7 @@ def test_a_disk_that_fills_while_saving(trained, refused, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     kept = tree(trained / "checkpoints")
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(writer, "save_file", full)
     line = refused("train", "digits", *TINY, "train.kimg=0.128", "--out", "run", changes=True)
     assert "no space left on the device; earlier checkpoints stand: make room and give the same command again" in line
     assert tree(trained / "checkpoints") == kept

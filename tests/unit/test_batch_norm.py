@@ -10,9 +10,9 @@ from torch import nn
 from torch.func import functional_call, stack_module_state
 
 from paragan.core.errors import DataError
-from paragan.layers.armed import arm, mixes_samples
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm, batch_norm
+from paragan.layers.update_once import arm, mixes_samples
 
 
 def images(*shape: int, seed: int = 0) -> torch.Tensor:

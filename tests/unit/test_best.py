@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import paragan as pg
+from paragan.checkpoint import best as module
+from paragan.checkpoint.best import Best
+from paragan.checkpoint.reader import read
 from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
-from paragan.engine import best as module
-from paragan.engine.best import Best
-from paragan.engine.evaluate import Score
-from paragan.engine.reader import read
+from paragan.evaluation.evaluator import Score
 from tests import tiny_run
 
 
@@ -122,7 +122,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("best") / "run"
     values = iter((0.5, 4.0, 2.0, 3.0, 5.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("paragan.build.scorer", lambda *_, **__: lambda player, prior: score(next(values)))
+        patch.setattr("paragan.build.game.scorer", lambda *_, **__: lambda player, prior: score(next(values)))
         words = ("every.score_kimg=0.016", "every.save_kimg=0.064", "every.keep=1", "score.extractor=judge")
         tiny_run.train(folder, *words)
     return folder

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from paragan.coevolution.blocks import rectangles, shared_out, slowest
-from paragan.coevolution.halo import sent, torus_of
 from paragan.coevolution.topology import graph, ring, torus
+from paragan.coevolution.workers.cell_assignment import rectangles, shared_out, slowest
+from paragan.coevolution.workers.genome_exchange import sent, torus_of
 from paragan.core.errors import ConfigError
 
 

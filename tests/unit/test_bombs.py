@@ -19,7 +19,8 @@ import pytest
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import _npz, _pictures, _tar, cifar10, folder, npz
+from paragan.datasets import _pictures, _tar, cifar10, folder, npz
+from paragan.storage import npz as _npz
 from tests.conftest import ROOT
 
 MIB = 1 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from paragan import build_crew
+from paragan.build import workers
 from paragan.config import dump, load
-from paragan.transports.control import Listener
+from paragan.distributed.transports.control import Listener
 
 TOKEN = "5e" * 32
 WAIT_S = 60.0
@@ -20,11 +20,11 @@ class Idle:
 def test_a_worker_beats_while_it_reads_the_data(monkeypatch, tmp_path):
     """That may take longer than its coordinator waits for a heartbeat."""
     read = threading.Event()
-    monkeypatch.setattr(build_crew, "_build_worker", lambda *_: read.wait(WAIT_S) and Idle())
+    monkeypatch.setattr(workers, "_build_worker", lambda *_: read.wait(WAIT_S) and Idle())
     config = load("digits", ["grid.shape=2x2", "grid.beat_s=0.01", "train.threads=1"])
-    store = build_crew._store("127.0.0.1", WAIT_S)
+    store = workers._store("127.0.0.1", WAIT_S)
     listener = Listener(TOKEN)
-    worker = threading.Thread(target=build_crew.worker, args=(TOKEN, *listener.address, print, "cpu"), daemon=True)
+    worker = threading.Thread(target=workers.worker, args=(TOKEN, *listener.address, print, "cpu"), daemon=True)
     worker.start()
     try:
         line = listener.accept(WAIT_S)

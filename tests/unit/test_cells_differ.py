@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan import build_cells
+from paragan.build import grid as build_cells
 from paragan.coevolution.diets import Diets
 from paragan.coevolution.options import CellOptions, GridOptions
 from paragan.config import dump, load, loads

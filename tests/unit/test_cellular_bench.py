@@ -10,13 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paragan.cli import _cellular as cellular
-from paragan.cli import _cellular_rows as rows
-from paragan.cli import _cellular_sides as sides
-from paragan.cli import _cellular_told as told
+from paragan.cli import _cellular as cellular, _cellular_rows as rows, _cellular_sides as sides, _cellular_told as told
 from paragan.cli.main import main
 from paragan.coevolution.profile import ROUTINES
-from paragan.engine.extractors import MnistCnn
+from paragan.evaluation.extractors import MnistCnn
 
 NUM = {"train": 1100, "t10k": 120}
 

@@ -10,16 +10,19 @@ import xml.etree.ElementTree as ET
 import pytest
 import torch
 
-from benchmarks import cellular_mnist as study
-from benchmarks import cellular_mnist_plots as plots
-from benchmarks import cellular_mnist_scores as scores
-from benchmarks import cellular_mnist_told as told
-from paragan import build, build_cells
+from benchmarks import (
+    cellular_mnist as study,
+    cellular_mnist_plots as plots,
+    cellular_mnist_scores as scores,
+    cellular_mnist_told as told,
+)
+from paragan import build
+from paragan.build import grid
 from paragan.cli.main import main
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.datasets import digits
-from paragan.engine.judge import train_or_load
+from paragan.evaluation.judge import train_or_load
 
 pytestmark = pytest.mark.slow  # about 20 s
 
@@ -165,6 +168,6 @@ def test_the_table_and_the_drawing(runs, capsys):
 
 
 def _opened(folder):
-    run = build_cells.evolution(load(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
+    run = grid.evolution(load(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
     assert run.resume()
     return run

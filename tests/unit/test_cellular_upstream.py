@@ -14,12 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import cellular_upstream as upstream
-from benchmarks import cellular_upstream_cell as cells
-from benchmarks import cellular_upstream_images as images
-from benchmarks import cellular_upstream_individual as individuals
-from benchmarks import cellular_upstream_ledger as ledgers
-from benchmarks import cellular_upstream_score as score
+from benchmarks import (
+    cellular_upstream as upstream,
+    cellular_upstream_cell as cells,
+    cellular_upstream_images as images,
+    cellular_upstream_individual as individuals,
+    cellular_upstream_ledger as ledgers,
+    cellular_upstream_score as score,
+)
 from paragan.metrics import frechet
 from paragan.metrics._judged import Judged
 

@@ -11,20 +11,20 @@ import pickle
 import pytest
 import torch
 
+from paragan.checkpoint import writer as module
+from paragan.checkpoint.reader import read
+from paragan.checkpoint.writer import Checkpoints
 from paragan.core.dist import ALONE
 from paragan.core.errors import CheckpointError
-from paragan.core.options import TORCH_OPTIMISERS
+from paragan.core.option_types import TORCH_OPTIMISERS
 from paragan.core.pieces import Pieces, Stored
 from paragan.core.types import Side
 from paragan.core.window import Window
-from paragan.engine import checkpoint as module
-from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.reader import read
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.state import restore, state_of
 from paragan.parallel import none
-from paragan.parallel._demands import Demands
+from paragan.parallel._memory_options import Demands
 from paragan.schemes import synchronous
 from tests.laws.small_gan import batches, distance, game, network, play, player
 

@@ -9,9 +9,9 @@ import pytest
 
 from paragan import config
 from paragan.config import differences, dump, load, to_tree
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.options import TORCH_OPTIMISERS
+from paragan.core.option_types import TORCH_OPTIMISERS
 
 LEAST = "data: digits\nmodel: {name: mlp}\nloss: hinge\n"
 
@@ -37,7 +37,7 @@ def problems(*arguments) -> list[str]:
 def test_what_is_not_written_stays_at_its_default(recipe):
     found = load(recipe(LEAST))
     assert found.data.name == "digits"
-    assert (found.model.options, found.seed, found.penalties) == (shelf.options("models", "mlp")(), 0, ())
+    assert (found.model.options, found.seed, found.penalties) == (registry.options("models", "mlp")(), 0, ())
     assert found.scheme.name == "synchronous"
 
 
@@ -50,7 +50,10 @@ def test_written_values_arrive_with_the_type_of_their_field(recipe):
     assert found.g.optimizer.arguments == {"betas": [0, 0.9]}
     assert found.model.options.g_widths == (8, 16)
     assert found.seed == 31
-    assert [penalty.options.weight for penalty in found.penalties] == [shelf.options("penalties", "r1")().weight, 3.0]
+    assert [penalty.options.weight for penalty in found.penalties] == [
+        registry.options("penalties", "r1")().weight,
+        3.0,
+    ]
 
 
 def test_an_override_wins_over_the_file_and_a_later_one_over_an_earlier(recipe):
@@ -212,7 +215,7 @@ def test_the_optimisers_known_without_torch_are_those_of_torch():
 OUTSIDE = """
 import torch_is_not_imported_here
 from dataclasses import dataclass
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 
 @dataclass(frozen=True)
 class Options:

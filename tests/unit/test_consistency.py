@@ -7,7 +7,7 @@ import torch
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Part
+from paragan.core.protocols import Part
 from paragan.core.types import Feed, Outputs, Rows, Side, Verdict
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan

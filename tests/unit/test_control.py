@@ -12,8 +12,8 @@ from contextlib import suppress
 import pytest
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.transports import _line, control
-from paragan.transports.control import Line, Listener, connect
+from paragan.distributed.transports import control, control_connection
+from paragan.distributed.transports.control import Line, Listener, connect
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -111,7 +111,7 @@ def test_fifty_workers_come_at_once_and_go_with_the_coordinator(listener, monkey
 
 def test_the_last_message_arrives_whatever_the_sender_leaves_unread(listener, monkeypatch):
     """More than the other end takes for now, which goes on sending: to close at once would take it back."""
-    monkeypatch.setattr(_line, "LINGER_S", WAIT_S)
+    monkeypatch.setattr(control_connection, "LINGER_S", WAIT_S)
     listener._server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     (worker, line), count = meet(listener), 300
     worker._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)

@@ -9,13 +9,12 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as some
+from hypothesis import HealthCheck, given, settings, strategies as some
 
 from paragan.core.errors import RankError
-from paragan.transports import control
-from paragan.transports._signed import DOWN, HEAD, UP, Seal, new_token, session
-from paragan.transports.control import Line, Listener, connect
+from paragan.distributed.transports import control
+from paragan.distributed.transports.control import Line, Listener, connect
+from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, Seal, new_token, session
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0

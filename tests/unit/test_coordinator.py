@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from paragan import build_cells
-from paragan.coevolution.halo import Posted
-from paragan.coevolution.worker import Worker
+from paragan.build import grid as build_cells
+from paragan.coevolution.workers.genome_exchange import Posted
+from paragan.coevolution.workers.worker import Worker
 from paragan.config import load
 from paragan.core.errors import ParaganError, RankError
-from paragan.transports import local
-from paragan.transports._communicator import WorkerError
-from paragan.transports.heartbeat import Beats, Status
+from paragan.distributed.transports import thread_communicator
+from paragan.distributed.transports.communicator import WorkerError
+from paragan.distributed.transports.heartbeat import Beats, Status
 from tests.unit.threaded_grid import WAIT_S, WORDS, Grid, Line, alone
 
 
@@ -206,7 +206,7 @@ class TestAge:
         """The other one has posted its first generation, and then no more."""
         ground = build_cells.Ground.of(load("digits", WORDS), tmp_path, lambda text: None)
         owners, populations = [0, 0, 1, 1], []
-        for communicator in local.world(2, timeout_s=0.5):
+        for communicator in thread_communicator.world(2, timeout_s=0.5):
             cells = [ground.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
             population = ground.population(cells, lambda text: None)
             standings = lambda cells=cells: [cell.standing() for cell in cells]  # noqa: E731

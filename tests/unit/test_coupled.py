@@ -11,9 +11,9 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.trial import refuse_what_it_cannot
+from paragan.game.validation import refuse_what_it_cannot
 from paragan.models import contragan
-from paragan.parallel import averaged
+from paragan.parallel import local_sgd
 from paragan.penalties import contrastive, data_to_data
 from tests.one_turn import BATCH, CLASSES, SHAPE, Bare, nets, play, turn
 
@@ -125,6 +125,6 @@ def test_parts_and_steps_apart_are_refused(module):
     with pytest.raises(ConfigError, match=told):
         refuse_what_it_cannot(PlayerOptions(parts=2), Player(Side.D, net), (penalty,))
     apart = Player(Side.D, net)
-    apart.strategy = averaged.Strategy(averaged.Options())
+    apart.strategy = local_sgd.Strategy(local_sgd.Options())
     with pytest.raises(ConfigError, match=f"penalties: {penalty.name} needs terms that mix samples"):
         refuse_what_it_cannot(PlayerOptions(), apart, (penalty,))

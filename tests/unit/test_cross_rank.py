@@ -11,11 +11,11 @@ from torch.func import functional_call
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.layers.across import Across
-from paragan.layers.armed import arm, mixes_samples
+from paragan.layers.all_reduce import Across
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import CrossRankBatchNorm, convert
+from paragan.layers.update_once import arm, mixes_samples
 
 TWO = World(0, 2, group=object())  # conversion to all ranks talks to nobody
 FOUR = World(0, 4, group=object())

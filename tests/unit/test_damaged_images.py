@@ -13,7 +13,7 @@ from PIL import Image
 from paragan.cli import data as verb
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.core.seams import notices
+from paragan.core.protocols import notices
 from paragan.datasets import _damaged, folder, paired
 from paragan.writers.report import render
 

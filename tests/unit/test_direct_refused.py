@@ -8,13 +8,13 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paragan import build_crew
+from paragan.build import workers
 from paragan.config import dump, load
 from paragan.core.errors import ConfigError
+from paragan.distributed.launch import handshake
+from paragan.distributed.transports.control import Listener
+from paragan.distributed.transports.signed_frames import new_token
 from paragan.hardware import peers
-from paragan.launch import offer
-from paragan.transports._signed import new_token
-from paragan.transports.control import Listener
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "score.extractor=none", "transport=nccl")
 
@@ -27,24 +27,26 @@ def config(*words):
 def test_fewer_accelerators_than_workers(tmp_path, monkeypatch, count):
     monkeypatch.setattr(peers, "count", lambda: count)
     with pytest.raises(ConfigError) as found:
-        build_crew.evolution(config("workers=2"), tmp_path / "run", print, lambda: False)
+        workers.evolution(config("workers=2"), tmp_path / "run", print, lambda: False)
     said = f"transport: found nccl for 2 workers on a host with {count} accelerators for it, expected one for each"
     assert str(found.value) == f"{said}; use gloo"
     assert not (tmp_path / "run").exists()
 
 
 def test_every_worker_has_an_accelerator_of_its_own():
-    first, second = ({**offer.offer("device:0"), "accelerator": name} for name in "ab")
-    assert offer.unreached(first, []) == offer.unreached(second, [first]) == ""
-    shared = offer.unreached(dict(first), [second, first])
+    first, second = ({**handshake.offer("device:0"), "accelerator": name} for name in "ab")
+    assert handshake.unreached(first, []) == handshake.unreached(second, [first]) == ""
+    shared = handshake.unreached(dict(first), [second, first])
     assert shared.startswith("found transport=nccl and a worker on device:0, where another one trains")
-    assert "expected an accelerator of its own: use transport=gloo" in offer.unreached(offer.offer("cpu"), [second])
+    assert "expected an accelerator of its own: use transport=gloo" in handshake.unreached(
+        handshake.offer("cpu"), [second]
+    )
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a worker on the CPU is meant")
 def test_a_worker_on_the_cpu_is_told_why():
     run, listener, said = config(), Listener(new_token()), []
-    office = build_crew._Office(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
+    office = workers._Office(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
     over = threading.Event()
 
     def accept():
@@ -58,7 +60,7 @@ def test_a_worker_on_the_cpu_is_told_why():
         with pytest.raises(
             ConfigError, match="refused this one: found transport=nccl and a worker on cpu, expected an"
         ):
-            build_crew.worker(listener._token, *listener.address, lambda text: None)
+            workers.worker(listener._token, *listener.address, lambda text: None)
     finally:
         over.set()
         thread.join(5)
@@ -68,7 +70,7 @@ def test_a_worker_on_the_cpu_is_told_why():
 
 def test_a_worker_that_shares_one_is_told_why():
     class Came:
-        about, who = {**offer.offer("device:0"), "accelerator": "a"}, "somebody"
+        about, who = {**handshake.offer("device:0"), "accelerator": "a"}, "somebody"
 
         def send(self, kind, **values):
             self.told = kind, values
@@ -77,7 +79,7 @@ def test_a_worker_that_shares_one_is_told_why():
             self.closed = True
 
     run, came = config(), Came()
-    office = build_crew._Office(run, None, lambda text: None, "", None, None, {"config": dump(run)}, None, None)
+    office = workers._Office(run, None, lambda text: None, "", None, None, {"config": dump(run)}, None, None)
     waiting = [came]
     office.listener = type("Listener", (), {"accept": lambda self, wait_s: waiting.pop() if waiting else None})()
     member = type("Member", (), {"line": Came()})()
@@ -89,22 +91,22 @@ def test_a_worker_that_shares_one_is_told_why():
 
 
 def test_under_mpiexec_it_is_told_by_its_name(tmp_path, monkeypatch):
-    from paragan.cli import grids
+    from paragan.cli import train_grid
 
     monkeypatch.setenv("PMI_SIZE", "4")
     monkeypatch.setenv("PMI_RANK", "0")
     with pytest.raises(ConfigError, match="transport: found nccl in 4 processes of mpiexec, expected transport=mpi"):
-        grids.start(config(), "digits", list(WORDS), tmp_path / "run", False, None)
+        train_grid.start(config(), "digits", list(WORDS), tmp_path / "run", False, None)
 
 
 def test_the_coordinator_has_links_alone(monkeypatch):
     """It trains nothing, and so has nothing to send from a device."""
     made = []
-    monkeypatch.setattr(build_crew, "Linked", lambda *words, **options: made.append(("links", options)))
-    monkeypatch.setattr(build_crew, "Direct", lambda *words, **options: made.append(("direct", options)))
+    monkeypatch.setattr(workers, "Linked", lambda *words, **options: made.append(("links", options)))
+    monkeypatch.setattr(workers, "Direct", lambda *words, **options: made.append(("direct", options)))
     order = {"membership": "1", "rank": 0, "size": 2, "peers": [1]}
     device = torch.device("meta")
     for of_worker in (None, device):
-        build_crew._meet(config(), dist.HashStore(), of_worker)(order, lambda: False)
+        workers._meet(config(), dist.HashStore(), of_worker)(order, lambda: False)
     assert [kind for kind, _ in made] == ["links", "direct"]
     assert made[1][1]["device"] == device and made[1][1]["pair"] is peers.pair

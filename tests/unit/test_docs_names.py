@@ -11,9 +11,9 @@ import pytest
 
 from paragan.cli.main import app
 from paragan.config import RunConfig
-from paragan.core import shelf
-from paragan.core.options import Chosen, On
-from paragan.engine.options import ScoreOptions
+from paragan.core import registry
+from paragan.core.option_types import Chosen, On
+from paragan.evaluation.options import ScoreOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
@@ -31,7 +31,7 @@ def known(kind: Any, at: str = "") -> set[str]:
         chosen, *marks = get_args(kind)
         marks = [mark for mark in marks if isinstance(mark, On)]
         if chosen is Chosen and marks:
-            shelves = [shelf.options(marks[0].shelf, name) for name in shelf.names(marks[0].shelf)]
+            shelves = [registry.options(marks[0].shelf, name) for name in registry.names(marks[0].shelf)]
             return {at, rf"{at}\.name"}.union(*(known(options, at) for options in shelves))
         return known(chosen, at)
     if dataclasses.is_dataclass(kind):
@@ -101,7 +101,7 @@ def test_settings_in_the_docs_exist(page):
 def test_commands_in_the_docs_name_what_exists(page):
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands}
     verbs |= {group.name or group.typer_instance.info.name for group in app.registered_groups}
-    recipes, presets = shelf.names("recipes"), shelf.names("presets")
+    recipes, presets = registry.names("recipes"), registry.names("presets")
     for command in commands(page):
         _, verb, *rest = command.split()
         if command.startswith("./run") and verb in ("test", "check", "docs"):

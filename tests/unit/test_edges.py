@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paragan.coevolution.edges import Source, sources
+from paragan.coevolution.workers.recovery import Source, sources
 
 LAST = ["a", "a", "b", "b"]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from paragan.checkpoint.best import Best
 from paragan.cli.main import main
 from paragan.datasets import digits
-from paragan.engine import judge
-from paragan.engine.best import Best
-from paragan.engine.bundle import score_of
-from paragan.launch import ends
+from paragan.distributed.launch import exit_status
+from paragan.evaluation import judge
+from paragan.export.bundle import score_of
 from tests.tiny_run import SMALL, TINY, newest, train
 
 TRAIN = ("train", "digits", *TINY, *SMALL, "--out", "RUN")
@@ -99,7 +99,7 @@ def test_the_files_of_judge_best_score_and_ranks_are_left_out(run, kind):
     endless(run / "best" / "score.json", kind)
     assert Best(run / "best")._score() == {} == score_of(run, best=True)
     endless(run / "ranks" / "rank-0.exit.json", kind)
-    assert ends.of_run(run, "none") == []
+    assert exit_status.of_run(run, "none") == []
 
 
 @KINDS

@@ -14,8 +14,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
 from paragan.datasets._memory import Memory
-from paragan.engine.evaluate import Evaluator, samples_of
-from paragan.engine.judge import Judge, ready_made, train_or_load
+from paragan.evaluation.evaluator import Evaluator, samples_of
+from paragan.evaluation.judge import Judge, ready_made, train_or_load
 from paragan.game.prior import Prior
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order

@@ -9,15 +9,14 @@ import pytest
 import torch
 from torch import nn
 
+from paragan.api.estimator import Networks
 from paragan.cli.main import main
 from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.estimator import Networks
-from paragan.hardware import executors as compiling
-from paragan.hardware import precision, products
-from paragan.runs import executors, measured
-from paragan.runs.measured import Bench, Measured
+from paragan.hardware import executors as compiling, precision, products
+from paragan.runs import choose_executor, trial_steps
+from paragan.runs.trial_steps import Bench, Measured
 from tests.tiny_run import newest
 
 WORDS = (
@@ -62,7 +61,7 @@ class Clock:
 
 def choose(tmp_path, clock, *words, world=World()):  # noqa: B008 a world of one is immutable
     said = []
-    found = executors.chosen(config(*words), tmp_path / "run", False, world, said.append, measure=clock)
+    found = choose_executor.chosen(config(*words), tmp_path / "run", False, world, said.append, measure=clock)
     return found, said
 
 
@@ -157,13 +156,13 @@ def test_players_that_do_not_take_turns_are_not_measured(tmp_path):
 
 
 def test_measuring_ends_with_its_budget(tmp_path, monkeypatch):
-    monkeypatch.setattr(executors, "BUDGET_S", 0.0)
+    monkeypatch.setattr(choose_executor, "BUDGET_S", 0.0)
     found, said = choose(tmp_path, clock := Clock({LAST: 3.0, FIRST: 2.0}))
     assert clock.asked == [way(found)] == [LAST] and said[0] == "executor  eager fp32: not tried, 0 s are over"
     monkeypatch.undo()
     bench = Bench(config(), World(), None)
     steps = []
-    monkeypatch.setattr(measured.time, "perf_counter", lambda: steps.append(0) or 30.0 * len(steps))
+    monkeypatch.setattr(trial_steps.time, "perf_counter", lambda: steps.append(0) or 30.0 * len(steps))
     bench(replace(config(), train=replace(config().train, executor="eager")), 20.0)
     assert len(steps) == 2  # one step
 
@@ -179,7 +178,7 @@ def test_a_run_keeps_to_what_it_has_chosen(tmp_path, capsys, monkeypatch):
     kept = load(str(tmp_path / "run/config.yaml"))
     assert way(kept) == ("eager", "fp32", "chosen: eager fp32 channels-last" in told)
     other = replace(kept.g, channels_last=not kept.g.channels_last)
-    monkeypatch.setattr(executors, "_fastest", lambda *given: replace(kept, g=other))  # another day's choice
+    monkeypatch.setattr(choose_executor, "_fastest", lambda *given: replace(kept, g=other))  # another day's choice
     assert train(tmp_path, "train.executor=auto", "train.kimg=0.04") == 0
     told = capsys.readouterr().out
     assert "executor" not in told and "resuming at step 3" in told
@@ -224,4 +223,4 @@ def test_measuring_moves_nothing_of_the_run(tmp_path):
 def test_a_rank_measures_its_share_of_the_batch_and_compiles_nothing():
     world = World(rank=0, size=2)
     assert Bench(config(), world, None).rows == 4
-    assert "other ranks would wait" in str(executors._uncompiled(1e9, world))
+    assert "other ranks would wait" in str(choose_executor._uncompiled(1e9, world))

@@ -19,8 +19,8 @@ from paragan.cli import export as verb
 from paragan.config import load
 from paragan.core import files
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.engine import export, exported
-from paragan.engine.sampler import Facts, Sampler
+from paragan.export import formats, generator_file
+from paragan.export.sampler import Facts, Sampler
 from tests.tiny_run import newest, rewrite_state, train
 
 NETS = {
@@ -99,7 +99,7 @@ def test_the_metadata_is_text_and_whole(run, exporting, tmp_path):
     assert json.loads(told["class_names"]) == [str(n) for n in range(10)]
     (tmp_path / "config.yaml").write_text(told["config"])
     assert load(str(tmp_path / "config.yaml"), outside=()) == load(str(run / "config.yaml"))
-    assert told["sha256"] == exported.fingerprint(pg.load(run).net.state_dict())
+    assert told["sha256"] == generator_file.fingerprint(pg.load(run).net.state_dict())
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["g.safetensors"]
 
 
@@ -169,18 +169,18 @@ def test_a_program_that_differs_is_refused(run, tmp_path, monkeypatch):
     sampler = pg.load(run)
 
     def traced(bare, inputs):
-        other = export.Bare(Noisy(bare.net)).eval()
+        other = formats.Bare(Noisy(bare.net)).eval()
         return type("Program", (), {"module": lambda self: other})()
 
-    monkeypatch.setattr(export, "_traced", traced)
+    monkeypatch.setattr(formats, "_traced", traced)
     monkeypatch.setattr(torch.export, "save", lambda program, file: file.write(b"x"))
     with pytest.raises(
         CheckpointError, match=r"differ by 0\.02 from the network's, expected at most 0\.0001; g\.pt2 was not"
     ):
-        export.torch_program(sampler, tmp_path / "g.pt2")
+        formats.torch_program(sampler, tmp_path / "g.pt2")
     monkeypatch.setattr(Noisy, "by", float("nan"))
     with pytest.raises(CheckpointError, match="differ by inf"):
-        export.torch_program(sampler, tmp_path / "g.pt2")
+        formats.torch_program(sampler, tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -211,12 +211,12 @@ class Unruly(nn.Module):
 def test_a_network_that_cannot_be_traced_is_one_line(tmp_path):
     sampler = Sampler(Unruly(), Facts((1, 2, 2), (), 0, 0), 0, None)
     with pytest.raises(CheckpointError, match=r"^export: Unruly cannot be traced \(.*\); export safetensors$"):
-        export.torch_program(sampler, tmp_path / "g.pt2")
+        formats.torch_program(sampler, tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_onnx_without_its_extra_is_one_line(run, exporting, monkeypatch, tmp_path):
-    monkeypatch.setattr(export, "_ONNX", ("onnx", "no_such_package"))
+    monkeypatch.setattr(formats, "_ONNX", ("onnx", "no_such_package"))
     with pytest.raises(ConfigError, match=r"no_such_package, expected the extra onnx: \S+ -m pip install"):
         exporting(run, "--format", "onnx", "--out", tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -264,7 +264,7 @@ def test_a_full_disk_is_one_line(run, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("paragan.engine.exported.write_bytes", full)
+    monkeypatch.setattr("paragan.export.generator_file.write_bytes", full)
     with pytest.raises(CheckpointError, match=r"out: cannot be written \(no space left on the device\); give another"):
         verb.export(run, out=tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == []

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 
 from paragan.core.errors import ConfigError, DataError
 from paragan.datasets import cifar10, mnist
-from paragan.engine import extractors
-from paragan.engine.evaluate import Evaluator
-from paragan.engine.extractors import EXTRACTORS, beside, read
-from paragan.engine.judge import measured, ready_made
+from paragan.evaluation import extractors
+from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.extractors import EXTRACTORS, beside, read
+from paragan.evaluation.judge import measured, ready_made
 from paragan.loading.loader import normalised
 
 

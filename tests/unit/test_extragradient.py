@@ -15,10 +15,10 @@ from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.remember import remember
+from paragan.game.state_buffers import remember
 from paragan.losses import wasserstein
 from paragan.parallel import none
-from paragan.parallel._demands import Demands
+from paragan.parallel._memory_options import Demands
 from paragan.schemes import extragradient, synchronous
 
 BATCH, STEPS, LR = 4, 5, 0.05

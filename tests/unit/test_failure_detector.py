@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from paragan.transports.failure_detector import FailureDetector, Gaps
+from paragan.distributed.transports.failure_detector import FailureDetector, Gaps
 
 STEP_S = 0.25  # between two looks
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from paragan import build_cells
-from paragan.coevolution import fastest, loop, stacked
+from paragan.build import grid
+from paragan.coevolution.executors import auto, loop, stacked
 from paragan.config import load
 from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
 
@@ -31,7 +31,7 @@ class Slow:
 @pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": loop.Executor()}, "loop")])
 def test_the_faster_one_is_chosen_and_told(others, chosen):
     said = []
-    executor = fastest.Executor(others, said.append)
+    executor = auto.Executor(others, said.append)
     executor.train(cells(), 2, loss_of)
     assert executor.chosen == chosen
     assert len(said) == 1 and said[0].startswith(f"executor  {chosen} (ms per cell and step: slow ")
@@ -39,7 +39,7 @@ def test_the_faster_one_is_chosen_and_told(others, chosen):
 
 def test_looking_changes_nothing():
     one, other = cells(), cells()
-    executor = fastest.Executor({"slow": Slow(), "stacked": stacked.Executor(BATCH)}, lambda text: None)
+    executor = auto.Executor({"slow": Slow(), "stacked": stacked.Executor(BATCH)}, lambda text: None)
     executor.train(one, 7, loss_of)
     stacked.Executor(BATCH).train(other, 7, loss_of)
     assert executor.chosen == "stacked"
@@ -50,7 +50,7 @@ def test_looking_changes_nothing():
 
 def test_one_alone_is_not_timed():
     said = []
-    executor = fastest.Executor({"loop": loop.Executor()}, said.append)
+    executor = auto.Executor({"loop": loop.Executor()}, said.append)
     executor.train(cells(), 1, loss_of)
     assert executor.chosen == "loop" and not said
 
@@ -58,8 +58,8 @@ def test_one_alone_is_not_timed():
 @pytest.mark.parametrize("chosen", ["loop", "stacked"])
 def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
     def begin(*more):
-        run = build_cells.evolution(load("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
-        assert isinstance(run.population.executor, fastest.Executor)
+        run = grid.evolution(load("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
+        assert isinstance(run.population.executor, auto.Executor)
         return run
 
     run = begin("train.kimg=0.008")
@@ -71,7 +71,7 @@ def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
 
 def test_a_scheme_that_needs_the_players_themselves_is_never_stacked(tmp_path):
     config = load("digits", (*WORDS, "scheme=extragradient"))
-    found = build_cells.evolution(config, tmp_path, print, lambda: False, reading=True).population
+    found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
     assert isinstance(found.executor, loop.Executor)
     found.evolve()
     assert all(int(player.updates) == 2 for cell in found.cells for player in cell.players.values())

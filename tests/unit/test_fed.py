@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.coevolution.fed import Streams
+from paragan.coevolution.executors.inputs import Streams
 from paragan.datasets import synthetic
 from paragan.loading.loader import Loader
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from paragan import config
-from paragan.core import shelf
-from paragan.core.describe import describe
-from paragan.core.fill import Filler
-from paragan.core.node import Node, Place
-from paragan.core.options import Chosen, Count, Fraction, On, Positive, Range
-from paragan.core.parse import document
+from paragan.config.describe import describe
+from paragan.config.fill import Filler
+from paragan.core import registry
+from paragan.core.option_types import Chosen, Count, Fraction, On, Positive, Range
+from paragan.core.settings_tree import Node, Place
+from paragan.core.strict_yaml import document
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Inner:
     b: Literal["x", "y"] | None = None
 
 
-R1 = Chosen("r1", dataclasses.replace(shelf.options("penalties", "r1")(), weight=7.0))
+R1 = Chosen("r1", dataclasses.replace(registry.options("penalties", "r1")(), weight=7.0))
 
 
 @dataclass(frozen=True)

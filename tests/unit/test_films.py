@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.writers import _video
-from paragan.writers._image_formats import check_film, check_sheet
-from paragan.writers._walk import save_film
+from paragan.storage import video
+from paragan.storage.animation import save_film
+from paragan.storage.image_formats import check_film, check_sheet
 
 COLOURS = [(200, 30, 40), (20, 180, 60), (30, 60, 220)]
 DURATIONS = [120, 120, 600]
@@ -56,7 +56,7 @@ def test_an_encoder_that_fails_is_one_line_and_no_file(tmp_path, frames, monkeyp
     program = tmp_path / "ffmpeg"
     program.write_text("#!/bin/sh\necho no encoder >&2\nexit 3\n")
     program.chmod(0o755)
-    monkeypatch.setattr(_video, "ENCODER", str(program))
+    monkeypatch.setattr(video, "ENCODER", str(program))
     with pytest.raises(DataError, match=r"could not write the film \(no encoder\); write \.webp or \.gif"):
         save_film(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
     assert not (tmp_path / "film.mp4").exists()
@@ -66,8 +66,8 @@ def test_an_encoder_that_hangs_is_killed(tmp_path, frames, monkeypatch):
     program = tmp_path / "ffmpeg"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
-    monkeypatch.setattr(_video, "ENCODER", str(program))
-    monkeypatch.setattr(_video, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(video, "ENCODER", str(program))
+    monkeypatch.setattr(video, "_TIMEOUT_S", 0.5)
     with pytest.raises(DataError, match="could not write the film"):
         save_film(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
 

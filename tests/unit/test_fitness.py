@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from paragan.coevolution.eval_network import Stage
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome, Traits
-from paragan.coevolution.stage import Stage
 from paragan.coevolution.topology import ring, torus
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import Loss

@@ -16,12 +16,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import paragan as pg
+from paragan.checkpoint import reader
 from paragan.cli import evaluate
 from paragan.cli.export import export
-from paragan.cli.opened import open_run
 from paragan.cli.sample import sample
-from paragan.core import shelf
-from paragan.engine import exported, reader, trainer
+from paragan.cli.source import open_run
+from paragan.core import registry
+from paragan.engine import trainer
+from paragan.export import generator_file
 from tests.tiny_run import newest, rewrite_state, train
 
 
@@ -133,7 +135,7 @@ def test_a_warning_cannot_move_the_cursor(run, capsys):
 
 def spoil(path: Path, tensors=None, header=None, **metadata) -> Path:
     """The exported file with something else in it."""
-    told = exported.safe_open(path, "pt").metadata()
+    told = generator_file.safe_open(path, "pt").metadata()
     save_file(tensors or load_file(path), path, {**told, **metadata})
     if header is not None:
         path.write_bytes(struct.pack("<Q", header) + path.read_bytes()[8:])
@@ -143,8 +145,8 @@ def spoil(path: Path, tensors=None, header=None, **metadata) -> Path:
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.complex64])
 def test_weights_that_are_no_real_numbers_are_refused(run, dtype):
     file = run / "g.safetensors"
-    found = exported.read(file)
-    exported.write(file, replace(found, weights={name: value.to(dtype) for name, value in found.weights.items()}))
+    found = generator_file.read(file)
+    generator_file.write(file, replace(found, weights={name: value.to(dtype) for name, value in found.weights.items()}))
     assert f"found {dtype}, expected torch.float32; export it again" in refused(file)
 
 
@@ -159,7 +161,7 @@ def test_weights_that_cannot_be_copied_are_refused(run, monkeypatch):
 @pytest.mark.parametrize("shape", [[1 << 63, 0], [1 << 62, 4, 0]])
 def test_a_shape_beyond_any_number_is_one_line(run, shape):
     entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
-    header = json.dumps({"__metadata__": {"format": exported.FORMAT}, "net/a": entry}).encode()
+    header = json.dumps({"__metadata__": {"format": generator_file.FORMAT}, "net/a": entry}).encode()
     path = run / "g.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header)
     assert "safetensors" in refused(path)
@@ -233,7 +235,7 @@ def test_outside_code_is_never_imported_unasked(run, evil, place):
     key, name = old.split(": ")
     assert old in config
     (run / "config.yaml").write_text(config.replace(old, f"{key}: evil.nets", 1))
-    told = exported.safe_open(run / "g.safetensors", "pt").metadata()["config"]
+    told = generator_file.safe_open(run / "g.safetensors", "pt").metadata()["config"]
     there = f'"{key}": ' + ("null" if name == "null" else f'"{name}"')
     assert there in told
     spoil(run / "g.safetensors", config=told.replace(there, f'"{key}": "evil.nets"', 1))
@@ -249,6 +251,6 @@ def test_outside_code_is_never_imported_unasked(run, evil, place):
 
 def test_outside_code_that_is_trusted_is_used(run, evil):
     (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("name: dcgan", "name: evil.nets"))
-    (evil.parent / "path" / "evil" / "nets.py").write_text(Path(shelf.locate("models", "dcgan")).read_text())
+    (evil.parent / "path" / "evil" / "nets.py").write_text(Path(registry.locate("models", "dcgan")).read_text())
     assert pg.load(run, trust=True).sample(1).tensor.isfinite().all()
     assert evil.exists()

@@ -9,8 +9,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from paragan.coevolution.genome import Genome, Traits
 from paragan.core.errors import CheckpointError

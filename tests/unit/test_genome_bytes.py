@@ -9,9 +9,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load, save
 
-from paragan.coevolution import packed
+from paragan.coevolution import tensor_bytes
+from paragan.coevolution.cell_state import Standing
 from paragan.coevolution.genome import Genome, Traits
-from paragan.coevolution.standing import Standing
 from paragan.core.errors import CheckpointError
 from paragan.core.types import Side
 
@@ -54,15 +54,15 @@ def test_every_tensor_is_aligned():
     assert all(header[name]["data_offsets"][0] % value.element_size() == 0 for name, value in TENSORS.items())
 
 
-@pytest.mark.parametrize("dtype", packed.DTYPES)
+@pytest.mark.parametrize("dtype", tensor_bytes.DTYPES)
 def test_formats_are_named_as_the_library_does(dtype):
     raw = save({"x": torch.zeros(2, dtype=dtype)})
-    assert json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["x"]["dtype"] == packed.DTYPES[dtype]
+    assert json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["x"]["dtype"] == tensor_bytes.DTYPES[dtype]
 
 
 def test_what_is_read_are_views_equal_to_the_last_bit():
     data = Genome(TENSORS, TRAITS).packed()
-    found, metadata = packed.read(data)
+    found, metadata = tensor_bytes.read(data)
     assert found.keys() == TENSORS.keys() and Traits.read(json.loads(metadata["traits"])) == TRAITS
     for name, value in TENSORS.items():
         assert found[name].dtype == value.dtype and torch.equal(found[name], value), name
@@ -72,7 +72,7 @@ def test_what_is_read_are_views_equal_to_the_last_bit():
 @pytest.mark.parametrize("before", [1, 4, 8])
 def test_it_may_come_behind_something_else(before):
     data = Genome(TENSORS, TRAITS).packed()
-    found, _ = packed.read(torch.cat([torch.zeros(before, dtype=torch.uint8), data])[before:])
+    found, _ = tensor_bytes.read(torch.cat([torch.zeros(before, dtype=torch.uint8), data])[before:])
     assert all(torch.equal(found[name], value) for name, value in TENSORS.items())
 
 
@@ -89,9 +89,9 @@ def test_what_lies_elsewhere_than_the_device_stays_on_the_host():
     """Nothing of the one is copied to the other: `meta` stands in for a device, and holds no values."""
     device = torch.device("meta")
     there = {name: value.to(device) for name, value in TENSORS.items() if name.startswith("net/")}
-    front, body = packed.parted({**TENSORS, **there}, {"a": "b"}, device)
+    front, body = tensor_bytes.parted({**TENSORS, **there}, {"a": "b"}, device)
     assert front.device.type == "cpu" and body.device == device
-    found, metadata = packed.read(front, body)
+    found, metadata = tensor_bytes.read(front, body)
     assert found.keys() == TENSORS.keys() and metadata == {"a": "b"}
     for name, value in TENSORS.items():
         assert (found[name].device == device) == (name in there), name
@@ -101,7 +101,7 @@ def test_what_lies_elsewhere_than_the_device_stays_on_the_host():
 
 
 def test_a_body_may_be_of_nothing():
-    found, _ = packed.read(*packed.parted({"net/none": torch.empty(0, 3)}, {}, torch.device("cpu")))
+    found, _ = tensor_bytes.read(*tensor_bytes.parted({"net/none": torch.empty(0, 3)}, {}, torch.device("cpu")))
     assert found["net/none"].shape == (0, 3)
 
 
@@ -120,7 +120,7 @@ def test_a_standing_in_parts_is_the_same():
 
 @pytest.mark.parametrize("about", [[], "x", {"x": 1}, {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}])
 def test_a_body_that_is_not_what_its_header_says_is_refused(about):
-    front = packed.written({}, {"traits": json.dumps(TRAITS.plain), "body": json.dumps(about)})
+    front = tensor_bytes.written({}, {"traits": json.dumps(TRAITS.plain), "body": json.dumps(about)})
     for body in (torch.zeros(12, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)):
         with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
             Genome.unpacked(front, Genome(TENSORS, TRAITS), body)
@@ -140,7 +140,7 @@ def one(**changes: object) -> dict[str, object]:
 
 
 def test_the_plain_case_is_read():
-    found, metadata = packed.read(made(one()))
+    found, metadata = tensor_bytes.read(made(one()))
     assert torch.equal(found["x"], torch.zeros(2)) and metadata == {}
 
 
@@ -178,7 +178,7 @@ def test_the_plain_case_is_read():
 )
 def test_anything_else_is_refused(data):
     with pytest.raises((ValueError, KeyError, TypeError, RecursionError)):
-        packed.read(data)
+        tensor_bytes.read(data)
 
 
 def test_so_is_a_header_that_would_nest_without_end():

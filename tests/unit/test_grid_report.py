@@ -10,12 +10,12 @@ import statistics
 
 import pytest
 
-from paragan.writers._grid import Grid, Population
-from paragan.writers._heat import Folded, maps, num_small
-from paragan.writers._page import Page
-from paragan.writers._population import view
-from paragan.writers._record import Record
-from paragan.writers._scale import short
+from paragan.report.grid_record import Grid, Population
+from paragan.report.heat_map import Folded, maps, num_small
+from paragan.report.page import Page
+from paragan.report.population import view
+from paragan.report.record import Record
+from paragan.report.scale import short
 from paragan.writers.report import render
 from tests.browser import made_grid, made_run
 from tests.unit.test_report import Parsed, data_of, record

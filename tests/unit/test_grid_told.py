@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paragan.writers._grid import Grid, Population
-from paragan.writers._population import view
+from paragan.report.grid_record import Grid, Population
+from paragan.report.population import view
 from tests.unit.test_grid_report import cells, population
 
 

@@ -9,17 +9,17 @@ import threading
 
 import pytest
 
-from paragan import build_crew
-from paragan.cli import grids
+from paragan.build import workers
+from paragan.cli import train_grid
 from paragan.cli.main import main
 from paragan.config import dump, load
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
-from paragan.launch import company, mpiexec, offer
-from paragan.launch.place import Place
+from paragan.distributed.launch import external_workers, handshake, mpiexec
+from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.transports.control import Listener
+from paragan.distributed.transports.signed_frames import new_token
 from paragan.runs.grids import serve, staffed
-from paragan.transports._signed import new_token
-from paragan.transports.control import Listener
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "score.extractor=none")
 
@@ -29,7 +29,7 @@ def config(*words):
 
 
 def start(tmp_path, *words, place=None):
-    return grids.start(config(*words), "digits", list(words), tmp_path / "run", False, place)
+    return train_grid.start(config(*words), "digits", list(words), tmp_path / "run", False, place)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_what_does_not_go_together(tmp_path, words, said):
 
 def test_more_workers_than_cells(tmp_path):
     with pytest.raises(ConfigError, match="workers: found 5 for a grid of 4 cells, expected at most 4"):
-        build_crew.evolution(config("workers=5"), tmp_path, print, lambda: False)
+        workers.evolution(config("workers=5"), tmp_path, print, lambda: False)
 
 
 def test_mpi_under_torchrun(tmp_path):
@@ -77,8 +77,8 @@ def test_gloo_under_mpiexec_is_told_once(tmp_path, monkeypatch):
 
 def test_another_number_of_processes_than_workers():
     with pytest.raises(ConfigError, match="workers: found 4 where 3 processes were started, expected 2 and the coord"):
-        staffed(config("workers=4"), company.Company(0, 3, lambda text: None, lambda: ""))
-    assert staffed(config(), company.Company(0, 3, lambda text: None, lambda: "")).workers == 2
+        staffed(config("workers=4"), external_workers.Company(0, 3, lambda text: None, lambda: ""))
+    assert staffed(config(), external_workers.Company(0, 3, lambda text: None, lambda: "")).workers == 2
 
 
 def test_beats_rarer_than_anybody_waits():
@@ -105,7 +105,7 @@ def test_a_busy_port(tmp_path):
         with pytest.raises(
             ConfigError, match=f"127.0.0.1:{port}: found that nobody can listen there .*; end what uses"
         ):
-            build_crew.evolution(config("workers=2", f"coordinator=127.0.0.1:{port}"), tmp_path, print, lambda: False)
+            workers.evolution(config("workers=2", f"coordinator=127.0.0.1:{port}"), tmp_path, print, lambda: False)
 
 
 class TestOffer:
@@ -114,8 +114,8 @@ class TestOffer:
     RUN = "the config"
 
     def test_one_of_the_same_fits(self):
-        assert offer.unfit(offer.offer("cpu"), self.RUN) == ""
-        assert offer.unfit(offer.offer("cpu", self.RUN), self.RUN) == ""
+        assert handshake.unfit(handshake.offer("cpu"), self.RUN) == ""
+        assert handshake.unfit(handshake.offer("cpu", self.RUN), self.RUN) == ""
 
     @pytest.mark.parametrize(
         ("key", "said"),
@@ -126,17 +126,17 @@ class TestOffer:
         ],
     )
     def test_another_does_not(self, key, said):
-        about = {**offer.offer("cpu", self.RUN), key: "0"}
-        assert re.match(said, offer.unfit(about, self.RUN))
+        about = {**handshake.offer("cpu", self.RUN), key: "0"}
+        assert re.match(said, handshake.unfit(about, self.RUN))
 
     def test_one_that_says_nothing_does_not(self):
-        assert offer.unfit({}, self.RUN).startswith("found other code of paragan (None)")
+        assert handshake.unfit({}, self.RUN).startswith("found other code of paragan (None)")
 
     def test_the_code_is_all_of_it(self, tmp_path, monkeypatch):
-        before = offer.code.__wrapped__()
+        before = handshake.code.__wrapped__()
         (tmp_path / "__init__.py").write_text("")
-        monkeypatch.setattr(offer.paragan, "__file__", str(tmp_path / "__init__.py"))
-        assert offer.code.__wrapped__() != before
+        monkeypatch.setattr(handshake.paragan, "__file__", str(tmp_path / "__init__.py"))
+        assert handshake.code.__wrapped__() != before
 
 
 class TestWorker:
@@ -160,8 +160,8 @@ class TestWorker:
 
     def test_one_that_is_refused_is_told_why(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
-        office = build_crew._Office(config(), None, said.append, "", listener, None, welcome, None, None)
-        monkeypatch.setattr(build_crew, "unfit", lambda theirs, text: "found another moon, expected this one")
+        office = workers._Office(config(), None, said.append, "", listener, None, welcome, None, None)
+        monkeypatch.setattr(workers, "unfit", lambda theirs, text: "found another moon, expected this one")
         over = threading.Event()
 
         def accept():
@@ -173,7 +173,7 @@ class TestWorker:
         thread.start()
         try:
             with pytest.raises(ConfigError, match="refused this one: found another moon, expected this one"):
-                build_crew.worker(listener._token, *listener.address, lambda text: None)
+                workers.worker(listener._token, *listener.address, lambda text: None)
         finally:
             over.set()
             thread.join(5)
@@ -183,7 +183,7 @@ class TestWorker:
         """It came, and was gone before it could be told anything."""
 
         class Gone:
-            about, who = offer.offer("cpu"), "somebody"
+            about, who = handshake.offer("cpu"), "somebody"
 
             def send(self, kind, **values):
                 raise RankError("the other end closed the connection")
@@ -194,31 +194,31 @@ class TestWorker:
         gone, welcome = Gone(), {"config": dump(config())}
         waiting = [gone]
         listener.accept = lambda wait_s: waiting.pop() if waiting else None
-        office = build_crew._Office(config(), None, print, "", listener, None, welcome, None, None)
+        office = workers._Office(config(), None, print, "", listener, None, welcome, None, None)
         assert office._accept() is None and gone.closed
 
 
 class TestCompany:
     def test_what_is_told_is_heard(self):
         told = []
-        first = company.Company(0, 2, told.append, lambda: "")
+        first = external_workers.Company(0, 2, told.append, lambda: "")
         assert not first.has_called
         first.call({"token": "t", "port": 3})
         assert first.has_called
-        assert company.Company(1, 2, told.append, lambda: told[0]).called() == {"token": "t", "port": 3}
+        assert external_workers.Company(1, 2, told.append, lambda: told[0]).called() == {"token": "t", "port": 3}
 
     def test_what_is_none_is_refused(self):
         with pytest.raises(RankError, match="rank 0 said something else than where its coordinator listens"):
-            company.Company(1, 2, lambda text: None, lambda: "[1]").called()
+            external_workers.Company(1, 2, lambda text: None, lambda: "[1]").called()
 
     def test_where_the_first_could_not_begin_the_others_end(self):
-        assert serve(config(), company.Company(1, 2, lambda text: None, lambda: "{}")) == 0
+        assert serve(config(), external_workers.Company(1, 2, lambda text: None, lambda: "{}")) == 0
 
     def test_the_first_tells_the_others_that_it_could_not(self, tmp_path, monkeypatch):
         told = []
-        mine = company.Company(0, 6, told.append, lambda: "")
+        mine = external_workers.Company(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="found 5 for a grid of 4"):
-            grids._together(config(), "digits", tmp_path / "run", False, mine, Interrupt())
+            train_grid._together(config(), "digits", tmp_path / "run", False, mine, Interrupt())
         assert told == ["{}"]
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from paragan.core.errors import RankError
-from paragan.transports import control
-from paragan.transports.control import Listener, connect
-from paragan.transports.failure_detector import FailureDetector
-from paragan.transports.heartbeat import Beats, State, Status
+from paragan.distributed.transports import control
+from paragan.distributed.transports.control import Listener, connect
+from paragan.distributed.transports.failure_detector import FailureDetector
+from paragan.distributed.transports.heartbeat import Beats, State, Status
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -152,8 +152,8 @@ def test_a_status_keeps_its_state_where_another_may_not_follow():
 CHILD = """
 import sys
 from paragan.transports import control
-from paragan.transports.control import connect
-from paragan.transports.heartbeat import Beats, Status
+from paragan.distributed.transports.control import connect
+from paragan.distributed.transports.heartbeat import Beats, Status
 line = connect(sys.stdin.readline().strip(), "127.0.0.1", int(sys.argv[1]), 20.0, {})
 Beats(line, 0.1, Status())
 while line.lost is None:

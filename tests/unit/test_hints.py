@@ -7,8 +7,8 @@ import re
 import pytest
 
 from paragan import config
-from paragan.config_hints import HINTS
-from paragan.core import shelf
+from paragan.config.known_names import HINTS
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 
 
@@ -29,8 +29,8 @@ def test_hints_give_settings_that_exist():
 
 def test_hints_give_names_that_exist_for_names_that_do_not():
     for folder, names in HINTS.names.items():
-        assert set(names.values()) <= set(shelf.names(folder))
-        assert not set(names) & set(shelf.names(folder))
+        assert set(names.values()) <= set(registry.names(folder))
+        assert not set(names) & set(registry.names(folder))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from PIL import Image
 
 import paragan as pg
 from paragan import build
-from paragan.build_init import initialised
+from paragan.build.initial_weights import initialised
+from paragan.checkpoint.reader import MANIFEST, sha256_of
+from paragan.checkpoint.writer import Checkpoints
 from paragan.cli.export import export
 from paragan.cli.main import main
 from paragan.config import load
-from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.reader import MANIFEST, sha256_of
 from tests.tiny_run import SMALL, TINY, newest, train
 
 WORDS = (*TINY, *SMALL, "g.precision=fp32", "d.precision=fp32", "writers=[jsonl,console]", "every.save_kimg=0")

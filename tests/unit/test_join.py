@@ -18,9 +18,9 @@ import torch.distributed as dist
 from paragan.core import dist as dist_world
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, FollowedError, RankError, outcome
+from paragan.distributed.launch import failure, join, rank_env
+from paragan.distributed.launch.rank_env import Place
 from paragan.hardware import device
-from paragan.launch import failure, join, place
-from paragan.launch.place import Place
 from tests.processes import listeners
 
 
@@ -109,11 +109,11 @@ def test_a_world_alone_has_a_group_where_one_is_asked_for():
 
 def test_a_group_of_one_is_held_to_the_loopback_interface(monkeypatch):
     """Whatever the host name resolves to; what the user has set stands afterwards."""
-    monkeypatch.setenv(place.GLOO_INTERFACE, "eth7")
+    monkeypatch.setenv(rank_env.GLOO_INTERFACE, "eth7")
     seen = []
-    monkeypatch.setattr(join, "_groups", lambda *given: (seen.append(os.environ[place.GLOO_INTERFACE]), None))
+    monkeypatch.setattr(join, "_groups", lambda *given: (seen.append(os.environ[rank_env.GLOO_INTERFACE]), None))
     join.join(None, torch.device("cpu"), 5, alone_group=True)
-    assert (seen, os.environ[place.GLOO_INTERFACE]) == ([place.loopback()], "eth7")
+    assert (seen, os.environ[rank_env.GLOO_INTERFACE]) == ([rank_env.loopback()], "eth7")
 
 
 def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another_is_named(monkeypatch):
@@ -129,7 +129,7 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
 
 
 def test_local_ranks_meet_in_a_file_without_a_name(tmp_path, monkeypatch):
-    _, path = place.open_store()  # stays open: torch's store opens it once more as it is deleted
+    _, path = rank_env.open_store()  # stays open: torch's store opens it once more as it is deleted
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     mine, theirs = (join._file(path, 2, timedelta(seconds=0.5)) for _ in range(2))
     mine.set("key", "value")

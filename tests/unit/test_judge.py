@@ -11,8 +11,8 @@ import torch
 from paragan.core.errors import CheckpointError, DataError
 from paragan.datasets import digits
 from paragan.datasets._memory import Memory
-from paragan.engine import judge as judging
-from paragan.engine.judge import ready_made, train_or_load
+from paragan.evaluation import judge as judging
+from paragan.evaluation.judge import ready_made, train_or_load
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
 

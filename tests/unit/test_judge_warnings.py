@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from paragan import build
+from paragan.build.evaluation import scorer
 from paragan.config import load
 from paragan.core.interrupt import StopRequested
 from paragan.datasets import digits
 from paragan.datasets._memory import Memory
-from paragan.engine import classifier
-from paragan.engine import judge as judging
-from paragan.engine.judge import train_or_load
+from paragan.evaluation import classifier, judge as judging
+from paragan.evaluation.judge import train_or_load
 from paragan.writers.console import score_line
 
 
@@ -48,7 +48,7 @@ def test_a_judge_that_is_often_wrong_comes_with_one_warning(small, tmp_path, mon
             y = y[:200]
         parts.append(Memory(x, y if names else None, names, "plain"))
     config = load("digits", ["data.size=8", "score.num_images=64", "model.width=4"])
-    score = build.scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
+    score = scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
     assert said == []
     for _ in range(2):

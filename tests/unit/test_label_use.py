@@ -7,8 +7,8 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Side
-from paragan.engine.evaluate import images_of
-from paragan.engine.pictures import Pictures
+from paragan.evaluation.evaluator import images_of
+from paragan.evaluation.fixed_samples import Pictures
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from tests import unlabelled_networks as networks
@@ -19,7 +19,7 @@ WORDS = ["data.size=8", "train.batch=8", "loss=hinge", "penalties=[]"]
 
 def game_of(model, *words):
     config = load("digits", [*WORDS, *words])
-    return build.gan(config, build.data(config), CPU, model=model)
+    return build.gan(config, build.open_data(config), CPU, model=model)
 
 
 def test_a_generator_that_ignores_its_labels_is_noticed():

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from paragan.cli import start
+from paragan.cli import train_launch
 from paragan.config import load
 from paragan.core.errors import CheckpointError, ConfigError, FollowedError, RankError, outcome
 from paragan.core.interrupt import Interrupt
 from paragan.core.notes import Note
-from paragan.engine.folder import RunFolder
-from paragan.launch import ends, launcher, place
-from paragan.launch.local_ranks import Job
-from paragan.launch.place import Place
+from paragan.distributed.launch import exit_status, launcher, rank_env
+from paragan.distributed.launch.local_ranks import Job
+from paragan.distributed.launch.rank_env import Place
+from paragan.runs.folder import RunFolder
 from paragan.writers.jsonl import RankWriter
 
 
@@ -27,7 +27,7 @@ def rank(number, size=2, attempt=0, run="x"):
 
 def leave_end(folder, number, error, attempt=0, run="x"):
     code, line = (0, "finished") if error is None else outcome(error)
-    ends.write(folder, rank(number, 4, attempt, run), error, code, line or str(error))
+    exit_status.write(folder, rank(number, 4, attempt, run), error, code, line or str(error))
 
 
 def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
@@ -35,9 +35,9 @@ def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
     leave_end(tmp_path, 0, FollowedError("rank 0 stopped because …", 2, 2), attempt=1)
     leave_end(tmp_path, 2, ConfigError("that one"), attempt=1)
     leave_end(tmp_path, 3, ConfigError("later"), attempt=1)
-    assert ends.first(ends.of_run(tmp_path, "x")).reason == "that one"
-    assert ends.of_run(tmp_path, "y") == []
-    assert ends.first([]) is None
+    assert exit_status.first(exit_status.of_run(tmp_path, "x")).reason == "that one"
+    assert exit_status.of_run(tmp_path, "y") == []
+    assert exit_status.first([]) is None
 
 
 @pytest.mark.parametrize(
@@ -55,35 +55,35 @@ def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
 )
 def test_what_cannot_be_helped_is_not_tried_again(tmp_path, error, code):
     leave_end(tmp_path, 1, error)
-    assert ends.settled(tmp_path, rank(1, attempt=0)) is None
-    assert ends.settled(tmp_path, rank(1, attempt=1, run="another")) is None
-    found = ends.settled(tmp_path, rank(1, attempt=1))
+    assert exit_status.settled(tmp_path, rank(1, attempt=0)) is None
+    assert exit_status.settled(tmp_path, rank(1, attempt=1, run="another")) is None
+    found = exit_status.settled(tmp_path, rank(1, attempt=1))
     assert (None if found is None else found.code) == code
 
 
 def test_a_first_attempt_forgets(tmp_path):
     leave_end(tmp_path, 1, ConfigError("of last week"), run="none")
-    ends.forget(tmp_path, rank(1, attempt=1, run="none"))
-    assert ends.of_run(tmp_path, "none")
-    ends.forget(tmp_path, rank(1, run="none"))
-    assert not ends.of_run(tmp_path, "none")
+    exit_status.forget(tmp_path, rank(1, attempt=1, run="none"))
+    assert exit_status.of_run(tmp_path, "none")
+    exit_status.forget(tmp_path, rank(1, run="none"))
+    assert not exit_status.of_run(tmp_path, "none")
 
 
 def test_strange_ends_are_passed_over(tmp_path):
     leave_end(tmp_path, 1, None)
     for number, text in enumerate(("", "[]", '{"rank": 1}', "[" * 100_000, '{"rank": "1"}')):
         (tmp_path / "ranks" / f"rank-{number + 2}.exit.json").write_text(text)
-    assert [end.rank for end in ends.of_run(tmp_path, "x")] == [1]
+    assert [end.rank for end in exit_status.of_run(tmp_path, "x")] == [1]
 
 
 @pytest.mark.parametrize(("attempt", "agent", "again"), [(0, 7, True), (0, 8, False), (1, 8, True)])
 def test_fresh_is_meant_once_for_a_run(tmp_path, attempt, agent, again):
     """Users give torchrun the same id twice."""
     later = replace(rank(0, attempt=attempt), agent=agent)
-    assert not ends.claimed(tmp_path, later)
-    ends.claim(tmp_path, replace(rank(0), agent=7))
-    assert ends.claimed(tmp_path, later) is again
-    assert not ends.claimed(tmp_path, replace(later, run="another"))
+    assert not exit_status.claimed(tmp_path, later)
+    exit_status.claim(tmp_path, replace(rank(0), agent=7))
+    assert exit_status.claimed(tmp_path, later) is again
+    assert not exit_status.claimed(tmp_path, replace(later, run="another"))
 
 
 def test_a_rank_keeps_its_own_events(tmp_path):
@@ -110,7 +110,7 @@ def job(folder, **changes):
 def test_the_environment_of_the_ranks(tmp_path):
     shared = job(tmp_path).environment({"HOME": "/root"}, cores=8)
     unless_set = {"OMP_NUM_THREADS": "2", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
-    assert shared == {"HOME": "/root", **unless_set, place.LAUNCHER: str(os.getpid()), place.LOCK: "0"}
+    assert shared == {"HOME": "/root", **unless_set, rank_env.LAUNCHER: str(os.getpid()), rank_env.LOCK: "0"}
     assert job(tmp_path).environment({}, cores=2)["OMP_NUM_THREADS"] == "1"
     set_by_user = {"OMP_NUM_THREADS": "5", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"}
     assert set_by_user.items() <= job(tmp_path).environment(set_by_user, cores=8).items()
@@ -150,25 +150,25 @@ def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):
 def test_more_processes_than_cores_are_allowed_and_told_of(tmp_path, capsys, monkeypatch):
     launched = []
     monkeypatch.setattr(launcher, "launch", lambda job, interrupt: launched.append((job, interrupt)) or 7)
-    monkeypatch.setattr(start, "_accelerators", lambda: 0)
+    monkeypatch.setattr(train_launch, "_accelerators", lambda: 0)
     for name in ("LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)
     config = load("digits", ["devices=999", "train.batch=999", "train.timeout_s=5"])
-    assert start.start(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
+    assert train_launch.start(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
     (made, interrupt) = launched[0]
     assert made.words == ("train", "digits", "devices=999", "--out", str(tmp_path / "a"), "--fresh")
     assert (made.devices, made.timeout_s, interrupt.patient) == (999, 5.0, True)
     assert "999 processes share" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="devices: found 999 for a batch of 64, expected at most one for each image"):
-        start.start(load("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True)
+        train_launch.start(load("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True)
 
 
 def test_all_accelerators_are_used_unless_told(monkeypatch):
-    monkeypatch.setattr(start, "_accelerators", lambda: 4)
-    assert start._devices(load("digits")) == 4
-    assert start._devices(load("digits", ["devices=1"])) == 1
-    monkeypatch.setattr(start, "_accelerators", lambda: 0)
-    assert start._devices(load("digits")) == 1
+    monkeypatch.setattr(train_launch, "_accelerators", lambda: 4)
+    assert train_launch._devices(load("digits")) == 4
+    assert train_launch._devices(load("digits", ["devices=1"])) == 1
+    monkeypatch.setattr(train_launch, "_accelerators", lambda: 0)
+    assert train_launch._devices(load("digits")) == 1
 
 
 def test_the_logs_of_a_live_run_are_left_alone(tmp_path):

@@ -10,11 +10,11 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Part
+from paragan.core.protocols import Part
 from paragan.core.types import Outputs, Side, Verdict
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.trial import refuse_what_it_cannot
+from paragan.game.validation import refuse_what_it_cannot
 from paragan.penalties import lecam
 from tests.one_turn import BATCH, nets, play, turn
 

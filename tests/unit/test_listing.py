@@ -8,7 +8,7 @@ import re
 import pytest
 
 from paragan.cli.main import main
-from paragan.core import shelf
+from paragan.core import registry
 
 
 @pytest.fixture
@@ -17,11 +17,11 @@ def empty_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", shelf.shelves())
+@pytest.mark.parametrize("name", registry.shelves())
 def test_list_names_what_is_on_a_shelf(name, capsys):
     assert main(["list", name, "--json"]) == 0
     names = json.loads(capsys.readouterr().out)
-    assert set(shelf.names(name)) <= set(names)
+    assert set(registry.names(name)) <= set(names)
     assert main(["list", name]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line] == names
 
@@ -33,7 +33,7 @@ def test_list_says_what_each_is(capsys):
     assert "The vanilla GAN on MNIST" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", shelf.shelves())
+@pytest.mark.parametrize("name", registry.shelves())
 def test_list_says_it_in_whole_sentences(name, capsys):
     main(["list", name])
     lines = [line for line in capsys.readouterr().out.splitlines() if "torch.optim." not in line]
@@ -54,7 +54,7 @@ def test_list_on_a_terminal_wraps_between_words(monkeypatch, capsys):
 
 def test_list_without_a_shelf_shows_all(capsys):
     main(["list", "--json"])
-    assert list(json.loads(capsys.readouterr().out)) == shelf.shelves()
+    assert list(json.loads(capsys.readouterr().out)) == registry.shelves()
     main(["list"])
     out = capsys.readouterr().out
     assert "models\n  biggan" in out and "\n  dcgan" in out

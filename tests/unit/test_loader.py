@@ -104,13 +104,13 @@ def test_data_that_is_to_be_mirrored_is_in_training_alone(tmp_path):
     x[:, :, :2] = 255  # bright on the left
     np.savez(tmp_path / "x.npz", images=x)
     config = load("digits", [f"data={{name: npz, path: {tmp_path / 'x.npz'}, flip: true}}", *WORDS])
-    found = build.data(config)
+    found = build.open_data(config)
     batches = build.trainer(config, tmp_path, print, stop=lambda: False).batches
     seen = torch.cat([next(batches).x_BCHW for _ in range(8)])
     left = (seen[:, 0, 0, 0] == 1).double().mean()
     assert found.flip and 0.3 < left < 0.7
     assert (found.held_out.fetch(np.arange(4))[0][:, :, :, :2] == 255).all()
-    assert not build.data(load("digits", WORDS)).flip
+    assert not build.open_data(load("digits", WORDS)).flip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

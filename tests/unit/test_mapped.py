@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from paragan import build_data
+from paragan.build.data import open_data
 from paragan.config import load
 from paragan.datasets import _mapped
 from paragan.datasets._mapped import once_per_host
@@ -105,9 +105,9 @@ def test_otherwise_each_process_keeps_its_own(why, cache, tmp_path):
 
 def test_processes_of_one_run_share_and_a_run_alone_leaves_the_cache_alone(cache, tmp_path):
     config = load("vanilla-mnist", ["data.name=npz", f"data.path={saved(tmp_path)}"])
-    alone = build_data.data(config)
+    alone = open_data(config)
     assert not cache.exists()
-    shared = build_data.data(config, shared=True)
+    shared = open_data(config, shared=True)
     assert len(list(cache.iterdir())) == 1  # the held-out part is small
     assert torch.equal(shared.train.images_NCHW, alone.train.images_NCHW)
 

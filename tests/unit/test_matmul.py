@@ -10,7 +10,7 @@ from torch import nn
 
 from paragan import build
 from paragan.cli.main import main
-from paragan.coevolution import stacked
+from paragan.coevolution.executors import stacked
 from paragan.config import load
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
@@ -120,7 +120,7 @@ def test_a_run_trains_with_it_as_without(tmp_path, asked):
 
 def test_cells_that_multiply_by_it_are_not_stacked():
     config = load("digits", [*PLAIN, "d.matmul=onednn"])
-    game = build.gan(config, build.data(config), CPU)
+    game = build.gan(config, build.open_data(config), CPU)
 
     class Cell:
         scheme, players, gan, losses, seats = object(), {Side.G: game.g, Side.D: game.d}, game, (), ()

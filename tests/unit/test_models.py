@@ -8,11 +8,11 @@ import torch.nn.functional as F
 import yaml
 from torch import nn
 
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.layers.armed import mixes_samples
 from paragan.layers.blocks import plain
 from paragan.layers.init import initialise
+from paragan.layers.update_once import mixes_samples
 from paragan.models import biggan, biggan_deep, dcgan, r3gan, sngan
 from paragan.models._vector import norms
 
@@ -63,7 +63,7 @@ TABLE_1 = {"sngan": 81_440_068, "sagan": 81_465_670, "biggan": 158_416_358, "con
 
 
 def on_meta(name: str, side: str, shape: tuple[int, int, int], classes: int, more: str = "") -> nn.Module:
-    file = shelf.load("models", name)
+    file = registry.load("models", name)
     with torch.device("meta"):
         wanted = yaml.safe_load(f"{{{more}}}")
         return getattr(file, side)(file.Options(conditional=classes > 0, **wanted), shape, classes)

@@ -9,21 +9,21 @@ import torch
 from torch import Tensor, nn
 
 import paragan as pg
-from paragan.cli.subject import Asked, subject
+from paragan.api.estimator import Estimator
+from paragan.cli.verify_networks import Asked, subject
 from paragan.core.types import Batch, Rows
-from paragan.engine import laws_traits, laws_twice
-from paragan.engine.laws_played import exact
-from paragan.estimator import Estimator
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork
 from paragan.game.options import EmaOptions
 from paragan.game.sample import sample
-from paragan.layers.armed import mixes_samples
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.cross_rank import CrossRankBatchNorm, convert
+from paragan.layers.update_once import mixes_samples
 from paragan.losses import wasserstein
 from paragan.penalties import gradient_penalty
 from paragan.schemes import synchronous
+from paragan.verify import diagnosis, double_backward
+from paragan.verify.reference_run import exact
 
 SHAPE = (1, 4, 4)
 
@@ -125,6 +125,6 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path):
     )
     tried = subject(Asked(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact():
-        found = laws_traits.traits(tried, pg.Side.D)
+        found = diagnosis.traits(tried, pg.Side.D)
         assert found.mixing == () and found.rows == 0
-        assert laws_twice.finding(tried, found).result == "held"
+        assert double_backward.finding(tried, found).result == "held"

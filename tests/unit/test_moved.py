@@ -11,7 +11,7 @@ from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.snapshot import packed
-from paragan.schemes._server_moved import Moved, become, most_bytes, moved
+from paragan.schemes.parameter_server.messages import Moved, become, most_bytes, moved
 
 
 class Net(nn.Module):

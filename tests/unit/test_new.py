@@ -15,10 +15,10 @@ import yaml
 import paragan
 from paragan.cli.main import main
 from paragan.cli.new import FILES, new
-from paragan.cli.subject import Asked, subject
+from paragan.cli.verify_networks import Asked, subject
 from paragan.core.errors import ConfigError
-from paragan.engine import laws
-from paragan.engine.laws_played import exact
+from paragan.verify import laws
+from paragan.verify.reference_run import exact
 
 SOURCES = str(Path(paragan.__file__).parents[1])
 

@@ -10,7 +10,7 @@ import pytest
 import paragan as pg
 from paragan.cli.main import main
 from paragan.config import dump, load, loads
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 from tests import unlabelled_networks
 
@@ -60,7 +60,7 @@ def test_a_file_named_on_the_command_line_is_in_the_working_directory(project, m
 def test_a_file_may_have_the_name_of_a_module(project):
     (project / "wgan.py").rename(project / "random.py")
     (project / "wgan.yaml").write_text(RECIPE.replace("wgan.py", "random.py"))
-    module = shelf.load("models", load("project/wgan.yaml").model.name)
+    module = registry.load("models", load("project/wgan.yaml").model.name)
     assert module.Generator.latent == 4
     assert sys.modules["random"].__file__ != module.__file__
 
@@ -75,7 +75,7 @@ def test_modules_next_to_the_file_are_found_after_installed_ones(project):
     (project / "sizes.py").write_text("LATENT = 3\n")
     (project / "yaml.py").write_text("raise AssertionError('not the installed one')\n")
     (project / "wgan.py").write_text(f"{NETS}\nimport yaml\nfrom sizes import LATENT\n")
-    assert shelf.load("models", load("project/wgan.yaml").model.name).LATENT == 3
+    assert registry.load("models", load("project/wgan.yaml").model.name).LATENT == 3
     assert sys.path[-1] == str(project)
 
 

@@ -14,14 +14,13 @@ import torch
 from paragan import build
 from paragan.cli.main import main
 from paragan.config import load
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.datasets import cifar10, mnist
-from paragan.engine import packaged_extractors as packaged
-from paragan.engine.judge import measured
-from paragan.engine.judge import packaged as packaged_judge
-from paragan.engine.packaged_extractors import FOLDER, PACKAGED, facts_of, read, suited_to
-from paragan.engine.scorer import resolved
+from paragan.evaluation import packaged_extractors as packaged
+from paragan.evaluation.judge import measured, packaged as packaged_judge
+from paragan.evaluation.packaged_extractors import FOLDER, PACKAGED, facts_of, read, suited_to
+from paragan.evaluation.scorer import resolved
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 MOST_BYTES = 1_000_000
@@ -85,7 +84,7 @@ def test_an_extractor_suits_the_data_it_was_trained_on(dataset, shape, name):
     assert suited_to(dataset, shape) == name
 
 
-@pytest.mark.parametrize("recipe", shelf.names("recipes"))
+@pytest.mark.parametrize("recipe", registry.names("recipes"))
 def test_a_recipe_needs_no_file_of_weights(recipe):
     """Whatever its data: the packaged extractor of that data, or a judge; named by the recipe in no case."""
     config = load(recipe)

@@ -15,9 +15,9 @@ from paragan.game.ema import Ema
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.layers.armed import arm
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.spectral_norm import spectral_norm
+from paragan.layers.update_once import arm
 from paragan.losses import hinge
 from paragan.parallel import none
 from paragan.penalties import r1

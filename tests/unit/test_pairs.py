@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from paragan.core.errors import ConfigError
-from paragan.engine.evaluate_pairs import PairEvaluator
+from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.prior import Prior
 from paragan.metrics import l1, psnr, ssim
 from paragan.metrics._pairs import Pairs

@@ -15,10 +15,10 @@ from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
 from paragan.parallel._blocks import blocks
-from paragan.parallel._master import Master
-from paragan.parallel._norms import clip, norm_of
-from paragan.parallel._reach import nothing, unreached
-from paragan.parallel._shards import _weights_on_meta, refuse_needing_whole
+from paragan.parallel._fully_shard import _weights_on_meta, refuse_needing_whole
+from paragan.parallel._grad_norm import clip, norm_of
+from paragan.parallel._master_weights import Master
+from paragan.parallel._reachable_parameters import nothing, unreached
 
 
 class Nested(nn.Module):
@@ -129,9 +129,9 @@ def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind):
 
 
 def test_what_strategies_can():
-    from paragan.core import shelf
+    from paragan.core import registry
 
-    can = {name: shelf.load("parallel", name).Strategy.can for name in shelf.names("parallel")}
+    can = {name: registry.load("parallel", name).Strategy.can for name in registry.names("parallel")}
     assert {name for name, of in can.items() if Can.COUPLED in of} == set(can) - {"averaged"}
     assert {name for name, of in can.items() if Can.WHOLE_WEIGHTS in of} == {"none", "ddp", "zero1", "averaged"}
 

@@ -7,24 +7,25 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paragan.core import override, parse
+from paragan.config import override_words
+from paragan.core import strict_yaml
 from paragan.core.errors import ConfigError
-from paragan.core.node import Node, Place
+from paragan.core.settings_tree import Node, Place
 
 
 def read(text: str):
     """The plain nest and the problems of a YAML text."""
     problems = []
-    return parse.document(text, Place("x.yaml", 1), problems).plain(), [str(p) for p in problems]
+    return strict_yaml.document(text, Place("x.yaml", 1), problems).plain(), [str(p) for p in problems]
 
 
 def over(text: str, *words: str):
     """The plain nest after overrides, and their problems."""
     problems = []
-    tree = parse.document(text, Place("x.yaml", 1), problems)
+    tree = strict_yaml.document(text, Place("x.yaml", 1), problems)
     tree = tree if tree.value is not None else Node(tree.place, {})
     for word in words:
-        override.put(tree, word, problems)
+        override_words.put(tree, word, problems)
     return tree.plain(), [str(p) for p in problems]
 
 
@@ -41,7 +42,7 @@ def over(text: str, *words: str):
     ],
 )
 def test_an_unquoted_scalar_means_what_it_looks_like(text, value):
-    found = parse.scalar(text)
+    found = strict_yaml.scalar(text)
     assert found == value
     assert type(found) is type(value)
 
@@ -58,11 +59,11 @@ def test_keys_are_text():
 def test_an_empty_file_is_an_empty_map(text, tmp_path):
     path = tmp_path / "empty.yaml"
     path.write_text(text, encoding="utf-8")
-    assert parse.file(path, []).plain() == {}
+    assert strict_yaml.file(path, []).plain() == {}
 
 
 def test_every_node_knows_its_line():
-    tree = parse.document("a: 1\nb:\n  - x\n  - c: 2\n\n    d: 3\n", Place("x.yaml", 1), [])
+    tree = strict_yaml.document("a: 1\nb:\n  - x\n  - c: 2\n\n    d: 3\n", Place("x.yaml", 1), [])
     second = tree.value["b"].value[1]
     assert [str(node.place) for node in (tree.value["a"], tree.value["b"], second.value["d"])] == [
         "x.yaml:1",
@@ -124,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     }
     for path, start in said.items():
         with pytest.raises(ConfigError) as caught:
-            parse.file(path, [])
+            strict_yaml.file(path, [])
         assert str(caught.value).startswith(start)
         assert "\n" not in str(caught.value)
 
@@ -177,7 +178,7 @@ def test_an_override_that_fits_nowhere_is_a_problem(word, problem):
 
 @pytest.mark.parametrize("word", ["digits", "runs/a=b/config.yaml", "./x=1.yaml", "=3", "3=4", "a b=1"])
 def test_a_recipe_is_not_an_override(word):
-    assert not override.matches(word)
+    assert not override_words.matches(word)
 
 
 AWKWARD = [
@@ -202,11 +203,11 @@ PLAIN = {"a": [1, 2.5e-7, True, None, *AWKWARD], "b": {}, "c": [], "d": [{"e": 1
 
 
 def test_what_is_written_reads_back_equal():
-    text = parse.dump(PLAIN)
+    text = strict_yaml.dump(PLAIN)
     assert read(text) == (PLAIN, [])
     assert yaml.safe_load(text)["d"] == PLAIN["d"]  # other readers too
 
 
 def test_written_yaml_has_no_aliases():
     shared = {"x": [1, 2]}
-    assert read(parse.dump({"a": shared, "b": shared}))[0] == {"a": shared, "b": shared}
+    assert read(strict_yaml.dump({"a": shared, "b": shared}))[0] == {"a": shared, "b": shared}

@@ -10,7 +10,7 @@ from torch import nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Part
+from paragan.core.protocols import Part
 from paragan.core.types import Outputs, Side, Verdict
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.layers.armed import mixes_samples
 from paragan.layers.init import initialise
 from paragan.layers.random import draws
+from paragan.layers.update_once import mixes_samples
 from paragan.models import pix2pix
 
 

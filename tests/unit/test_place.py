@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from paragan.core.errors import ConfigError
-from paragan.launch import place
-from paragan.launch.place import Place
+from paragan.distributed.launch import rank_env
+from paragan.distributed.launch.rank_env import Place
 from tests.processes import wait_for
 
 ENVIRONMENT = {
@@ -24,7 +24,7 @@ ENVIRONMENT = {
 
 
 def test_the_environment_tells_the_place():
-    found = place.here(ENVIRONMENT)
+    found = rank_env.here(ENVIRONMENT)
     assert (found.rank, found.size, found.local_rank, found.local_size) == (3, 4, 1, 2)
     assert (found.attempt, found.run, found.agent, found.store, found.lock) == (1, "x", os.getppid(), None, None)
     assert not found.orphaned()
@@ -32,7 +32,7 @@ def test_the_environment_tells_the_place():
 
 def test_a_process_alone_has_no_place():
     """Clusters set RANK and WORLD_SIZE for whatever starts in their containers."""
-    assert place.here({"RANK": "0", "WORLD_SIZE": "8", "MASTER_ADDR": "a"}) is None
+    assert rank_env.here({"RANK": "0", "WORLD_SIZE": "8", "MASTER_ADDR": "a"}) is None
 
 
 @pytest.mark.parametrize(
@@ -48,38 +48,38 @@ def test_a_process_alone_has_no_place():
 def test_half_an_environment_is_refused(key, value, told):
     env = {k: v for k, v in (ENVIRONMENT | {key: value}).items() if v is not None}
     with pytest.raises(ConfigError, match=re.escape(told)):
-        place.here(env)
+        rank_env.here(env)
 
 
 def test_a_rank_whose_launcher_is_gone_is_an_orphan():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(30)
-    assert not place.here(ENVIRONMENT | {place.LAUNCHER: str(os.getppid())}).orphaned()
-    assert place.here(ENVIRONMENT | {place.LAUNCHER: str(gone.pid)}).orphaned()
-    assert replace(place.here(ENVIRONMENT), agent=1 << 30).orphaned()
+    assert not rank_env.here(ENVIRONMENT | {rank_env.LAUNCHER: str(os.getppid())}).orphaned()
+    assert rank_env.here(ENVIRONMENT | {rank_env.LAUNCHER: str(gone.pid)}).orphaned()
+    assert replace(rank_env.here(ENVIRONMENT), agent=1 << 30).orphaned()
 
 
 def test_what_a_local_rank_is_given_is_what_it_reads(monkeypatch):
     """Whatever a cluster or the user has set, sockets of ranks on one host are confined to the loopback interface."""
     outside = {"RANK": "7", "WORLD_SIZE": "8", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
-    given = outside | place.environment(2, 3, "/proc/self/fd/9") | {place.LAUNCHER: "5", place.LOCK: "4"}
-    assert place.here(given) == Place(2, 3, 2, 3, agent=5, store="/proc/self/fd/9", lock=4)
+    given = outside | rank_env.environment(2, 3, "/proc/self/fd/9") | {rank_env.LAUNCHER: "5", rank_env.LOCK: "4"}
+    assert rank_env.here(given) == Place(2, 3, 2, 3, agent=5, store="/proc/self/fd/9", lock=4)
     assert (given["GLOO_SOCKET_IFNAME"], given["NCCL_SOCKET_IFNAME"]) == ("lo", "=lo")
-    monkeypatch.setattr(place, "loopback", lambda: None)
-    assert place.confined() == {}
+    monkeypatch.setattr(rank_env, "loopback", lambda: None)
+    assert rank_env.confined() == {}
 
 
 def test_a_process_that_has_ended_but_is_not_read_is_not_alive():
     zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     zombie.stdout.read()
     for _ in range(1000):
-        if not place.alive(zombie.pid):
+        if not rank_env.alive(zombie.pid):
             break
         signal.sigtimedwait([], 0.01)
-    assert not place.alive(zombie.pid)
+    assert not rank_env.alive(zombie.pid)
     zombie.wait(30)
     zombie.stdout.close()
-    assert place.alive(os.getpid())
+    assert rank_env.alive(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_a_rendezvous_that_unpickles_is_recognised(words, env, found, started):
     agent = subprocess.Popen([sys.executable, "-c", "input()", *words], stdin=subprocess.PIPE)
     started.append(agent)
     wait_for(lambda: b"input()" in Path(f"/proc/{agent.pid}/cmdline").read_bytes())
-    assert place.rendezvous_is_dynamic(agent.pid, env) is found
-    assert not place.rendezvous_is_dynamic(1 << 30, {})
+    assert rank_env.rendezvous_is_dynamic(agent.pid, env) is found
+    assert not rank_env.rendezvous_is_dynamic(1 << 30, {})

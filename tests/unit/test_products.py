@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call, stack_module_state
 
-from paragan.layers import nine, strided
+from paragan.layers import fast_upsample_conv, strided_conv
 from paragan.layers.blocks import plain
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.layers.strided import Double, Halve
+from paragan.layers.strided_conv import Double, Halve
 
 
 def images(*shape: int) -> torch.Tensor:
@@ -25,9 +25,9 @@ def conv3(module, x):
 @pytest.fixture
 def narrow(monkeypatch):
     """Nine products also for toys; how often they were taken."""
-    taken, way = [], nine.doubled_convolved
-    monkeypatch.setattr(nine, "_CHANNELS", 1)
-    monkeypatch.setattr(nine, "doubled_convolved", lambda *told: (taken.append(1), way(*told))[1])
+    taken, way = [], fast_upsample_conv.doubled_convolved
+    monkeypatch.setattr(fast_upsample_conv, "_CHANNELS", 1)
+    monkeypatch.setattr(fast_upsample_conv, "doubled_convolved", lambda *told: (taken.append(1), way(*told))[1])
     return taken
 
 
@@ -73,7 +73,7 @@ FOUR += [(Halve, (1, 3, 2, 2), F.conv2d), (Double, (1, 3, 1, 1), F.conv_transpos
 
 @pytest.fixture
 def as_product(monkeypatch):
-    monkeypatch.setattr(strided, "_outweighed", lambda x, weight: True)
+    monkeypatch.setattr(strided_conv, "_outweighed", lambda x, weight: True)
 
 
 @pytest.mark.parametrize(("kind", "shape", "plainly"), FOUR)
@@ -102,7 +102,9 @@ def test_a_product_is_differentiable_twice(as_product, kind, shape, plainly):
 
 def test_only_maps_smaller_than_their_weights_are_multiplied(monkeypatch):
     taken = []
-    monkeypatch.setattr(strided, "_matrix", lambda weight: taken.append(weight.shape) or (weight.flatten(1), False))
+    monkeypatch.setattr(
+        strided_conv, "_matrix", lambda weight: taken.append(weight.shape) or (weight.flatten(1), False)
+    )
     Halve(4, 4)(images(1, 4, 8, 8).float()), Double(4, 4)(images(2, 4, 8, 8).float())
     assert not taken
     Halve(4, 4)(images(1, 4, 6, 6).float()), Double(4, 4)(images(2, 4, 4, 4).float())

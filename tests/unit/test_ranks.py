@@ -13,7 +13,7 @@ from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.roles import Roles, together
 from paragan.core.types import Side
-from paragan.runs import ranks
+from paragan.runs import rank_checks
 
 
 def told_by(*others):
@@ -27,7 +27,7 @@ def with_words(*words):
 
 def test_equal_settings_pass():
     same = with_words("data.size=16", "devices=4")  # devices: of a host
-    ranks.refuse_different(load("digits"), told_by(with_words(), same))
+    rank_checks.refuse_different(load("digits"), told_by(with_words(), same))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_equal_settings_pass():
 )
 def test_other_settings_are_refused_by_name(other, told):
     with pytest.raises(ConfigError, match=re.escape(f"ranks differ: {told}")) as caught:
-        ranks.refuse_different(load("digits"), told_by(with_words(), other))
+        rank_checks.refuse_different(load("digits"), told_by(with_words(), other))
     assert "\n" not in str(caught.value)
 
 
@@ -49,36 +49,36 @@ def test_other_settings_are_refused_by_name(other, told):
 def test_the_first_lines_tell_where_everything_lies(batch, each):
     seated = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
     trainer = SimpleNamespace(world=World(size=2), roles=together(World(size=2)))
-    assert ranks.line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
+    assert rank_checks.line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
     apart = SimpleNamespace(
         world=World(size=3), roles=Roles(World(size=3), World(), {Side.G: range(1), Side.D: [1, 2]})
     )
     told = f"ranks     3 on 1 host: G zero3 on 0; D ddp on 1, 2; batches of {batch} images"
-    assert ranks.line(apart, seated, batch, 1) == told
+    assert rank_checks.line(apart, seated, batch, 1) == told
     here = SimpleNamespace(local_rank=0, gather=lambda mine: [mine, 1, 2, 0, 1])
-    assert ranks.num_hosts(here) == 2
+    assert rank_checks.num_hosts(here) == 2
 
 
 def test_a_rank_or_part_without_an_image_is_refused():
     config = load("digits", ["train.batch=7", "g.parts=3"])
-    ranks.refuse_thin(config, World(size=2))
+    rank_checks.refuse_thin(config, World(size=2))
     with pytest.raises(ConfigError, match=r"g\.parts: found 3 micro-batches of a share of 2 images"):
-        ranks.refuse_thin(config, World(size=3))
+        rank_checks.refuse_thin(config, World(size=3))
     with pytest.raises(ConfigError, match=r"train\.batch: found 7 for 8 ranks, expected at least one image for each"):
-        ranks.refuse_thin(config, World(size=8))
+        rank_checks.refuse_thin(config, World(size=8))
 
 
 def test_ranks_on_different_disks_are_refused():
     trainer = SimpleNamespace(
         clock=SimpleNamespace(step=20), batches=SimpleNamespace(source=SimpleNamespace(fingerprint="a"))
     )
-    ranks.refuse_apart(trainer, told_by(lambda mine: mine))
+    rank_checks.refuse_apart(trainer, told_by(lambda mine: mine))
     with pytest.raises(CheckpointError, match="of step 20 on rank 0 and 0 on rank 1; the run folder must lie on"):
-        ranks.refuse_apart(trainer, told_by(lambda mine: [0, "a"]))
+        rank_checks.refuse_apart(trainer, told_by(lambda mine: [0, "a"]))
     with pytest.raises(CheckpointError, match="the data is a on rank 0 and b on ranks 1, 2"):
-        ranks.refuse_apart(trainer, told_by(*[lambda mine: [20, "b"]] * 2))
+        rank_checks.refuse_apart(trainer, told_by(*[lambda mine: [20, "b"]] * 2))
 
 
 def test_a_group_of_one_for_strategies_that_speak():
     plain = load("digits")
-    assert not ranks.needs_group(plain)
+    assert not rank_checks.needs_group(plain)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from paragan.checkpoint.reader import read
+from paragan.checkpoint.writer import Checkpoints
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Pieces
 from paragan.core.window import Window
-from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.reader import read
 
 
 def test_a_checkpoint_of_format_1_is_read(tmp_path):

@@ -10,13 +10,13 @@ import tracemalloc
 
 import pytest
 
-from paragan.writers import _record
-from paragan.writers._panels import best, labels, metric_charts
-from paragan.writers._record import History, Moment, Record, plain
-from paragan.writers._scale import figure, fit
-from paragan.writers._series import CAPACITY, Series
-from paragan.writers._state import state
-from paragan.writers._values import natural
+from paragan.report import record as _record
+from paragan.report.panels import best, labels, metric_charts
+from paragan.report.record import History, Moment, Record, plain
+from paragan.report.record_values import natural
+from paragan.report.run_state import state
+from paragan.report.scale import figure, fit
+from paragan.report.series import CAPACITY, Series
 from tests.browser import made_run
 
 

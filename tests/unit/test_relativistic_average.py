@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan import build, build_cells
+from paragan import build
+from paragan.build import grid
 from paragan.config import choose, load
 from paragan.core.errors import ConfigError
 from paragan.core.types import Can, Outputs, Side, Verdict
@@ -17,10 +18,10 @@ from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.trial import refuse_what_it_cannot
-from paragan.layers.across import Across
+from paragan.game.validation import refuse_what_it_cannot
+from paragan.layers.all_reduce import Across
 from paragan.losses import relativistic_average
-from paragan.parallel import _loop, averaged
+from paragan.parallel import _forward_backward, local_sgd
 from tests.one_turn import nets, play, turn
 from tests.unit.test_cells_differ import WORDS
 
@@ -96,7 +97,7 @@ def test_parts_and_steps_apart_are_refused():
     with pytest.raises(ConfigError, match=told):
         refuse_what_it_cannot(PlayerOptions(parts=2), Player(Side.D, net), (), needs, "relativistic_average")
     apart = Player(Side.D, net)
-    apart.strategy = averaged.Strategy(averaged.Options())
+    apart.strategy = local_sgd.Strategy(local_sgd.Options())
     with pytest.raises(ConfigError, match="loss: relativistic_average needs terms that mix samples, which strategy"):
         refuse_what_it_cannot(PlayerOptions(), apart, (), needs, "relativistic_average")
 
@@ -109,7 +110,7 @@ def test_rows_that_are_not_all_there_are_refused_where_nobody_can_be_asked():
         play(played, nets(), parts=3)
     called = {side: CalledNetwork(net) for side, net in nets().items()}
     with pytest.raises(ConfigError, match=r"^loss: found 2 of the 6 rows"):  # ranks could be asked, but not thrice
-        _loop.forward_backward(played, called, 3, _loop.input_gradient, across=Across(None))
+        _forward_backward.forward_backward(played, called, 3, _forward_backward.input_gradient, across=Across(None))
     rows = replace(played.feed.rows, total=12)
     with pytest.raises(ConfigError, match=r"^loss: found 6 of the 12 rows"):
         play(replace(played, feed=replace(played.feed, rows=rows)), nets())
@@ -120,7 +121,7 @@ def test_a_stack_refuses_it_and_cells_one_by_one_take_it(tmp_path):
     words = (*WORDS, "loss=relativistic_average", "grid.fitness.loss=relativistic_average", "train.kimg=0.032")
     told = "grid.executor: found stacked, but a loss compares the samples of a batch"
     with pytest.raises(ConfigError, match=told):
-        build_cells.trainer(load("digits", (*words, "grid.executor=stacked")), tmp_path, print, lambda: False)
-    run = build_cells.trainer(load("digits", words), tmp_path, print, lambda: False)
+        grid.trainer(load("digits", (*words, "grid.executor=stacked")), tmp_path, print, lambda: False)
+    run = grid.trainer(load("digits", words), tmp_path, print, lambda: False)
     list(run.run())
     assert run.clock.images >= 32

@@ -16,7 +16,7 @@ from PIL import Image
 
 from paragan.cli.report import report
 from paragan.core.errors import CheckpointError, ConfigError, DataError
-from paragan.writers._series import CAPACITY
+from paragan.report.series import CAPACITY
 from paragan.writers.images import save_grid
 from paragan.writers.report import Writer, film, render
 from tests.browser import made_run
@@ -243,8 +243,8 @@ def test_the_writer_makes_the_page_at_evaluations_first_pictures_and_the_end(tmp
 
 
 def test_a_page_made_again_encodes_only_new_pictures(tmp_path, monkeypatch):
-    from paragan.writers import _film
-    from paragan.writers._page import Page
+    from paragan.report import film as _film
+    from paragan.report.page import Page
 
     opened = []
     monkeypatch.setattr(_film, "_read", lambda path, side: opened.append(path.name) or Image.new("RGB", (20, 20)))

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from paragan.core import shelf
-from paragan.writers._curves import _y_ticks
-from paragan.writers._events import events
-from paragan.writers._film import Frame
-from paragan.writers._metric_notes import explanation, note_of
-from paragan.writers._page import _num_next_to
-from paragan.writers._panels import PANELS
-from paragan.writers._record import open_record
-from paragan.writers._scale import Scale
+from paragan.core import registry
+from paragan.report.curves import _y_ticks
+from paragan.report.events import events
+from paragan.report.film import Frame
+from paragan.report.metric_notes import explanation, note_of
+from paragan.report.page import _num_next_to
+from paragan.report.panels import PANELS
+from paragan.report.record import open_record
+from paragan.report.scale import Scale
 from paragan.writers.report import render
 from tests.browser import made_run
 from tests.browser.made_run import line
@@ -125,7 +125,7 @@ def test_a_single_value_is_drawn_as_a_dot(tmp_path):
 
 
 def test_every_metric_of_the_package_has_a_direction_and_an_explanation(page):
-    names = {shelf.load("metrics", name).Metric.name for name in shelf.names("metrics")}
+    names = {registry.load("metrics", name).Metric.name for name in registry.names("metrics")}
     without = {name for name in names if not explanation(name)}
     assert not without
     assert {name for name in names if not note_of(name).direction} == {"class_variance_min", "class_variance_mean"}

@@ -11,10 +11,10 @@ from collections import deque
 
 import pytest
 
-from paragan.coevolution import roster as rosters
-from paragan.coevolution.roster import Lost, Roster
+from paragan.coevolution.workers import membership as rosters
+from paragan.coevolution.workers.membership import Lost, Roster
 from paragan.core.errors import RankError
-from paragan.launch.offer import has_ended, offer
+from paragan.distributed.launch.handshake import has_ended, offer
 
 HEARTBEAT_S = 1.0
 

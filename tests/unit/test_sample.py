@@ -13,9 +13,9 @@ from typer.exceptions import TyperException
 import paragan as pg
 from paragan.cli import sample as verb
 from paragan.core.errors import ConfigError
-from paragan.engine import gallery
+from paragan.export import gallery
 from paragan.game import latents
-from paragan.writers._sheet import sheet
+from paragan.storage.image_sheet import sheet
 from paragan.writers.images import picture
 from tests.tiny_run import train
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from paragan.core import shelf
+from paragan.core import registry
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPUTED = {shelf.load("metrics", name).Metric.name for name in shelf.names("metrics")}
+COMPUTED = {registry.load("metrics", name).Metric.name for name in registry.names("metrics")}
 
 
 def test_the_manual_explains_the_metrics_that_are_computed_and_no_others():

@@ -14,7 +14,7 @@ from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.notes import Note
 from paragan.core.types import Report
-from paragan.engine.desk import Desk
+from paragan.engine.multi_writer import Desk
 from paragan.engine.options import EveryOptions
 from paragan.engine.pace import Pace
 from paragan.engine.session import Session
@@ -31,7 +31,7 @@ SETTINGS = [
 def session(folder, *more):
     config = load("digits", [*SETTINGS, *more])
     trainer = build.trainer(config, folder, print, lambda: False)
-    return Session(trainer, folder, build.desk(config, folder, 0), {"recipe": "digits", "data": "digits"})
+    return Session(trainer, folder, build.writers(config, folder, 0), {"recipe": "digits", "data": "digits"})
 
 
 def record(folder):
@@ -93,7 +93,7 @@ def test_advice_is_given_once_however_often_a_run_is_stopped(tmp_path):
         trainer = build.trainer(config, tmp_path, print, lambda: False)
         trainer.batches.source = Few(trainer.batches.source)
         trainer.resume()
-        run = Session(trainer, tmp_path, build.desk(config, tmp_path, trainer.clock.step))
+        run = Session(trainer, tmp_path, build.writers(config, tmp_path, trainer.clock.step))
         run.run()
         run.end(0, "finished")
     assert [x["name"] for x in record(tmp_path) if x["kind"] == "advice"] == ["few_images"]

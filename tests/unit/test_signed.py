@@ -9,12 +9,20 @@ import stat
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.transports import _signed
-from paragan.transports._signed import DOWN, HEAD, UP, Seal, find_token, new_token, save_token, session
+from paragan.distributed.transports import signed_frames
+from paragan.distributed.transports.signed_frames import (
+    DOWN,
+    HEAD,
+    UP,
+    Seal,
+    find_token,
+    new_token,
+    save_token,
+    session,
+)
 
 TOKEN = "ab" * 32
 KEY = session(TOKEN, b"n" * 32)
@@ -221,4 +229,4 @@ def test_a_token_is_found_or_missed_in_one_line(tmp_path):
 
 def test_two_tokens_are_two():
     assert new_token() != new_token() and len(new_token()) == 64
-    assert not hasattr(_signed, "pickle")
+    assert not hasattr(signed_frames, "pickle")

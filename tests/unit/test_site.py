@@ -17,7 +17,7 @@ import yaml
 import paragan
 from pages import api, commands, pages, recipe
 from pages.chart import chart
-from paragan.core import shelf
+from paragan.core import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -32,7 +32,7 @@ def test_a_generated_page_is_up_to_date(path):
 
 def test_every_recipe_has_a_page_and_no_page_is_left_over():
     there = {path.stem for path in (DOCS / "recipes").glob("*.md")}
-    assert there == {"index", *shelf.names("recipes")}
+    assert there == {"index", *registry.names("recipes")}
 
 
 def test_the_index_marks_the_recipes_with_a_complete_run():
@@ -40,7 +40,7 @@ def test_the_index_marks_the_recipes_with_a_complete_run():
     rows = re.findall(r"^\| \[(.+?)\]\(.+\| (.+?) \|$", index, re.M)
     marked = {name for name, score in rows if score != "none"}
     with_curve = {path.stem for path in (DOCS / "recipes").glob("*.jsonl")}
-    assert marked == with_curve and len(rows) == len(shelf.names("recipes"))
+    assert marked == with_curve and len(rows) == len(registry.names("recipes"))
     assert f"{len(with_curve)} of {len(rows)} recipes have a complete run" in index
     numbers = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     for page in (ROOT / "README.md", DOCS / "index.md"):

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.func import functional_call, stack_module_state
 
-from paragan.layers.armed import arm
 from paragan.layers.spectral_norm import SpectralNorm, spectral_norm
+from paragan.layers.update_once import arm
 
 
 def layer(seed: int = 0) -> nn.Module:

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.coevolution import loop, stacked
-from paragan.coevolution.products import with_products
-from paragan.coevolution.stack import Stack
+from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.executors.batched_linear import with_products
+from paragan.coevolution.executors.stacked_networks import Stack
 from paragan.layers.init import initialise
 from paragan.models import mlp
 from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.coevolution import loop, stacked
-from paragan.coevolution.stacked_adam import fits
+from paragan.coevolution.executors import loop, stacked
+from paragan.coevolution.executors.stacked_adam import fits
 from paragan.core.types import Side
 from paragan.game.options import ScheduleOptions
 from paragan.game.player import Player

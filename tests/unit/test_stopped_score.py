@@ -9,7 +9,7 @@ import pytest
 from paragan.cli.train import run
 from paragan.config import load
 from paragan.core.interrupt import Interrupt
-from paragan.engine import judge as judging
+from paragan.evaluation import judge as judging
 
 pytestmark = pytest.mark.usefixtures("quick_judge")
 PLAIN = (

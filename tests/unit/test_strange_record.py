@@ -11,14 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 from PIL import Image
 from rich.console import Console
 
 from paragan.core.errors import CheckpointError
-from paragan.writers._record import Record
-from paragan.writers._terminal import plain_line, view
+from paragan.report.record import Record
+from paragan.report.terminal import plain_line, view
 from paragan.writers.report import render
 from tests.browser import made_grid, made_run
 

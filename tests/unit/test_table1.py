@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paragan.cli import _table1 as table1
-from paragan.cli import _table1_rows as rows
-from paragan.cli import _table1_told as told
+from paragan.cli import _table1 as table1, _table1_rows as rows, _table1_told as told
 from paragan.cli._table1_run import RowError, Running
 from paragan.cli.main import main
 

@@ -13,13 +13,14 @@ import paragan as pg
 from paragan import build
 from paragan.cli import sample as verb
 from paragan.config import dump, load, to_tree
+from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.datasets import paired
-from paragan.engine.bundle import Bundle
 from paragan.engine.events import Observed, Samples, Scored
-from paragan.engine.pictures import PAIR_COLUMNS
 from paragan.engine.telemetry import Telemetry
+from paragan.evaluation.fixed_samples import PAIR_COLUMNS
+from paragan.export.bundle import Bundle
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -267,7 +268,7 @@ def test_the_recipe_is_the_papers_but_for_length_and_averaging():
 
 
 def test_the_weight_of_d_is_in_its_loss_alone():
-    module = build.shelf.load("losses", "nonsaturating")
+    module = registry.load("losses", "nonsaturating")
     half, whole = module.Loss(module.Options(d_weight=0.5)), module.Loss(module.Options())
     real, fake = torch.randn(2, 5, generator=torch.Generator().manual_seed(0))
     assert torch.equal(half.d_loss(real, fake), whole.d_loss(real, fake) / 2)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from paragan.cli import start
+from paragan.cli import train_launch
 from paragan.cli.main import main
 from paragan.config import changes, load
-from paragan.core import shelf
-from paragan.core.fill import ANY
+from paragan.config.fill import ANY
+from paragan.core import registry
 from tests.tiny_run import SMALL, TINY
 
 WORDS = (*TINY, *SMALL)
@@ -67,7 +67,7 @@ def test_no_verb_imports_what_the_config_of_a_run_folder_names(evil, place, capf
 
 def test_trust_imports_it(evil, capfd):
     file = str(run_folder("model") / "config.yaml")
-    Path("path/evil/nets.py").write_text(shelf.locate("models", "dcgan").read_text())
+    Path("path/evil/nets.py").write_text(registry.locate("models", "dcgan").read_text())
     assert main(["train", file, *WORDS, "--out", "runs/x", "--trust"]) == 0
     assert evil.exists()
     assert "--trust" in capfd.readouterr().out  # of the commands that it prints
@@ -125,9 +125,9 @@ def test_what_a_word_replaces_is_not_imported_for_the_record(evil):
 
 def test_ranks_are_started_with_trust_where_their_launcher_had_it(evil, monkeypatch):
     file, jobs = str(run_folder("model") / "config.yaml"), []
-    monkeypatch.setattr(start.launcher, "launch", lambda job, interrupt: jobs.append(job) or 0)
+    monkeypatch.setattr(train_launch.launcher, "launch", lambda job, interrupt: jobs.append(job) or 0)
     config = load(file, ["devices=2"], ANY)
-    assert start.start(config, file, ["devices=2"], Path("runs/x"), fresh=False) == 0
+    assert train_launch.start(config, file, ["devices=2"], Path("runs/x"), fresh=False) == 0
     assert jobs[0].words[-1] == "--trust"
-    start.start(load("digits", ["devices=2"]), "digits", ["devices=2"], Path("runs/y"), fresh=False)
+    train_launch.start(load("digits", ["devices=2"]), "digits", ["devices=2"], Path("runs/y"), fresh=False)
     assert "--trust" not in jobs[1].words

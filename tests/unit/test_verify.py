@@ -10,8 +10,8 @@ import pytest
 from paragan.cli.main import main
 from paragan.cli.verify import table
 from paragan.core.errors import ConfigError
-from paragan.engine.laws_played import Apart, apart
-from paragan.engine.laws_told import Finding
+from paragan.verify.finding import Finding
+from paragan.verify.reference_run import Apart, apart
 from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, faulty
 
 
@@ -91,7 +91,10 @@ def test_good_networks_hold_on_two_ranks_and_none_is_left(verified):
     assert [row["result"] for row in several] == ["held"] * 8 + ["not run", "exempt"]
     assert all(row["difference"] < 1e-12 for row in several[:-2])
     left = subprocess.run(
-        ["pgrep", "-f", f"paragan.cli.subject .*{name_of(faulty())}"], capture_output=True, text=True, timeout=30
+        ["pgrep", "-f", f"paragan.cli.verify_networks .*{name_of(faulty())}"],
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert left.stdout == ""
 

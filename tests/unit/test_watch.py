@@ -15,10 +15,10 @@ from rich.console import Console
 from paragan.cli import watch as watching
 from paragan.cli.watch import watch
 from paragan.core.errors import CheckpointError
-from paragan.writers._record import Record
-from paragan.writers._scale import figure, short
-from paragan.writers._series import Series
-from paragan.writers._terminal import plain_line, spark, view
+from paragan.report.record import Record
+from paragan.report.scale import figure, short
+from paragan.report.series import Series
+from paragan.report.terminal import plain_line, spark, view
 from tests.browser import made_grid, made_run
 
 

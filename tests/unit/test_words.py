@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paragan.cli.main import main
-from paragan.cli.words import home_expanded
+from paragan.cli.run_arguments import home_expanded
 
 
 @pytest.fixture(autouse=True)

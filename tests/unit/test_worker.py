@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 
-from paragan.transports._signed import TOKEN, new_token
+from paragan.distributed.transports.signed_frames import TOKEN, new_token
 from tests.processes import environment, running
 
 

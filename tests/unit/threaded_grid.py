@@ -5,15 +5,15 @@ from __future__ import annotations
 import queue
 import threading
 
-from paragan import build_cells
-from paragan.coevolution.coordinator import Coordinator, Pace
-from paragan.coevolution.roster import Roster
-from paragan.coevolution.worker import Worker
+from paragan.build import grid
+from paragan.coevolution.workers.coordinator import Coordinator, Pace
+from paragan.coevolution.workers.membership import Roster
+from paragan.coevolution.workers.worker import Worker
 from paragan.config import load
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.transports import local
-from paragan.transports.heartbeat import Beats, Status
+from paragan.distributed.transports import thread_communicator
+from paragan.distributed.transports.heartbeat import Beats, Status
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
@@ -54,7 +54,7 @@ class Grid:
         self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, beat_s=5.0, patience_s=WAIT_S, hooks=None
     ):
         config = load("digits", [*WORDS, *words])
-        self.ground = build_cells.Ground.of(config, folder, lambda text: None)
+        self.ground = grid.Ground.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
@@ -87,7 +87,9 @@ class Grid:
         """All of one membership share a world."""
         with self.lock:
             name, size = order["membership"], order["size"]
-            world = self.worlds.setdefault(name, local.world(size, self.timeout_s, lambda: False, coordinated=True))
+            world = self.worlds.setdefault(
+                name, thread_communicator.world(size, self.timeout_s, lambda: False, coordinated=True)
+            )
         mine = world[order["rank"]]
         mine._arrivals.stopped, mine.peers = stopped, frozenset(order["peers"])  # nobody has a way to all others
         return mine
@@ -102,7 +104,7 @@ class Grid:
 
 
 def alone(folder, generations, *words):
-    ground = build_cells.Ground.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
+    ground = grid.Ground.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
     population = ground.population([ground.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()

@@ -28,7 +28,7 @@ from paragan.augment._draws import Draws
 from paragan.augment._geometry import blitted, moved
 from paragan.core.errors import ConfigError
 from paragan.core.fade import faded
-from paragan.core.options import Count, Fraction, Positive
+from paragan.core.option_types import Count, Fraction, Positive
 from paragan.core.types import Rows
 from paragan.layers.precision import autocast_off, widened
 

@@ -13,14 +13,15 @@ import numpy as np
 import torch
 
 import paragan
-from paragan import build, build_cells, build_crew, build_score
+from paragan import build
+from paragan.build import evaluation, grid as build_cells, workers
 from paragan.cli._cellular_rows import ONE_CORE, UPSTREAM, WORKERS, Asked, Grid, Played
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import ROUTINES
 from paragan.config import RunConfig, load
 from paragan.core.dist import ALONE
 from paragan.core.printable import printable
-from paragan.engine import scorer
+from paragan.evaluation import scorer
 
 _UPSTREAM = "benchmarks.cellular_upstream"
 # What the upstream-style loop books, under our names: its `update_genomes` are the steps of training.
@@ -58,7 +59,7 @@ def _workers(asked: Asked, grid: Grid, folder: Path) -> tuple[Play, Callable[[],
     """Processes of their own, one thread each; this one is their coordinator."""
     if grid.workers < 2:
         raise Missing("there is one core, or one cell")
-    run = build_crew.evolution(_config(asked, grid, f"workers={grid.workers}"), folder, _say, lambda: False)
+    run = workers.evolution(_config(asked, grid, f"workers={grid.workers}"), folder, _say, lambda: False)
     return _timed(run.population, grid.workers), run.population.dismiss
 
 
@@ -72,9 +73,9 @@ def _upstream(asked: Asked, grid: Grid, folder: Path) -> tuple[Play, Callable[[]
     if str(root) not in sys.path:
         sys.path.insert(0, str(root))
     config, found = _config(asked, grid), importlib.import_module(_UPSTREAM)
-    data = build.data(config)
+    data = build.open_data(config)
     keeping = scorer.Keeping(folder / "judge", True, _say, ALONE)
-    judge = scorer.evaluator(*build_score.scoring(config, data, keeping))
+    judge = scorer.evaluator(*evaluation.scoring(config, data, keeping))
     assert judge is not None
     rows, columns = map(int, grid.shape.split("x"))
     images_u8, _ = data.train.fetch(np.arange(len(data.train)))

@@ -24,7 +24,7 @@ from paragan.cli._cellular_rows import (
 )
 from paragan.cli._table1_told import machine
 from paragan.core.files import write_text
-from paragan.launch.place import num_cores
+from paragan.distributed.launch.rank_env import num_cores
 
 Cell = float | int | str | None
 _NAMES = (ONE_CORE, WORKERS, UPSTREAM)

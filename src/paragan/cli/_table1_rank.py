@@ -19,9 +19,9 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.errors import outcome
+from paragan.distributed.launch.join import join, leave
+from paragan.distributed.launch.rank_env import here
 from paragan.engine.trainer import Trainer
-from paragan.launch.join import join, leave
-from paragan.launch.place import here
 
 
 def serve(job: dict[str, Any], orders: TextIO, answer: Callable[[dict[str, Any]], None]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from paragan.core.errors import ParaganError
 from paragan.core.files import new_file
-from paragan.launch.place import environment, open_store
+from paragan.distributed.launch.rank_env import environment, open_store
 
 _MODULE = "paragan.cli._table1_rank"
 _START_S, _STEP_S, _SCORE_S, _END_S = 300.0, 120.0, 1800.0, 15.0  # on a machine that others use, too

@@ -41,10 +41,10 @@ def export(
     """
     alone = None if out is None or out.is_dir() else _ENDINGS.get(out.suffix.lower())
     wanted = _wanted(out, alone, formats or [])
-    from paragan.cli.opened import open_generator
+    from paragan.cli.source import open_generator
     from paragan.config import outside_names, to_tree
-    from paragan.engine.bundle import Bundle, score_of
-    from paragan.engine.export import refuse_without_onnx
+    from paragan.export.bundle import Bundle, score_of
+    from paragan.export.formats import refuse_without_onnx
 
     if Format.onnx in wanted:
         refuse_without_onnx()

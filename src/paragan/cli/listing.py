@@ -13,13 +13,13 @@ from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paragan.core import shelf
+from paragan.config.fill import NAMED
+from paragan.core import registry
 from paragan.core.command import me
 from paragan.core.errors import ConfigError
-from paragan.core.fill import NAMED
-from paragan.core.options import TORCH_OPTIMISERS
+from paragan.core.option_types import TORCH_OPTIMISERS
 from paragan.core.printable import printable
-from paragan.launch import mpiexec, place
+from paragan.distributed.launch import mpiexec, rank_env
 
 if TYPE_CHECKING:
     from paragan.config import RunConfig
@@ -35,7 +35,7 @@ def show_shelf(name: str, as_json: bool) -> None:
 
 def show_shelves(as_json: bool) -> None:
     """All shelves: a JSON map of lists, or a block each."""
-    found = {name: _entries(name) for name in shelf.shelves()}
+    found = {name: _entries(name) for name in registry.shelves()}
     if as_json:
         print(json.dumps({name: list(entries) for name, entries in found.items()}))
     else:
@@ -49,7 +49,7 @@ def loaded(recipe: str, overrides: list[str], outside: Container[str] | None = N
     try:
         return load(recipe, overrides, outside, _warn)
     except ConfigError as error:
-        if recipe in shelf.names("recipes"):
+        if recipe in registry.names("recipes"):
             where = f"`{me()} config {recipe}` prints every setting"
         elif Path(recipe).is_file():
             where = f"`{me()} config digits` prints a whole recipe"
@@ -61,7 +61,7 @@ def loaded(recipe: str, overrides: list[str], outside: Container[str] | None = N
 
 def _warn(line: str) -> None:
     """Of the ranks of a run, none repeats what its launcher has said."""
-    if place.here() is None and mpiexec.here() is None:
+    if rank_env.here() is None and mpiexec.here() is None:
         print(printable(line), file=sys.stderr)
 
 
@@ -78,7 +78,7 @@ def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
 def explain_config(recipe: str, overrides: list[str], as_json: bool) -> None:
     """Every setting a run would have with its meaning, values, default and where it was set, or a JSON list."""
     loaded(recipe, overrides, NAMED)
-    from paragan.settings_reference import of_run
+    from paragan.config.reference import of_run
 
     settings = of_run(recipe, overrides)
     if as_json:
@@ -92,16 +92,16 @@ def explain_config(recipe: str, overrides: list[str], as_json: bool) -> None:
 
 
 def _known(name: str) -> str:
-    if name not in shelf.shelves():
-        meant = shelf.did_you_mean(shelf.near(name, shelf.shelves()))
-        raise ConfigError(f"found the shelf {name!r}, expected one of {', '.join(shelf.shelves())}{meant}")
+    if name not in registry.shelves():
+        meant = registry.did_you_mean(registry.near(name, registry.shelves()))
+        raise ConfigError(f"found the shelf {name!r}, expected one of {', '.join(registry.shelves())}{meant}")
     return name
 
 
 def _entries(name: str) -> dict[str, str]:
     """Name -> what it is, in one sentence."""
     ready = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS} if name == "optim" else {}
-    return ready | {entry: _description(shelf.locate(name, entry)) for entry in shelf.names(name)}
+    return ready | {entry: _description(registry.locate(name, entry)) for entry in registry.names(name)}
 
 
 def _description(path: Path) -> str:

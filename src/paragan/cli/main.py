@@ -19,14 +19,14 @@ from paragan.cli.export import export
 from paragan.cli.new import new
 from paragan.cli.replay import replay
 from paragan.cli.report import report
+from paragan.cli.run_arguments import ANY_OPTION, home_expanded, read_words, run_name
 from paragan.cli.sample import sample
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
-from paragan.cli.words import ANY_OPTION, home_expanded, read_words, run_name
 from paragan.cli.worker import worker
+from paragan.config.fill import ANY
 from paragan.core.command import me
 from paragan.core.errors import ConfigError, ParaganError, outcome
-from paragan.core.fill import ANY
 from paragan.core.printable import printable
 
 app = typer.Typer(
@@ -118,7 +118,7 @@ def train(
     out = out or folder or Path("runs") / run_name(recipe)
     overrides += ["train.change_rates=true"] if change else []
     config = listing.loaded(recipe, overrides, ANY if trust else None)
-    from paragan.cli.start import start
+    from paragan.cli.train_launch import start
 
     raise typer.Exit(start(config, recipe, overrides, out, fresh))
 

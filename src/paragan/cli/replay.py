@@ -20,9 +20,9 @@ def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
     The repetition goes from the start to the first stop, in the recorded order.
     Exit code 0: equal bit for bit; 2: not, with the first tensor that differs.
     """
-    from paragan.cli.start import start
+    from paragan.cli.train_launch import start
     from paragan.config import load
-    from paragan.core.fill import ANY
+    from paragan.config.fill import ANY
 
     config_file = path / "config.yaml"
     if not config_file.is_file():
@@ -44,7 +44,7 @@ def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
 def _num_steps(path: Path, k: int) -> int:
     """As many as both players have on record."""
     from paragan.core.types import Side
-    from paragan.schemes._order import used
+    from paragan.schemes.asynchronous.update_order import used
 
     of_g, of_d = (min(len(of_rank) for of_rank in used(path, side)) for side in (Side.G, Side.D))
     return min(of_g, of_d // k)
@@ -54,8 +54,8 @@ def _compared(path: Path, again: Path, steps: int) -> int:
     """Say whether the newest checkpoint that both have holds the same."""
     import torch
 
-    from paragan.engine.checkpoint import Checkpoints
-    from paragan.engine.reader import read
+    from paragan.checkpoint.reader import read
+    from paragan.checkpoint.writer import Checkpoints
 
     kept, made = (Checkpoints(folder / "checkpoints") for folder in (path, again))
     both = sorted({p.name for p in kept.paths()} & {p.name for p in made.paths()})

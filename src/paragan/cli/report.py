@@ -46,7 +46,7 @@ def _page(run: Path, out: Path | None) -> Path:
 
 
 def _film(run: Path, path: Path) -> Path:
-    from paragan.writers._image_formats import check_film
+    from paragan.storage.image_formats import check_film
     from paragan.writers.report import film
 
     check_film("--film", path)

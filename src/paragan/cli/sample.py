@@ -15,11 +15,11 @@ import typer
 from paragan.cli.arguments import Best, Seed, Trust
 from paragan.core.errors import ConfigError
 from paragan.core.files import subfolder
-from paragan.writers._image_formats import check_film, check_sheet
+from paragan.storage.image_formats import check_film, check_sheet
 
 if TYPE_CHECKING:
-    from paragan.engine.gallery import Sheet
-    from paragan.engine.sampler import Sampler
+    from paragan.export.gallery import Sheet
+    from paragan.export.sampler import Sampler
 
 
 class Mode(Enum):
@@ -82,8 +82,8 @@ def sample(
     """Write images or a film from a trained generator. Prints the file's path."""
     ending = _ending(out, walk, frames)
     shape = _shape(num, grid, by_class)
-    from paragan.cli.opened import open_generator
-    from paragan.engine import gallery
+    from paragan.cli.source import open_generator
+    from paragan.export import gallery
 
     sampler, how = open_generator(path, trust, best), _how(mode)
     if sampler.takes_condition or inputs is not None:
@@ -128,7 +128,7 @@ def _translated(
 ) -> Path:
     """Inputs, what is made of them and, of held-out pairs, the targets, on one sheet."""
     from paragan.datasets import paired
-    from paragan.engine import gallery
+    from paragan.export import gallery
     from paragan.loading.loader import normalised
 
     given = None if inputs is None else normalised(paired.inputs(str(inputs), sampler.facts.shape))[:num]
@@ -156,7 +156,7 @@ def _shape(num: int | None, grid: str | None, by_class: bool) -> tuple[int, int]
 
 
 def _tiles(sampler: Sampler, shape: tuple[int, int] | int, asked: list[str], seed: int | None, by_class: bool) -> Sheet:
-    from paragan.engine import gallery
+    from paragan.export import gallery
 
     if by_class:
         rows, columns = (None, gallery.COLUMNS) if isinstance(shape, int) else shape

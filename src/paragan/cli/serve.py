@@ -102,7 +102,7 @@ class Server(ThreadingHTTPServer):
 
     def render(self) -> str | None:
         """The page; None where it cannot be made, which the terminal says once."""
-        from paragan.writers._record import plain
+        from paragan.report.record import plain
 
         try:
             with self.rendering:

@@ -8,19 +8,19 @@ from functools import partial
 from pathlib import Path
 
 from paragan.config import RunConfig, outside_names
-from paragan.core import shelf
+from paragan.core import registry
 from paragan.core.command import me
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, FollowedError, outcome
 from paragan.core.interrupt import Interrupt
+from paragan.distributed.launch import exit_status
+from paragan.distributed.launch.external_workers import Company
+from paragan.distributed.launch.failure import explained
+from paragan.distributed.launch.join import leave
+from paragan.distributed.launch.rank_env import Place
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
-from paragan.launch import ends
-from paragan.launch.company import Company
-from paragan.launch.failure import explained
-from paragan.launch.join import leave
-from paragan.launch.place import Place
-from paragan.runs.opened import Asked, ended, joined, opened, told, voice
+from paragan.runs.session import Asked, ended, joined, opened, told, voice
 from paragan.writers.console import clock_time, score_line
 
 
@@ -43,7 +43,7 @@ def run(
         return _alone(asked, interrupt)
     world, code, reason, error = World(), 1, "", None
     try:
-        ends.forget(out, place)
+        exit_status.forget(out, place)
         world = joined(config, place, lambda: interrupt.requested)
         code, reason = _train(asked, world, interrupt)
         leave(world)
@@ -57,7 +57,7 @@ def run(
         raise error from (None if error is raised else raised)
     finally:
         with suppress(OSError):  # a full disk must not hide what went wrong
-            ends.write(out, place, error, code, reason)
+            exit_status.write(out, place, error, code, reason)
 
 
 def _alone(asked: Asked, interrupt: Interrupt) -> int:
@@ -96,7 +96,7 @@ def _train(asked: Asked, world: World, interrupt: Interrupt) -> tuple[int, str]:
 def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
     """What can be done with the run."""
     path, trust = shlex.quote(str(out)), " --trust" if outside_names(config) else ""
-    run = f"./{path}" if str(out) in shelf.names("recipes") else path  # a recipe of this name would be taken instead
+    run = f"./{path}" if str(out) in registry.names("recipes") else path  # a recipe of this name would be taken instead
     held_out = trainer.pictures.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paragan.cli.arguments import AsJson, Trust
-from paragan.core import override
+from paragan.config import override_words
 from paragan.core.errors import ConfigError
 from paragan.core.printable import printable
 
 if TYPE_CHECKING:
-    from paragan.cli.subject import Asked
-    from paragan.engine.laws_told import Finding
+    from paragan.cli.verify_networks import Asked
+    from paragan.verify.finding import Finding
 
 _HEAD = ("law", "strategy", "result", "difference", "reason")
 _NARROWEST = 40  # of the last column
@@ -51,13 +51,13 @@ def verify(
 
     Also after a restart, and twice in a row. Needs no data.
     """
-    targets = [word for word in words if not override.matches(word)]
-    overrides = tuple(word for word in words if override.matches(word))
+    targets = [word for word in words if not override_words.matches(word)]
+    overrides = tuple(word for word in words if override_words.matches(word))
     if len(targets) != 1:
         found = " and ".join(targets) or "none"
         raise ConfigError(f"verify: found {found}, expected one module such as mine.nets, or one recipe")
     size = None if shape is None else _sizes(shape)
-    from paragan.cli.subject import Asked
+    from paragan.cli.verify_networks import Asked
 
     findings = list(told_of(_examined(Asked(targets[0], overrides, size, classes, ranks, trust))))
     print(json.dumps([asdict(f) for f in findings], indent=1) if as_json else printable(table(findings, _width())))
@@ -65,15 +65,15 @@ def verify(
 
 
 def _examined(asked: Asked) -> Iterator[Finding]:
-    from paragan.cli import subject
-    from paragan.engine import laws, laws_on_ranks
-    from paragan.engine.laws_played import exact
+    from paragan.cli import verify_networks
+    from paragan.verify import laws, on_ranks
+    from paragan.verify.reference_run import exact
 
-    command = [sys.executable, "-P", "-m", subject.__name__, asked.text()]
+    command = [sys.executable, "-P", "-m", verify_networks.__name__, asked.text()]
     warnings.filterwarnings("ignore", module="torch")  # of strategies that the user has not chosen
-    tried = subject.subject(asked)
+    tried = verify_networks.subject(asked)
     with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact():
-        several = laws_on_ranks.Ranks([*command, folder], asked.ranks, Path(folder))
+        several = on_ranks.Ranks([*command, folder], asked.ranks, Path(folder))
         comparisons = (laws.parts, laws.stopping, laws.one_is_none, several)
         yield from laws.examine(tried, comparisons)
 

@@ -16,7 +16,7 @@ from paragan.cli.arguments import Run
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from paragan.writers._record import Record
+    from paragan.report.record import Record
 
 _LOOK_S, _PLAIN_S = 1.0, 10.0
 
@@ -27,8 +27,8 @@ def watch(run: Run, once: Once = False) -> None:
     """Follow a run in the terminal until it ends or Ctrl-C."""
     from rich.console import Console
 
-    from paragan.writers._record import open_record
-    from paragan.writers._terminal import plain_line, view
+    from paragan.report.record import open_record
+    from paragan.report.terminal import plain_line, view
 
     record, console = open_record(run), Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     record.read()
@@ -44,7 +44,7 @@ def watch(run: Run, once: Once = False) -> None:
 def _live(run: Path, record: Record, console: Console) -> None:
     from rich.live import Live
 
-    from paragan.writers._terminal import view
+    from paragan.report.terminal import view
 
     with Live(view(run, record.history), console=console, auto_refresh=False) as screen:
         while not _ended(run, record):
@@ -66,6 +66,6 @@ def _lines(run: Path, record: Record, say: Callable[[], None]) -> None:
 
 def _ended(run: Path, record: Record) -> bool:
     """A silent run may go on yet, so it is watched further."""
-    from paragan.writers._state import state
+    from paragan.report.run_state import state
 
     return state(run, record.history).word in ("finished", "stopped", "failed")

@@ -27,8 +27,8 @@ def worker(address: Address, device: Device = "auto") -> None:
     if not host or not port.isdecimal():
         raise ConfigError(f"worker: found {address!r}, expected HOST:PORT, as the coordinator prints it")
     with _ignoring_warnings():
-        from paragan.build_crew import worker as work
-        from paragan.transports._signed import find_token
+        from paragan.build.workers import worker as work
+        from paragan.distributed.transports.signed_frames import find_token
 
         if why := work(find_token(), host, int(port), lambda text: print(printable(text), flush=True), device):
             raise RankError(f"worker: {why}")

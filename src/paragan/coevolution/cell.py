@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from paragan.coevolution.cell_state import Centre, Standing
 from paragan.coevolution.genome import Genome, Traits
-from paragan.coevolution.rivals import Rivalled
-from paragan.coevolution.standing import Centre, Standing
+from paragan.coevolution.opponents import Rivalled
 from paragan.core.types import Report, Side
-from paragan.engine.seams import Batches, Scheme
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
+from paragan.game.scheme import Batches, Scheme
 
 
 @dataclass

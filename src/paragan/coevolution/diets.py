@@ -8,7 +8,7 @@ import numpy as np
 
 from paragan.coevolution.options import CellOptions, GridOptions
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Source
+from paragan.core.protocols import Source
 from paragan.loading import diet
 from paragan.loading.diet import Diet
 from paragan.loading.order import Indices

@@ -11,20 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.coevolution import fastest
+from paragan.checkpoint.reader import Checkpoint, counted
 from paragan.coevolution.cell import Cell, players_of
+from paragan.coevolution.cell_state import Standing, number_of
+from paragan.coevolution.executors import auto
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
-from paragan.coevolution.standing import Standing, number_of
 from paragan.coevolution.topology import Topology
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report, Rows, Side
-from paragan.engine.evaluate import Score
 from paragan.engine.events import Event, Evolved, Samples
-from paragan.engine.reader import Checkpoint, counted
 from paragan.engine.trainer import Trainer
+from paragan.evaluation.evaluator import Score
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -85,10 +85,10 @@ class Evolution(Trainer):
         return {"grid": grid | {"neighbours": self._topology().neighbours}}
 
     @property
-    def _auto(self) -> fastest.Executor | None:
+    def _auto(self) -> auto.Executor | None:
         """The executor that chooses, if it is that: rounding follows from its choice, so a run keeps to it."""
         executor = self.population.executor
-        return executor if isinstance(executor, fastest.Executor) else None
+        return executor if isinstance(executor, auto.Executor) else None
 
     def _topology(self, ago: int = 0) -> Topology:
         """In which the newest generation was played, or one so long before it."""

@@ -13,8 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from paragan.coevolution.eval_network import Stage
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.stage import Stage
 from paragan.core.types import Batch, Made, Side, Verdict
 from paragan.game.gan import Loss
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.coevolution import packed
+from paragan.coevolution import tensor_bytes as packed
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Stored
 from paragan.game.player import Player

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from paragan.core.options import Chosen, Count, Fraction, Natural, NotNegative, On, Positive, Range
+from paragan.core.option_types import Chosen, Count, Fraction, Natural, NotNegative, On, Positive, Range
 from paragan.game.options import OptimizerOptions
 
 Share = Annotated[float, Range(above=0, most=1)]

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
+from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.fitness import Bout
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.mixture import Distance, Images, evolved, greedy
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.profile import Profile
-from paragan.coevolution.standing import Centre
 from paragan.coevolution.topology import Topology
 from paragan.coevolution.variation import drawn, mutated, tournament
 from paragan.core.types import Side

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.seams import Source
+from paragan.core.protocols import Source
 from paragan.datasets import _idx
 from paragan.datasets._download import Remote, fetched
 from paragan.datasets._memory import Memory, fingerprint_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from paragan.core.seams import Source
+from paragan.core.protocols import Source
 from paragan.datasets._download import cache
 from paragan.datasets._memory import Memory
 

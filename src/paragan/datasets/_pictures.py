@@ -20,8 +20,8 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.files import plain_file
-from paragan.datasets import _zip
 from paragan.datasets._paths import Part
+from paragan.storage import zip_files
 
 MOST_BYTES = 256 << 20  # of one file
 
@@ -81,7 +81,7 @@ class Zip:
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
-        with _zip.damage_told(self._name), plain_file(path):  # a pipe would be waited for
+        with zip_files.damage_told(self._name), plain_file(path):  # a pipe would be waited for
             self.archive = zipfile.ZipFile(path)
 
     def has(self, path: str) -> bool:
@@ -89,8 +89,8 @@ class Zip:
 
     def read(self, path: str) -> bytes:
         """The member's bytes; a `DataError` where it is damaged or too large."""
-        with _zip.damage_told(self._name):
-            return _zip.member(self.archive, self.archive.getinfo(path), self._name, MOST_BYTES)
+        with zip_files.damage_told(self._name):
+            return zip_files.member(self.archive, self.archive.getinfo(path), self._name, MOST_BYTES)
 
     def stamp(self, path: str) -> str:
         return str(self.archive.getinfo(path).CRC)

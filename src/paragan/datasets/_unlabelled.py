@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from paragan.core.seams import Source
+from paragan.core.protocols import Source
 
 
 class Unlabelled:

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.options import FilePath
-from paragan.core.seams import Source
-from paragan.datasets import _decode, _npz, _tar
+from paragan.core.option_types import FilePath
+from paragan.core.protocols import Source
+from paragan.datasets import _decode, _tar
 from paragan.datasets._balanced import parts
 from paragan.datasets._download import Remote, fetched
 from paragan.datasets._memory import Memory, fingerprint_of
+from paragan.storage import npz
 
 _CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SIDE, _BATCH = 32, 10_000
@@ -121,7 +122,7 @@ def _rows(data: bytes, where: str) -> np.ndarray:
 
 
 def _lossless(path: Path, split: str) -> tuple[Tensor, Tensor]:
-    images, labels = (_npz.read(path, name, _MOST_BYTES) for name in ("images", "labels"))
+    images, labels = (npz.read(path, name, _MOST_BYTES) for name in ("images", "labels"))
     right = images.dtype == labels.dtype == np.uint8 and images.shape == (len(labels), _SIDE, _SIDE, 3)
     if not right or labels.max(initial=0) >= len(_CLASS_NAMES):
         found = f"images {images.shape} {images.dtype} and labels {labels.shape} {labels.dtype}"

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.seams import Source
+from paragan.core.protocols import Source
 from paragan.datasets._balanced import parts
 from paragan.datasets._memory import Memory, fingerprint_of
 

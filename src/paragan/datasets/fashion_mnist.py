@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paragan.core.options import FilePath
-from paragan.core.seams import Source
+from paragan.core.option_types import FilePath
+from paragan.core.protocols import Source
 from paragan.datasets import _idx_set
 
 _CLASS_NAMES = (

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.options import FilePath, Natural, Range
-from paragan.core.seams import Source
+from paragan.core.option_types import FilePath, Natural, Range
+from paragan.core.protocols import Source
 from paragan.datasets import _class_folders, _decode, _paths
 from paragan.datasets._damaged import naming_cure, without_damaged
 from paragan.datasets._pictures import Files, Folder, Pictures, Zip

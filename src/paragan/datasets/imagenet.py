@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.core.options import FilePath, Natural
-from paragan.core.seams import Source
+from paragan.core.option_types import FilePath, Natural
+from paragan.core.protocols import Source
 from paragan.datasets import _paths, _synsets
 from paragan.datasets._pictures import Folder
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.options import FilePath, Range
-from paragan.core.seams import Source
-from paragan.datasets import _npz
+from paragan.core.option_types import FilePath, Range
+from paragan.core.protocols import Source
 from paragan.datasets._balanced import parts
 from paragan.datasets._memory import Memory, fingerprint_of
+from paragan.storage import npz
 
 _CHANNELS = (1, 3)
 
@@ -47,7 +47,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     path = Path(options.path)
     if not options.path or not path.is_file():
         raise DataError(f"data.path: found no file {options.path!r}, expected an npz file; give data.path=FILE.npz")
-    images_NCHW = _images(_npz.read(path, options.images), f"{path}: {options.images}")
+    images_NCHW = _images(npz.read(path, options.images), f"{path}: {options.images}")
     labels_N, class_names = _classes(path, options, len(images_NCHW))
     alike = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
     rows = parts(alike, round(1 / options.held_out), "npz")[split]
@@ -71,10 +71,10 @@ def _images(array: NDArray[Any], where: str) -> Tensor:
 
 def _classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
     """Labels and the names of the classes; neither where the file has none under the usual name."""
-    there = _npz.names(path)
+    there = npz.names(path)
     if options.labels == "labels" and "labels" not in there:
         return None, ()
-    labels, where = _npz.read(path, options.labels), f"{path}: {options.labels}"
+    labels, where = npz.read(path, options.labels), f"{path}: {options.labels}"
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise DataError(
             f"{where}: found {labels.dtype} {labels.shape}, expected integers ({count},), one for each image"
@@ -84,7 +84,7 @@ def _classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, t
         raise DataError(f"{where}: found labels {lowest} to {highest}, expected them to count the classes from 0")
     if options.class_names == "class_names" and "class_names" not in there:
         return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
-    names = _npz.read(path, options.class_names)
+    names = npz.read(path, options.class_names)
     if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
         found = f"{len(names)} names" if names.dtype.kind == "U" and names.ndim == 1 else f"{names.dtype} {names.shape}"
         raise DataError(

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.options import Count, FilePath, Natural, Range
-from paragan.core.seams import Paired
+from paragan.core.option_types import Count, FilePath, Natural, Range
+from paragan.core.protocols import Paired
 from paragan.datasets import _decode, _packed, _paths
 from paragan.datasets._damaged import naming_cure, without_damaged
 from paragan.datasets._pictures import Folder, Pictures

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.options import Natural, Range
-from paragan.core.seams import Source
+from paragan.core.option_types import Natural, Range
+from paragan.core.protocols import Source
 from paragan.datasets._memory import fingerprint_of
 
 _RING, _GRID = 8, 5

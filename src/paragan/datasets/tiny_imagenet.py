@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from paragan.core.errors import DataError
-from paragan.core.options import FilePath, Natural
-from paragan.core.seams import Source
+from paragan.core.option_types import FilePath, Natural
+from paragan.core.protocols import Source
 from paragan.datasets import _packed, _paths, _synsets
 from paragan.datasets._pictures import Files
 

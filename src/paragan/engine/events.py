@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from paragan.core.types import Report
-from paragan.engine.evaluate import Score
+from paragan.evaluation.evaluator import Score
 
 
 @dataclass(frozen=True)

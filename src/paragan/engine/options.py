@@ -1,11 +1,11 @@
-"""Settings of a run: how long, how often, how scored."""
+"""Settings of a run: how long, and how often what is done. Nothing here imports torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from paragan.core.options import Count, FilePath, Natural, NotNegative, Positive, Range
+from paragan.core.option_types import Count, FilePath, Natural, NotNegative, Positive, Range
 
 
 @dataclass(frozen=True)
@@ -74,24 +74,3 @@ class EveryOptions:
     """Checkpoints that stay; older ones are deleted."""
     check_steps: Natural = 1000
     """Steps between two checks that all ranks hold the same weights; 0: never."""
-
-
-@dataclass(frozen=True)
-class ScoreOptions:
-    """How a run is scored and its generator sampled."""
-
-    num_images: Annotated[int, Range(least=6)] = 2000
-    """Samples per score. Data of pairs is scored against its held-out targets instead."""
-    extractor: Literal["auto", "judge", "mnist", "cifar10", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = (
-        "auto"
-    )
-    """Features that scores are measured in: `auto` is the packaged network of the data set, `mnist` or `cifar10`, where
-    there is one for its images, otherwise `judge`, a small CNN trained on this run's real images. `none` switches
-    scores off; the others read their weights from a file.
-    """
-    weights: FilePath | None = None
-    """File of the ready-made network's weights; null: next to the data."""
-    mode: Literal["eval", "train-stats"] = "eval"
-    """How the generator is sampled for scores and images: `eval`, or `train-stats` as in training (batch
-    statistics, dropout on).
-    """

@@ -14,7 +14,7 @@ import torch
 from paragan.core.dist import ALONE, World
 from paragan.core.files import plain_file
 from paragan.core.notes import Note, Writer
-from paragan.core.seams import notices, paired
+from paragan.core.protocols import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
 from paragan.engine.delays import Delays, means

@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
-from paragan.core.seams import Network, Source, paired
+from paragan.core.protocols import Network, Source, paired
 from paragan.core.shard import whole
 from paragan.core.types import Made, Rows, Verdict
 from paragan.game.gan import GAN

@@ -8,27 +8,26 @@ from typing import Any
 
 from torch import Tensor
 
+from paragan.checkpoint.best import Best
+from paragan.checkpoint.reader import Checkpoint, counted, read
+from paragan.checkpoint.writer import Checkpoints
 from paragan.core.clock import Clock, Every
+from paragan.core.collective import together
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
-from paragan.core.roles import Roles
-from paragan.core.roles import together as together_on
+from paragan.core.roles import Roles, together as together_on
 from paragan.core.types import Report
 from paragan.engine.agreement import Agreement
-from paragan.engine.best import Best
-from paragan.engine.checkpoint import Checkpoints
-from paragan.engine.evaluate import Score
 from paragan.engine.events import Event, Observed, Samples, Saved, Scored
 from paragan.engine.options import EveryOptions
-from paragan.engine.pictures import Pictures
-from paragan.engine.reader import Checkpoint, counted, read
-from paragan.engine.seams import Batches, Scheme
-from paragan.engine.together import together
+from paragan.evaluation.evaluator import Score
+from paragan.evaluation.fixed_samples import Pictures
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.game.scheme import Batches, Scheme
 from paragan.game.state import restore, state_of
 
 Telemetry = Callable[[GAN, Mapping[str, Tensor | float] | None], Mapping[str, float]]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.options import Count, Fraction, Natural
+from paragan.core.option_types import Count, Fraction, Natural
 
 
 @dataclass(frozen=True)

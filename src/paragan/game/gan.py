@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Augment, Penalty, Seat, Turn, adaptive
+from paragan.core.protocols import Augment, Penalty, Seat, Turn, adaptive
 from paragan.core.types import Batch, Feed, Outputs, Report, Side, Terms, Update
 from paragan.game.prior import Prior
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.tree import map_tensors
-from paragan.layers.armed import mixes_samples
 from paragan.layers.random import draws
+from paragan.layers.update_once import mixes_samples
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from paragan.core.node import Written
-from paragan.core.shelf import did_you_mean, near
+from paragan.core.registry import did_you_mean, near
+from paragan.core.settings_tree import Written
 
 
 def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from paragan.core.options import TORCH_OPTIMISERS, Chosen, Count, Fraction, Natural, NotNegative, On, Positive
+from paragan.core.option_types import TORCH_OPTIMISERS, Chosen, Count, Fraction, Natural, NotNegative, On, Positive
 
 
 @dataclass(frozen=True)

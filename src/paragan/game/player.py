@@ -11,12 +11,12 @@ from torch.distributed.tensor import DTensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Network, Opponent, Strategy, Turn
+from paragan.core.protocols import Network, Opponent, Strategy, Turn
 from paragan.core.types import Made, Side, Terms, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
-from paragan.layers.armed import armed_layers
+from paragan.layers.update_once import armed_layers
 from paragan.parallel import none
 
 

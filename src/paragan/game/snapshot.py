@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Network
+from paragan.core.protocols import Network
 from paragan.game.network import CalledNetwork, Calling
 
 

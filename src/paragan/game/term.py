@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Part
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Feed, Outputs
 
 

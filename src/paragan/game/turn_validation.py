@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from paragan.core import rng
-from paragan.core.outside import told
-from paragan.core.seams import Penalty
+from paragan.core.outside_code import told
+from paragan.core.protocols import Penalty
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN
 from paragan.game.label_use import ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
-from paragan.game.trial import ROWS, refuse_unfit
+from paragan.game.validation import ROWS, refuse_unfit
 
 
 def validate(

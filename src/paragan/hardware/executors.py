@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError, ParaganError, is_out_of_memory
 from paragan.core.tree import map_tensors
 from paragan.hardware import graphs
-from paragan.layers.armed import armed_layers
+from paragan.layers.update_once import armed_layers
 
 Call = Callable[..., Any]
 BACKEND = "inductor"

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.layers.armed import Armed
+from paragan.layers.update_once import Armed
 
 
 class BatchNorm(Armed):

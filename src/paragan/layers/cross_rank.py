@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.layers.across import Across, AllReduceSum, Company, Normalise
+from paragan.layers.all_reduce import Across, AllReduceSum, Company, Normalise
 from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modes import frozen_modules

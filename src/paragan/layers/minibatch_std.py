@@ -7,9 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paragan.layers.across import Company, whole
-from paragan.layers.armed import Armed
+from paragan.layers.all_reduce import Company, whole
 from paragan.layers.precision import autocast_off, widened
+from paragan.layers.update_once import Armed
 
 _EPS = 1e-8
 

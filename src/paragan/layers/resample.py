@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.layers import nine
+from paragan.layers import fast_upsample_conv
 from paragan.layers.precision import autocast_off
 
 
@@ -23,8 +23,8 @@ class UpConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        if nine.pays(x):
-            return nine.doubled_convolved(x, self.weight, self.bias)
+        if fast_upsample_conv.pays(x):
+            return fast_upsample_conv.doubled_convolved(x, self.weight, self.bias)
         weight = _spread(self.weight, _taps(self.weight).flip(0))  # a transposed convolution reads its taps backwards
         return F.conv_transpose2d(x, weight.transpose(0, 1), self.bias, stride=2, padding=1)
 

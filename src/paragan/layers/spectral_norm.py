@@ -4,7 +4,7 @@ In a loop of your own:
 
     import torch
     from torch import nn
-    from paragan.layers.armed import arm
+    from paragan.layers.update_once import arm
     from paragan.layers.spectral_norm import spectral_norm
 
     d = nn.Sequential(
@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
-from paragan.layers.armed import Armed
 from paragan.layers.precision import autocast_off, widened
+from paragan.layers.update_once import Armed
 
 WARM_UP = 15  # iterations before the first use: later ones only follow a weight that moves slowly
 

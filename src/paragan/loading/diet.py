@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Source, notices
+from paragan.core.protocols import Source, notices
 from paragan.loading.order import Indices, Order
 
 _AT_ONCE = 256

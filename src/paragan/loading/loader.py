@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Source, paired
+from paragan.core.protocols import Source, paired
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
 

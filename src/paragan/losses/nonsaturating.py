@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from paragan.core.options import Positive
+from paragan.core.option_types import Positive
 
 G_NEEDS_REAL = False
 

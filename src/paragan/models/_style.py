@@ -11,8 +11,7 @@ from math import sqrt
 
 import torch
 import torch.nn.functional as F
-from torch import Generator as Draws
-from torch import Tensor, nn
+from torch import Generator as Draws, Tensor, nn
 
 from paragan.core import rng
 from paragan.layers.conditional_norm import required

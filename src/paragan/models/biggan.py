@@ -13,7 +13,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from paragan.core.options import Count, Natural
+from paragan.core.option_types import Count, Natural
 from paragan.core.types import Verdict
 from paragan.layers.blocks import through
 from paragan.layers.spectral_norm import spectral_norm

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from torch import Tensor, nn
 
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 from paragan.core.types import Verdict
 from paragan.layers.blocks import ReluHead, through
 from paragan.layers.spectral_norm import spectral_norm

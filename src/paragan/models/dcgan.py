@@ -14,7 +14,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 from paragan.core.types import Verdict
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import Head, Paint, Stem, Wrap, plain, through

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from paragan.core.errors import ConfigError
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 
 
 @dataclass(frozen=True)

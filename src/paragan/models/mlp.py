@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 from paragan.core.types import Verdict
 from paragan.layers.blocks import through
 from paragan.layers.conditional_norm import required

@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
-from paragan.core.options import Count, Fraction
+from paragan.core.option_types import Count, Fraction
 from paragan.core.types import Verdict
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import through
 from paragan.layers.precision import autocast_off, widened
 from paragan.layers.random import Dropout
-from paragan.layers.strided import Double, Halve
+from paragan.layers.strided_conv import Double, Halve
 from paragan.models._checks import side_of
 
 _SIDES = (8, 16, 32, 64, 128, 256, 512)

@@ -15,11 +15,10 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Generator as Draws
-from torch import Tensor, nn
+from torch import Generator as Draws, Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 from paragan.core.types import Verdict
 from paragan.layers.blocks import through
 from paragan.layers.conditional_norm import required

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 from paragan.models import contragan
 
 

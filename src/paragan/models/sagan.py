@@ -14,7 +14,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 from paragan.core.types import Verdict
 from paragan.layers.attention import SelfAttention
 from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through

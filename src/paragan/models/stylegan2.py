@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.options import Count, Fraction
+from paragan.core.option_types import Count, Fraction
 from paragan.core.types import Verdict
 from paragan.layers.blocks import through
 from paragan.layers.blur import blurred

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
-from paragan.core.seams import Network, Turn
+from paragan.core.protocols import Network, Turn
 from paragan.core.types import Can, Side, Terms
-from paragan.layers.across import Across
+from paragan.layers.all_reduce import Across
 from paragan.layers.cross_rank import convert
-from paragan.parallel import _loop, none
-from paragan.parallel._placed import Placed, place, placed
-from paragan.parallel._reach import nothing, unreached
+from paragan.parallel import _forward_backward, none
+from paragan.parallel._placement import Placed, place, placed
+from paragan.parallel._reachable_parameters import nothing, unreached
 
 
 class Strategy(none.Strategy):
@@ -61,7 +61,9 @@ class Strategy(none.Strategy):
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
         tied = partial(self._tied, here, list(net.parameters()), signature)
         across = Across(here.world.group, "a penalty", here.world.count)
-        return _loop.forward_backward(turn, nets, parts, gradient, factor, around, tied, apart=True, across=across)
+        return _forward_backward.forward_backward(
+            turn, nets, parts, gradient, factor, around, tied, apart=True, across=across
+        )
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         for weight in placed(net).idle:

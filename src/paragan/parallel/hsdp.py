@@ -11,9 +11,9 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.options import Count
-from paragan.parallel._sharded import Sharded
-from paragan.parallel._shards import bounded
+from paragan.core.option_types import Count
+from paragan.parallel._fsdp import Sharded
+from paragan.parallel._fully_shard import bounded
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.seams import Network, Turn
+from paragan.core.protocols import Network, Turn
 from paragan.core.shard import put, whole
 from paragan.core.types import Can, Side, Terms
 from paragan.core.window import WHOLE, Layout
 from paragan.layers.norms import keep_float32
-from paragan.parallel import _blocks, _loop
-from paragan.parallel._demands import NOTHING, Demands
-from paragan.parallel._master import Master
-from paragan.parallel._norms import clip, norm_of
+from paragan.parallel import _blocks, _forward_backward
+from paragan.parallel._grad_norm import clip, norm_of
+from paragan.parallel._master_weights import Master
+from paragan.parallel._memory_options import NOTHING, Demands
 
 
 class Strategy:
@@ -60,10 +60,10 @@ class Strategy:
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> Terms:
         gradient = partial(self.input_gradient, nets[turn.side].module, scale=scale)
-        return _loop.forward_backward(turn, nets, parts, gradient, scale)
+        return _forward_backward.forward_backward(turn, nets, parts, gradient, scale)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        return _loop.input_gradient(out_B, x, scale)
+        return _forward_backward.input_gradient(out_B, x, scale)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         grads = [p.grad for p in net.parameters() if p.grad is not None]

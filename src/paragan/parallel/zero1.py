@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from paragan.core.dist import World
 from paragan.core.window import Layout, Window
 from paragan.parallel import ddp
-from paragan.parallel._placed import placed
-from paragan.parallel._shards import mesh_of, refuse_needing_whole, shard
+from paragan.parallel._fully_shard import mesh_of, refuse_needing_whole, shard
+from paragan.parallel._placement import placed
 
 _AT_ONCE = 1 << 25  # numbers gathered in one exchange: bounds its buffer
 

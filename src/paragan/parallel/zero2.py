@@ -5,7 +5,7 @@ ZeRO stage 2 (Rajbhandari et al. 2020, section 5.2) but for one thing: between t
 
 from __future__ import annotations
 
-from paragan.parallel._sharded import Sharded
+from paragan.parallel._fsdp import Sharded
 
 
 class Strategy(Sharded):

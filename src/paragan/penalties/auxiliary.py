@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.options import Count, NotNegative
-from paragan.core.seams import Part
+from paragan.core.option_types import Count, NotNegative
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Side, Verdict
-from paragan.penalties._compared import without_labels
+from paragan.penalties._similarity import without_labels
 
 
 @dataclass(frozen=True)

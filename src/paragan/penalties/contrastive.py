@@ -12,10 +12,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from paragan.core.options import Count, NotNegative, Positive
-from paragan.core.seams import Part
+from paragan.core.option_types import Count, NotNegative, Positive
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Side
-from paragan.penalties._compared import compared
+from paragan.penalties._similarity import compared
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.options import Count, NotNegative
-from paragan.core.seams import Part
+from paragan.core.option_types import Count, NotNegative
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Side, Verdict
 
 

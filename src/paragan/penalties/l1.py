@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core.options import Count, NotNegative
-from paragan.core.seams import Part
+from paragan.core.option_types import Count, NotNegative
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Side
 
 

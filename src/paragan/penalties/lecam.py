@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core.options import Count, Fraction, Natural, NotNegative
-from paragan.core.seams import Part
+from paragan.core.option_types import Count, Fraction, Natural, NotNegative
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Side
 from paragan.penalties._logits import per_sample
 

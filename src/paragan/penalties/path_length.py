@@ -15,8 +15,8 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.options import Count, Fraction, NotNegative
-from paragan.core.seams import Part
+from paragan.core.option_types import Count, Fraction, NotNegative
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Made, Side
 
 

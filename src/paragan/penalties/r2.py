@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.fade import faded
-from paragan.core.options import Count, NotNegative, Positive
-from paragan.core.seams import Part
+from paragan.core.option_types import Count, NotNegative, Positive
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Side
-from paragan.penalties._slope import squared_slope
+from paragan.penalties._input_gradient import squared_slope
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from paragan.config import RunConfig
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED
 from paragan.core.interrupt import Interrupt, install
-from paragan.launch.join import leave
-from paragan.launch.place import Place
-from paragan.runs.opened import Asked, ended, explaining, joined, opened, told, voice
+from paragan.distributed.launch.join import leave
+from paragan.distributed.launch.rank_env import Place
+from paragan.runs.session import Asked, ended, explaining, joined, opened, told, voice
 from paragan.writers.console import clock_time, score_line
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paragan.build_crew import worker
+from paragan.build.workers import worker
 from paragan.config import RunConfig, dump
 from paragan.core.errors import ConfigError, RankError
-from paragan.launch.company import Company, of_world
-from paragan.launch.join import join
-from paragan.launch.place import Place
+from paragan.distributed.launch.external_workers import Company, of_world
+from paragan.distributed.launch.join import join
+from paragan.distributed.launch.rank_env import Place
 
 
 def of_torchrun(config: RunConfig, place: Place) -> Company:
@@ -24,7 +24,7 @@ def of_torchrun(config: RunConfig, place: Place) -> Company:
 
 def of_mpiexec(config: RunConfig) -> Company:
     """The processes of mpiexec. Begins MPI."""
-    from paragan.transports.mpi import World
+    from paragan.distributed.transports.mpi_communicator import World
 
     world, timeout_s = World(), config.train.timeout_s
     tell, hear = (lambda text: world.tell(text, timeout_s)), (lambda: world.hear(timeout_s))

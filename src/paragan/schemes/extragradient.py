@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paragan.core.errors import ConfigError
-from paragan.core.seams import Seat
+from paragan.core.protocols import Seat
 from paragan.core.types import Batch, Report, take
 from paragan.game.gan import GAN
 from paragan.game.player import Player

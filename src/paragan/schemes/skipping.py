@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paragan.core.options import Count
+from paragan.core.option_types import Count
 from paragan.core.types import Batch, Report, Side, take
 from paragan.game.gan import GAN
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from paragan.core.notes import Note
 from paragan.core.printable import printable
-from paragan.writers._values import finite, mapping
+from paragan.report.record_values import finite, mapping
 
 PLAIN_PERIOD_S = 10.0
 

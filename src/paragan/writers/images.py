@@ -10,8 +10,8 @@ from torch import Tensor
 
 from paragan.core.files import subfolder, whole
 from paragan.core.notes import Note
-from paragan.writers._image_formats import SHEETS
-from paragan.writers._sheet import sheet
+from paragan.storage.image_formats import SHEETS
+from paragan.storage.image_sheet import sheet
 
 
 @dataclass(frozen=True)

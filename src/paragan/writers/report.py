@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.core.files import write_text
-from paragan.writers._film import film
-from paragan.writers._page import Page
+from paragan.report.film import film
+from paragan.report.page import Page
 
 if TYPE_CHECKING:
     from paragan.core.notes import Note

@@ -9,7 +9,7 @@ from pathlib import Path
 from paragan.core.errors import ConfigError
 from paragan.core.files import subfolder
 from paragan.core.notes import Note
-from paragan.writers._sheet import sheet
+from paragan.storage.image_sheet import sheet
 
 
 @dataclass(frozen=True)

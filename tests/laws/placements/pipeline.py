@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
-from paragan.core.seams import Part
+from paragan.core.protocols import Part
 from paragan.core.types import Can, Outputs, Side, Terms, Verdict
-from paragan.parallel import _loop, none
+from paragan.parallel import _forward_backward, none
 
 
 class Staged(nn.Module):
@@ -126,7 +126,7 @@ class Strategy(none.Strategy):
         schedule.step(
             *((x,) if dist.get_rank() == 0 else ()), **({"target": numbers, "losses": []} if last else {}), y=y
         )
-        terms = _loop.gather(done) if last else self._nothing(turn, feeds[0])
+        terms = _forward_backward.gather(done) if last else self._nothing(turn, feeds[0])
         return self._penalise(turn, nets, feeds, terms) if turn.penalties else terms
 
     def _penalise(self, turn, nets, feeds, terms):

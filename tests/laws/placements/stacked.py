@@ -13,7 +13,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state
 
 from paragan.core.types import Can, Verdict
-from paragan.parallel import _loop, none
+from paragan.parallel import _forward_backward, none
 
 
 class Stack(nn.Module):
@@ -67,10 +67,10 @@ class Strategy(none.Strategy):
     def forward_backward(self, turn, nets, parts, scale=None):
         net = nets[turn.side].module
         gradient = partial(self.input_gradient, net, scale=scale)
-        return _loop.forward_backward(turn, nets, parts, gradient, scale)
+        return _forward_backward.forward_backward(turn, nets, parts, gradient, scale)
 
     def input_gradient(self, net, out_B, x, scale=None):
-        return _loop.input_gradient(out_B, x, scale)
+        return _forward_backward.input_gradient(out_B, x, scale)
 
     def finish(self, net, max_norm, scale=None):
         grads = [p.grad for p in net.parameters()]

@@ -1,0 +1,1 @@
+"""paragan from Python: train, load, and the manager of the ParaGAN poster."""

@@ -1,0 +1,246 @@
+"""Networks from memory: objects with `model_fn` or plain modules, as networks that the library trains.
+
+To `build` they are what a file of `models/` is (`core.make.Model`): nothing below knows where networks come from.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from paragan.config import RunConfig
+from paragan.core import registry
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import Chosen
+from paragan.core.outside_code import told
+from paragan.core.types import Verdict
+from paragan.layers.modes import train
+
+_SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}
+
+
+class Estimator:
+    """A generator and a discriminator from memory, to be trained together (the ParaGAN poster, figure 5).
+
+    g: an object with `model_fn(latent_var, y)`, which returns images in [-1, 1]. d: one with `model_fn(x, y)`, which
+    returns (output, out_logit): losses read out_logit, one for each image or a map of them, and nothing reads output.
+    latent_var is (B, latent); y is (B,) of classes, or None. The objects hold networks in attributes, or are
+    `torch.nn.Module`s themselves; a module without `model_fn` is called, D may then return the logits alone, and a
+    `forward` of one argument gets no y. The length of latent_var, and how many classes
+    y has (0: it is None), are `g.latent` and `g.num_classes`; where g does not tell, `model.latent` and
+    `model.conditional` of the config do, and the data.
+
+    Training starts from the weights that they have when the first step is asked for (on several ranks: those of rank
+    0) and works on copies: g and d stay as they are. Raises `ConfigError` for what is no such object.
+    """
+
+    def __init__(self, g: Any, d: Any) -> None:
+        for name, player in (("g", g), ("d", d)):
+            if isinstance(player, type):
+                raise ConfigError(f"Estimator: {name}: found the class {player.__name__}, expected an object of it")
+            if not callable(getattr(player, "model_fn", None)) and not isinstance(player, nn.Module):
+                found = type(player).__name__
+                raise ConfigError(
+                    f"Estimator: {name}: found {found} without {_SIGNATURES[name]}, expected that or a torch.nn.Module"
+                )
+        self.g, self.d = g, d
+
+    def networks(self, world: World = ALONE) -> Networks:
+        """Copies of both as they are now, on the CPU; of several ranks all have to ask."""
+        with told("Estimator: a copy of g and d"):
+            g, d = copy.deepcopy((self.g, self.d))
+            nets = _network(g), _network(d)
+        if {id(weight) for weight in nets[0].parameters()} & {id(weight) for weight in nets[1].parameters()}:
+            raise ConfigError("Estimator: found weights that g and d share, expected none: each has its own optimiser")
+        for net in nets:
+            _follow_rank_0(net, world)
+        return Networks(*nets, _number(self.g, "latent"), _number(self.g, "num_classes"), _origin(self.g, self.d))
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Fulfils `core.make.Model`: every call copies one of the two. latent, num_classes: None where g does not tell.
+
+    origin: the classes of both, for the record.
+    """
+
+    g: nn.Module
+    d: nn.Module
+    latent: int | None = None
+    num_classes: int | None = None
+    origin: tuple[str, str] = ("", "")
+
+    @classmethod
+    def for_sampling(cls, g: Any) -> Networks:
+        """A generator without its discriminator."""
+        g = Estimator(g, nn.Identity()).g
+        with told("generator: a copy of it"):
+            net = _network(copy.deepcopy(g))
+        return cls(net, nn.Identity(), _number(g, "latent"), _number(g, "num_classes"))
+
+    def recorded_in(self, config: RunConfig) -> RunConfig:
+        """The config with `model.name: from_memory` and the origin of both networks."""
+        if config.grid is not None:
+            raise ConfigError("grid is not available for networks from memory; put them in a module and set model.name")
+        before, options = config.model.options, registry.options("models", registry.FROM_MEMORY)
+        latent = _number(before, "latent") if self.latent is None else self.latent
+        conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
+        conditional = conditional if _takes_labels(self.g) else False
+        return replace(config, model=Chosen(registry.FROM_MEMORY, options(*self.origin, latent, conditional)))
+
+    def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        latent = _number(options, "latent") if self.latent is None else self.latent
+        if latent is None:
+            raise ConfigError(
+                f"Estimator: {_name(self.g)}: found no `latent`, expected the length of latent_var as an int: "
+                "self.latent = 64"
+            )
+        return _Generator(copy.deepcopy(self.g), latent, self._classes(options, num_classes))
+
+    def Discriminator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
+        return _Discriminator(copy.deepcopy(self.d), self._classes(options, num_classes) > 0)
+
+    def _classes(self, options: Any, num_classes: int) -> int:
+        """How many classes images are asked of; 0: y is None."""
+        if self.num_classes is None:
+            unlabelled = getattr(options, "conditional", None) is False or not _takes_labels(self.g)
+            return 0 if unlabelled else num_classes
+        if self.num_classes not in (0, num_classes):
+            raise ConfigError(
+                f"Estimator: {_name(self.g)}.num_classes: found {self.num_classes}, expected the {num_classes} classes "
+                "of the data, or 0"
+            )
+        return self.num_classes
+
+
+class _Generator(nn.Module):
+    def __init__(self, net: nn.Module, latent: int, num_classes: int) -> None:
+        super().__init__()
+        self.net, self.latent, self.num_classes = net, latent, num_classes
+        self.takes_labels = _takes_labels(net)
+
+    def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Any:
+        if condition is not None:
+            raise ConfigError(
+                "Estimator: found data of pairs, expected single images: model_fn(latent_var, y) is not given what an "
+                "image is to be made from"
+            )
+        return _called(self.net, z_BZ, y_B, self.takes_labels)
+
+
+class _Discriminator(nn.Module):
+    """labelled: whether it is told classes; never those of real images alone."""
+
+    def __init__(self, net: nn.Module, labelled: bool) -> None:
+        super().__init__()
+        self.net, self.labelled = net, labelled
+        self.takes_labels, self.returns_logits = _takes_labels(net), not hasattr(net, "model_fn")
+
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Verdict:
+        output = _called(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
+        if isinstance(output, Verdict):
+            return output
+        if isinstance(output, Tensor) and self.returns_logits:
+            return Verdict(output)
+        if not isinstance(output, tuple) or len(output) != 2:
+            found = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
+            raise ConfigError(f"Estimator: {_name(self.net)} returned {found}, expected (output, out_logit)")
+        return Verdict(output[1])
+
+
+class _Object(nn.Module):
+    """An object with `model_fn` that is no module itself: what it holds in attributes is registered here."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self._held = held
+        for name, value in vars(held).items():
+            if isinstance(value, nn.Parameter):
+                self.register_parameter(name, value)
+            elif isinstance(value, nn.Module):
+                self.add_module(name, value)
+        _refuse_unseen(self, held)
+
+    def model_fn(self, *inputs: Tensor | None) -> Any:
+        vars(self._held).update(self._modules | self._parameters)  # strategies put others in their places
+        return self._held.model_fn(*inputs)
+
+
+def _network(player: Any) -> nn.Module:
+    net = player if isinstance(player, nn.Module) else _Object(player)
+    if any(is_lazy(weight) for weight in net.parameters()):
+        raise ConfigError(
+            f"Estimator: {_name(net)}: found a lazy layer, expected one that knows its sizes: call it once"
+        )
+    if not any(weight.requires_grad for weight in net.parameters()):
+        raise ConfigError(
+            f"Estimator: {_name(net)}: found no weights to train, expected networks in its attributes: self.net = …"
+        )
+    return train(net.cpu())
+
+
+def _refuse_unseen(net: _Object, held: Any) -> None:
+    """Weights in a list, in another object or on the class would be used, and never trained."""
+    seen = {id(weight) for weight in net.parameters()}
+    kinds = (nn.Module, nn.Parameter)
+    on_class = {n: value for kind in type(held).__mro__ for n, value in vars(kind).items() if isinstance(value, kinds)}
+    for name, value in {**on_class, **vars(held)}.items():
+        if _weights_in(value) - seen:
+            raise ConfigError(
+                f"Estimator: {_name(net)}.{name}: found weights that would not be trained, expected networks in "
+                "attributes of the object, several as a torch.nn.ModuleList or ModuleDict"
+            )
+
+
+def _weights_in(value: Any) -> set[int]:
+    """The identities of all that are reached from it: of what a copy copies."""
+    reached: dict[int, Any] = {}
+    copy.deepcopy(value, reached)
+    return {number for number, found in reached.items() if isinstance(found, nn.Parameter) and found.requires_grad}
+
+
+def _called(net: nn.Module, x: Tensor, y_B: Tensor | None, takes_labels: bool) -> Any:
+    function = getattr(net, "model_fn", net)
+    return function(x, y_B) if takes_labels else function(x)
+
+
+def _takes_labels(net: nn.Module) -> bool:
+    """Whether there is a place for y: a plain `torch.nn.Sequential` has none."""
+    if hasattr(net, "model_fn"):
+        return True
+    parameters = inspect.signature(net.forward).parameters.values()
+    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(places) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+
+
+def _origin(g: Any, d: Any) -> tuple[str, str]:
+    g_class, d_class = type(g), type(d)
+    return f"{g_class.__module__}.{g_class.__qualname__}", f"{d_class.__module__}.{d_class.__qualname__}"
+
+
+def _name(net: nn.Module) -> str:
+    return type(net._held if isinstance(net, _Object) else net).__name__
+
+
+def _number(owner: Any, name: str) -> int | None:
+    value = getattr(owner, name, None)
+    return value if type(value) is int else None
+
+
+def _follow_rank_0(net: nn.Module, world: World) -> None:
+    """Every rank made its own, each from its own draws."""
+    held = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
+    shapes = {name: [str(value.dtype), *value.shape] for name, value in held.items()}
+    if any(theirs != shapes for theirs in world.gather(shapes)):
+        raise ConfigError(f"Estimator: {_name(net)}: found other networks on other ranks, expected the same on all")
+    for value in held.values():
+        sent = value.clone(memory_format=torch.contiguous_format)
+        world.follow([sent.view(-1).view(torch.uint8)])
+        value.copy_(sent)

@@ -1,0 +1,205 @@
+"""The poster's manager: a loop of the program's own over the steps of a run."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from paragan.api.estimator import Estimator
+from paragan.api.training import in_python, program_name
+from paragan.config import RunConfig
+from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError
+from paragan.distributed.launch.join import leave
+from paragan.distributed.launch.rank_env import here
+from paragan.engine.session import Session
+from paragan.engine.trainer import Trainer
+from paragan.runs import session as runs
+from paragan.scaling import rules
+from paragan.writers.console import clock_time
+
+
+class ScalingManager:
+    """Trains a pair on the workers that there are (the ParaGAN poster, figure 5).
+
+    config: the best settings of a single worker; `config.max_steps` are the steps of the run. bs: images of a batch
+    over `num_workers` workers. torchrun's ranks are the workers; a process by itself is one. Each has as many images as
+    it would have had, bs / num_workers; `self.config` is the config of the run, with the batch of all of them. The
+    number of steps stays, so that the images of a run grow with its batch.
+
+    rule: how both learning rates follow a batch r times that of `config`: `sqrt` of r, for Adam and its kin (Malladi et
+    al. 2022, whose rule moves betas and eps as well: here they stay); `linear`, r itself, for SGD (Goyal et al. 2017,
+    section 2.1, after a warm-up: `schedule.warmup`); `none`.
+
+    out: the run folder, as `paragan train` makes it; runs/NAME after the program unless given. The same program again
+    goes on from its newest checkpoint; fresh: instead, what lies there is kept aside. Raises children of
+    `paragan.ParaganError`.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        bs: int,
+        num_workers: int,
+        *,
+        rule: str = "sqrt",
+        out: str | Path | None = None,
+        fresh: bool = False,
+    ) -> None:
+        self._place, self._out, self._fresh = here(), Path(out or f"runs/{program_name()}"), fresh
+        found = 1 if self._place is None else self._place.size
+        self.config = _fitted(config, rules.fitted(bs, num_workers, found), rule)
+        self._gan: Estimator | None = None
+        self._session: Session | None = None
+        self._stages: Iterator[None] = iter(())
+        self._over = ""  # why no step follows
+        self._open = ExitStack()
+        self.world = runs.joined(config, self._place)
+        atexit.register(self.close)
+        self._say = runs.voice(self.world)
+        self._say(_found(config, self.config, num_workers, found, rule))
+
+    @property
+    def trainer(self) -> Trainer:
+        """Of the run: its players, its clock. `ConfigError` before the first step."""
+        return self._begun.trainer
+
+    def train(self, gan: Estimator) -> None:
+        """One step of the game, and what is due after it: pictures, a score, a checkpoint.
+
+        The last step ends the run with a checkpoint and a score; nothing happens after that.
+        """
+        if self._session is None:
+            self._begin(gan)
+        if gan is not self._gan:
+            raise ConfigError("train: found another Estimator than before, expected one for each ScalingManager")
+        if self._over == _FINISHED:
+            return
+        with self._alive() as session:
+            next(self._stages, None)
+            if session.trainer.clock.images >= session.trainer.images:
+                for _ in self._stages:  # the end; before it steps until all ranks hold the same
+                    pass
+        if session.trainer.finished:
+            self._finish(session)
+
+    def eval(self, metric: str = "fd") -> float:
+        """A score of the sampling generator as it is; all ranks have to ask.
+
+        metric: one of those that the run is scored by, such as `coverage`; `fd` is the Frechet distance in features of
+        the run's extractor, `fd[NAME]`. `fid` is taken for `fd`, and a line says that it is not Inception's.
+        """
+        with self._alive(settled="eval") as session:
+            values = session.score()
+        if not values:
+            raise ConfigError("eval: found score.extractor=none in the config, expected one that scores, such as auto")
+        distance = next((name for name in values if name.startswith("fd[")), None)
+        if metric == "fid" and distance is not None:
+            told = f"without Inception weights fid is {distance} {values[distance]:.4g}, the same distance in other"
+            self._say(f"eval      {told} features: compare it only with runs that are scored by the same extractor")
+        if metric in ("fd", "fid") and distance is not None:
+            metric = distance
+        if metric not in values:
+            known = ", ".join([*values, *(["fd"] if distance else [])])
+            raise ConfigError(f"eval: found the metric {metric!r}, expected one of {known}")
+        return values[metric]
+
+    def save(self) -> None:
+        """A checkpoint of this moment; all ranks have to ask. The run saves by itself every `every.save_kimg`."""
+        with self._alive(settled="save") as session:
+            session.save()
+
+    def close(self) -> None:
+        """End here, finished or not: files are closed and the ranks part. Also done when the program ends.
+
+        What was not saved is lost. Nothing can be asked of a closed manager.
+        """
+        atexit.unregister(self.close)
+        session = self._session
+        if session is not None and not self._over:
+            trainer = session.trainer
+            saved = "saved" if trainer.saved_at == trainer.clock.step else f"not saved since step {trainer.saved_at}"
+            runs.ended(session, PREEMPTED, f"left by the program; {saved}")
+            trainer.scheme.close()
+        self._over = "is closed"
+        self._open.close()
+        leave(self.world)
+
+    @property
+    def _begun(self) -> Session:
+        if self._session is None:
+            raise ConfigError("ScalingManager: found nothing that was trained, expected train(gan) first")
+        return self._session
+
+    @contextmanager
+    def _alive(self, settled: str = "") -> Iterator[Session]:
+        """The session; what fails inside ends it. settled: who asks, where all ranks have to hold the same weights."""
+        session = self._begun
+        if self._over == _FINISHED:
+            yield session  # scored and saved as it is
+            return
+        self._refuse_over()
+        if settled and not session.trainer.settled:
+            raise ConfigError(
+                f"{settled}: found ranks between two averagings of their weights, expected train(gan) first"
+            )
+        try:
+            with runs.told(session):
+                yield session
+        except BaseException:
+            self._over = "ended with an error"
+            self._open.close()
+            raise
+
+    def _refuse_over(self) -> None:
+        if self._over:
+            raise ConfigError(
+                f"ScalingManager: this one {self._over}, expected a new one: it goes on from the last checkpoint"
+            )
+
+    def _begin(self, gan: Estimator) -> None:
+        self._refuse_over()
+        if not isinstance(gan, Estimator):
+            raise ConfigError(f"train: found a {type(gan).__name__}, expected an Estimator(g, d)")
+        try:
+            with runs.explaining(self.world):
+                networks = gan.networks(self.world)
+                self.config = networks.recorded_in(self.config)
+                asked = runs.Asked(
+                    *(self.config, program_name(), self._out, self._fresh, self._place, networks),
+                    goes_on="the same program goes on",
+                )
+                self._session = self._open.enter_context(runs.opened(asked, self.world, lambda: False))
+        except (CheckpointError, ConfigError) as error:
+            raise type(error)(in_python(str(error))) from error.__cause__
+        self._gan, self._stages = gan, self._session.stages()
+        with self._alive():
+            next(self._stages)  # what comes before the first step
+
+    def _finish(self, session: Session) -> None:
+        self._over, clock = _FINISHED, session.trainer.clock
+        runs.ended(session, 0, _FINISHED)
+        self._open.close()  # somebody else may go on
+        done = f"step {clock.step}, {clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
+        self._say(f"finished: {done}; {self._out}: report.html, samples/, metrics.jsonl the record, checkpoints/")
+
+
+_FINISHED = "finished"
+
+
+def _fitted(config: RunConfig, batch: int, rule: str) -> RunConfig:
+    """The same number of steps with another batch, and with the learning rates that go with it."""
+    by = rules.factor(rule, batch / config.train.batch)
+    kimg = len(config.max_steps) * batch * config.d.updates_per_step / 1000
+    train = replace(config.train, batch=batch, kimg=kimg)
+    return replace(config, train=train, g=rules.scaled(config.g, by), d=rules.scaled(config.d, by))
+
+
+def _found(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:
+    """What there is instead of what was asked for, and what follows from it."""
+    workers = f"{found}" if found == num_workers else f"{found} instead of {num_workers}"
+    batch, rates = now.train.batch, f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
+    by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
+    return f"workers   found {workers}: batches of {batch} images, {batch // found} each; {rates} ({by})"

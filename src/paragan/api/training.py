@@ -1,0 +1,214 @@
+"""Training from Python: `run = paragan.train("digits", {"train.kimg": 2})`, then `run.sample(16)`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paragan import build, config
+from paragan.api.estimator import Estimator, Networks
+from paragan.config import RunConfig
+from paragan.config.fill import ANY
+from paragan.core import rng
+from paragan.core.dist import World
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.files import plain_file
+from paragan.core.outside_code import told
+from paragan.core.printable import printable
+from paragan.distributed.launch.rank_env import here
+from paragan.export.bundle import score_of
+from paragan.export.generator import Reader, opened
+from paragan.export.sampler import Label, Sampled, Sampler
+from paragan.runs import session as runs
+from paragan.runs.from_python import run_to_end
+
+
+def train(
+    recipe: str | RunConfig = "digits",
+    settings: Mapping[str, Any] | None = None,
+    *,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    generator: Any = None,
+    discriminator: Any = None,
+    trust: bool = False,
+) -> Run:
+    """Train as `paragan train` does, with the whole run folder, and return the run to sample and to read.
+
+    recipe: a name of `paragan list recipes`, a YAML file, or a `RunConfig`. settings: values by dotted key, such as
+    {"train.kimg": 2}; only for a recipe. out: the run folder; runs/RECIPE unless given. The same call again resumes
+    from the newest checkpoint; fresh: start anew and set the former run aside.
+
+    generator, discriminator: networks from memory as `Estimator` takes them, or classes of them that are called
+    without arguments. The run records where they came from; `paragan.load(out, generator=...)` opens it later.
+    trust: import outside code that a config in a run folder names.
+
+    One process trains; under torchrun each rank calls this. Ctrl-C and SIGTERM save a checkpoint and then raise
+    `KeyboardInterrupt` and `SystemExit`. Raises children of `paragan.ParaganError`.
+    """
+    chosen = _resolved(recipe, settings, trust)
+    name = _run_name(recipe) if isinstance(recipe, str) else program_name()
+    gan = _pair(generator, discriminator, chosen.seed)
+    place, folder = here(), Path(out or f"runs/{name}")
+    if place is None and (chosen.devices or 1) > 1:
+        raise ConfigError(
+            f"devices={chosen.devices} needs as many processes; start the program with "
+            f"`torchrun --nproc-per-node {chosen.devices} PROGRAM`, or leave devices out"
+        )
+
+    def asked(world: World) -> runs.Asked:
+        networks = None if gan is None else gan.networks(world)
+        mine = chosen if networks is None else networks.recorded_in(chosen)
+        return runs.Asked(mine, name, folder, fresh, place, networks, "Ctrl-C saves; the same program resumes")
+
+    try:
+        run_to_end(chosen, place, asked)
+    except (CheckpointError, ConfigError) as error:
+        raise type(error)(in_python(str(error))) from error.__cause__
+    return Run(folder, None if gan is None else gan.g)
+
+
+def load(
+    path: str | Path,
+    trust: bool = False,
+    best: bool = False,
+    *,
+    generator: Any = None,
+    device: str | torch.device = "auto",
+) -> Sampler:
+    """The generator of a run folder (its newest undamaged checkpoint) or of a file that `paragan export` wrote.
+
+    trust: import outside code that the config names; otherwise such a config is refused. best: the checkpoint of the
+    run with the best score. generator: for a run whose networks came from memory, the class that was trained or an
+    object of it; a copy gets the trained weights. device: auto (an accelerator if there is one), or a name that
+    torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is written. Raises children
+    of `paragan.ParaganError`.
+    """
+    outside = ANY if trust else ()
+    read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
+    model = None if generator is None else Networks.for_sampling(_instance(generator, seed=0))
+    return opened(Path(path), Reader(read, text, lambda read: build.open_data(read), _warn, model, device), best)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder that `train` returned. `folder` holds all of it; nothing here is written.
+
+    networks: the generator of a run whose networks came from memory.
+    """
+
+    folder: Path
+    networks: Any = field(default=None, repr=False)
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """Every setting of the run, as it was recorded."""
+        return config.load(str(self.folder / "config.yaml"), outside=ANY)
+
+    @cached_property
+    def generator(self) -> Sampler:
+        """The generator of the newest checkpoint, read once."""
+        return load(self.folder, trust=True, generator=self.networks)
+
+    def sample(self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None) -> Sampled:
+        """n images of the trained generator; `generator.sample` takes more."""
+        return self.generator.sample(n, labels, seed)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The newest score of each metric; empty where scores are off."""
+        told = score_of(self.folder).items()
+        return {name: value for name, value in told if isinstance(value, float)}
+
+    def records(self, kind: str = "step") -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl of one kind, oldest first: step, score, telemetry, samples, checkpoint, event."""
+        return [line for line in self._lines() if line.get("kind") == kind]
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        path = self.folder / "metrics.jsonl"
+        try:
+            with plain_file(path) as file:
+                for line in file:
+                    yield json.loads(line)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error}); was the run folder moved?") from None
+
+
+def program_name() -> str:
+    """The name of what was started, for its folder."""
+    name = Path(sys.argv[0]).stem
+    return name if name[:1].isalnum() else "gan"
+
+
+def in_python(message: str) -> str:
+    """A message with the words of the command line, for a program."""
+    words = {
+        "command line: ": "",
+        "--out DIR": "out=DIR",
+        "--fresh": "fresh=True",
+        "--change": "train.change_rates=True",
+    }
+    for shell, python in words.items():
+        message = message.replace(shell, python)
+    return message
+
+
+def _run_name(recipe: str) -> str:
+    """The recipe's name, or that of the folder around a config.yaml."""
+    path = Path(recipe)
+    return path.resolve().parent.name if path.name == "config.yaml" else path.stem
+
+
+def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust: bool) -> RunConfig:
+    if isinstance(recipe, str):
+        words = [_word(key, value) for key, value in (settings or {}).items()]
+        try:
+            return config.load(recipe, words, ANY if trust else None, _warn)
+        except ConfigError as error:
+            raise ConfigError(in_python(str(error))) from None
+    if settings:
+        raise ConfigError("settings cannot be added to a RunConfig; pass them to paragan.config.load")
+    return recipe
+
+
+def _word(key: str, value: Any) -> str:
+    """A setting as the command line takes it; JSON is a part of its YAML."""
+    if key == "preset":
+        return f"{key}={value}"
+    try:
+        return f"{key}={json.dumps(value, allow_nan=False, ensure_ascii=False, default=os.fspath)}"
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"settings: {key} is a {type(value).__name__}; pass a number, text, True, False, None, a list or a dict"
+        ) from None
+
+
+def _pair(generator: Any, discriminator: Any, seed: int) -> Estimator | None:
+    if generator is None and discriminator is None:
+        return None
+    if generator is None or discriminator is None:
+        missing = "generator" if generator is None else "discriminator"
+        raise ConfigError(f"{missing} is missing; pass both generator and discriminator, or neither")
+    return Estimator(_instance(generator, seed), _instance(discriminator, seed))
+
+
+def _instance(network: Any, seed: int) -> Any:
+    """Classes are called without arguments; their weights depend on the run's seed alone."""
+    if not isinstance(network, type):
+        return network
+    with torch.random.fork_rng(devices=[]), told(f"{network.__name__}()"):
+        torch.manual_seed(rng.key(seed, "construct", network.__name__))
+        return network()
+
+
+def _warn(line: str) -> None:
+    warnings.warn(printable(line), stacklevel=2)

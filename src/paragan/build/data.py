@@ -1,0 +1,66 @@
+"""From a resolved config to the images of both splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from paragan.config import RunConfig
+from paragan.core import registry
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import Model
+from paragan.core.protocols import Source, paired
+from paragan.datasets._mapped import once_per_host
+from paragan.datasets._unlabelled import Unlabelled
+from paragan.game.validation import refuse_other_data
+
+
+@dataclass(frozen=True)
+class Data:
+    train: Source
+    held_out: Source
+    flip: bool = False  # half of the images to train with are mirrored
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.train.class_names)
+
+    @property
+    def has_pairs(self) -> bool:
+        return paired(self.train) is not None
+
+    @property
+    def scored(self) -> tuple[Source, Source]:
+        """Both splits with the labels that `data.labels=false` hides from the networks; a judge learns from them."""
+        train, held_out = (s.source if isinstance(s, Unlabelled) else s for s in (self.train, self.held_out))
+        return train, held_out
+
+
+def open_data(config: RunConfig, shared: bool = False) -> Data:
+    """Both splits of the data set; `DataError` if the files are not what they should be. shared: with other processes
+    of this host, in memory once.
+    """
+    module, options = registry.load("datasets", config.data.name), config.data.options
+    labelled = getattr(options, "labels", True) is not False
+    if not labelled:
+        options = replace(options, labels=type(options)().labels)
+    found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
+    if shared:
+        found = [once_per_host(source) for source in found]
+    if not labelled:
+        found = [Unlabelled(source) if source.class_names else source for source in found]
+    train, held_out = found
+    return Data(train, held_out, getattr(options, "flip", False))
+
+
+def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model | None = None) -> None:
+    """Pairs and what is made for them need each other. Outside networks may leave untold what they take."""
+    takes = getattr((model or registry.load("models", config.model.name)).Generator, "takes_condition", None)
+    if takes is not None or not outside:
+        refuse_other_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
+    if found.has_pairs and config.augment is not None:
+        raise ConfigError(
+            f"augment: found {config.augment.name} with pairs, whose images it would move apart from their conditions; "
+            "leave it out, and vary pairs by data.flip and data.load_size"
+        )
+    if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
+        raise ConfigError(f"penalties: l1 needs the targets of pairs, found data {config.data.name}; leave it out")

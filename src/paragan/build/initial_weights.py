@@ -1,0 +1,86 @@
+"""The start of a run from another run's weights (`init`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from torch import Tensor
+
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.network_factory import Model
+from paragan.core.pieces import Stored
+from paragan.core.types import Side
+from paragan.engine.trainer import Trainer
+from paragan.export.source_weights import Weights, weights_of
+from paragan.game.initial_weights import Taken, start_from
+
+_MOST_NAMED = 4
+
+
+def initialised(
+    config: RunConfig, trainer: Trainer, model: Model | None, say: Callable[[str], None]
+) -> tuple[RunConfig, str]:
+    """Copy the weights that `config.init` names into the players of `trainer`, which is at step 0.
+
+    Returns the config with the sha256 of what was read, and a line about what was taken. `CheckpointError` where the
+    weights are not those of `init.sha256`, or none of them fits.
+    """
+    assert config.init is not None
+    if trainer.roles.apart:
+        raise ConfigError(
+            f"init is not available with scheme.name={config.scheme.name} on several ranks; use one process, or "
+            "another scheme"
+        )
+    path = config.init.path
+    found = weights_of(Path(path), say)
+    if config.init.sha256 not in (None, found.sha256):
+        raise CheckpointError(
+            f"init.path {path} has changed: its sha256 is {found.sha256[:12]}…, and init.sha256 is "
+            f"{str(config.init.sha256)[:12]}…; give the checkpoint of that time, or start anew with --fresh"
+        )
+    taken = {side: _start(side, config, trainer, model, found) for side in Side}
+    if not any(one.parameters for one in taken.values()):
+        raise CheckpointError(
+            f"init.path {path} has no weight with the name and shape of one in this model; give a run of "
+            f"model.name={config.model.name} with the same sizes"
+        )
+    told = "; ".join(_described(side, one) for side, one in taken.items())
+    return replace(config, init=replace(config.init, sha256=found.sha256)), f"{path}, step {found.step}: {told}"
+
+
+def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: Weights) -> Taken:
+    none, name = Stored.of({}), side.value
+    initial = partial(_initial, side, config, trainer, model)
+    return start_from(trainer.players[name], found.networks.get(name, none), found.averages.get(name, none), initial)
+
+
+def _initial(side: Side, config: RunConfig, trainer: Trainer, model: Model | None) -> dict[str, Tensor]:
+    """The state of the whole network at step 0; every rank constructs it."""
+    source = trainer.batches.source
+    return build.maker(config, side, build.Data(source, source), trainer.prior.device, model)().state_dict()
+
+
+def _described(side: Side, taken: Taken) -> str:
+    name = side.value.upper()
+    if not taken.tensors:
+        return f"{name} as initialised"
+    average = " and the average" if taken.with_average else ""
+    if not taken.left:
+        return f"{name} all {taken.tensors} tensors{average}"
+    shown = [f"{key} {_shapes(*both)}" for key, both in list(taken.left.items())[:_MOST_NAMED]]
+    more = f", and {len(taken.left) - _MOST_NAMED} more" if len(taken.left) > _MOST_NAMED else ""
+    total = taken.tensors + len(taken.left)
+    return f"{name} {taken.tensors} of {total} tensors{average}, as initialised: {', '.join(shown)}{more}"
+
+
+def _shapes(here: tuple[int, ...], there: tuple[int, ...] | None) -> str:
+    return "(missing there)" if there is None else f"({_size(here)} here, {_size(there)} there)"
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "a number"

@@ -1,0 +1,276 @@
+"""From a resolved config with a grid and workers to the run of its coordinator, and to a worker's part of it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+
+from paragan.build.grid import Ground
+from paragan.coevolution.cell import Cell
+from paragan.coevolution.cell_state import Centre
+from paragan.coevolution.evolution import Evolution
+from paragan.coevolution.topology import Topology
+from paragan.coevolution.workers.coordinator import Coordinator, Pace
+from paragan.coevolution.workers.membership import Roster
+from paragan.coevolution.workers.remote_population import Conducted, unbuilt
+from paragan.coevolution.workers.worker import Meet, Worker
+from paragan.config import RunConfig, dump, loads
+from paragan.core.command import me
+from paragan.core.errors import ConfigError, RankError
+from paragan.core.files import subfolder
+from paragan.distributed.launch.external_workers import Company
+from paragan.distributed.launch.handshake import offer, unfit, unreached
+from paragan.distributed.launch.local_workers import Crew
+from paragan.distributed.transports.communicator import Communicator
+from paragan.distributed.transports.control import Line, Listener, connect
+from paragan.distributed.transports.gloo_communicator import Linked
+from paragan.distributed.transports.heartbeat import Beats, Status
+from paragan.distributed.transports.nccl_communicator import Direct
+from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
+from paragan.hardware import device as devices, peers
+
+_MOST_BYTES = 1 << 34  # of a genome
+
+
+def evolution(
+    config: RunConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    stop: Callable[[], bool],
+    company: Company | None = None,
+) -> Evolution:
+    """The run of a grid whose cells are on workers. company: processes that wait to be them; without it the workers are
+    started when the first generation is due.
+    """
+    assert config.grid is not None and config.workers is not None
+    if config.workers > config.grid.num_cells:
+        most = config.grid.num_cells
+        raise ConfigError(f"workers: found {config.workers} for a grid of {most} cells, expected at most {most}")
+    if config.transport == "nccl" and company is None and peers.count() < config.workers:
+        found = f"nccl for {config.workers} workers on a host with {peers.count()} accelerators for it"
+        raise ConfigError(f"transport: found {found}, expected one for each; use gloo")
+    ground = Ground.of(config, folder, say, stop=stop)
+    first = ground.cell(0)
+    plain, absent = ground.population([first], lambda text: None), unbuilt(first.standing(), config.grid.num_cells)
+    office = _Office.open(config, folder, say, company)
+    population = Conducted(
+        plain.seed,
+        plain.options,
+        cast(Sequence[Cell], absent),
+        plain.topology,
+        plain.bout,
+        plain.executor,
+        judged=plain.judged,
+        distance=plain.distance,
+        coordinator=office.coordinator(plain.topology, first.centre),
+        clock=first.gan.clock,
+        begin=office.begin,
+        end=office.end,
+    )
+    return ground.evolution(first, population, folder, say, stop)
+
+
+@dataclass
+class _Office:
+    """Where a coordinator listens, and the workers that it has."""
+
+    config: RunConfig
+    folder: Path
+    say: Callable[[str], None]
+    token: str
+    listener: Listener
+    store: dist.Store
+    welcome: Mapping[str, Any]
+    crew: Crew | None
+    company: Company | None
+    found: Coordinator | None = None
+
+    @classmethod
+    def open(cls, config: RunConfig, folder: Path, say: Callable[[str], None], company: Company | None) -> _Office:
+        (host, port), token = config.listens, os.environ.get(TOKEN) or new_token()
+        listener = Listener(token, host, port)
+        store = _store(host, config.train.timeout_s)
+        welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
+        crew = Crew(listener.address, {TOKEN: token}, folder / "ranks") if company is None else None
+        return cls(config, folder, say, token, listener, store, welcome, crew, company)
+
+    def coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
+        config, grid, timeout_s = self.config, self.config.grid, self.config.train.timeout_s
+        assert grid is not None
+        gone = (lambda about: None) if self.crew is None else self.crew.kill
+        spared = config.transport != "mpi"  # mpiexec ends all when one is killed
+        roster = Roster(self._accept, self.say, grid.beat_s, timeout_s, gone, spared)
+        last = -(-len(config.max_steps) // grid.batches)
+        meet = _meet(config, self.store)
+        self.found = Coordinator(roster, grid.rows_columns, topology, meet, like, Pace(grid.age, last), timeout_s)
+        return self.found
+
+    def begin(self) -> None:
+        """Start the workers, or call them, and wait for them."""
+        config, (host, port) = self.config, self.listener.address
+        assert config.workers is not None and self.found is not None
+        save_token(subfolder(self.folder, "ranks") / "token", self.token)
+        if self.company is not None:
+            self.company.call({"token": self.token, "host": host, "port": port})
+        elif self.crew is not None:
+            self.crew.start(config.workers)
+        self.found.await_workers(config.workers, lambda: "" if self.crew is None else self.crew.trouble())
+        if config.transport != "mpi":
+            token = shlex.quote(str(self.folder / "ranks" / "token"))
+            self.say(f"workers   one more joins with  {TOKEN_FILE}={token} {me()} worker {host}:{port}")
+
+    def end(self) -> None:
+        """Send them home."""
+        if self.found is not None:
+            self.found.end()
+        self.listener.close()
+        if self.crew is not None:
+            self.crew.end()
+        (self.folder / "ranks" / "token").unlink(missing_ok=True)
+
+    def _accept(self) -> Line | None:
+        """The next worker that fits; one that does not is told why."""
+        while (line := self.listener.accept(0.0)) is not None:
+            why = unfit(line.about, self.welcome["config"])
+            if not why and self.config.transport == "nccl":
+                others = [] if self.found is None else self.found.roster.members
+                why = unreached(line.about, [member.line.about for member in others])
+            if why:
+                self.say(f"workers   {line.about.get('host', line.who)} was refused: {why}")
+            with suppress(RankError):  # it has left before it was told
+                line.send("refused", reason=why) if why else line.send("welcome", **self.welcome)
+                if not why:
+                    return line
+            line.close()
+        return None
+
+
+def worker(
+    token: str,
+    host: str,
+    port: int,
+    say: Callable[[str], None],
+    device: str = "auto",
+    company: Company | None = None,
+    config: str = "",
+) -> str:
+    """Take part in the run whose coordinator listens there, to its end; why it ended before, if it did.
+
+    device: as `hardware.device.chosen` has it. company: among which this process was started to do so, with this
+    config. `ConfigError` where the two do not fit.
+    """
+    on = devices.chosen(device)
+    place = company.rank if company is not None and company.mpi else None
+    about = offer(str(on), config or None, place, peers.identity(on))
+    line = connect(token, host, port, _PATIENCE_S, about)
+    try:
+        welcome = line.receive(_PATIENCE_S)
+        if welcome is None:
+            return f"the coordinator at {host}:{port} said nothing ({line.lost or 'silent'})"
+        if welcome["kind"] == "refused":
+            raise ConfigError(f"worker: the coordinator at {host}:{port} refused this one: {welcome['reason']}")
+        run = loads(welcome["config"], "the coordinator's config")
+        assert run.grid is not None
+        if run.transport == "mpi" and company is None:
+            raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
+        status = Status()
+        with closing(Beats(line, run.grid.beat_s, status)):  # already while the data is read, which may take long
+            store = _reached(host, welcome["store"], run.train.timeout_s)
+            return _build_worker(run, line, Path(welcome["folder"]), store, status, on, say).run()
+    finally:
+        line.close()
+
+
+_PATIENCE_S = 60.0
+
+
+def _build_worker(
+    run: RunConfig,
+    line: Line,
+    folder: Path,
+    store: dist.Store,
+    status: Status,
+    device: torch.device,
+    say: Callable[[str], None],
+) -> Worker:
+    """The worker of this process in a run that has accepted it."""
+    assert run.grid is not None
+    torch.set_num_threads(run.train.threads or torch.get_num_threads())
+    ground = Ground.of(run, folder, say, device=device)
+    direct = device if run.transport == "nccl" else None
+    meet = _meet(run, store, direct)
+    return Worker(line, ground, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=direct)
+
+
+def _store(host: str, timeout_s: float) -> dist.TCPStore:
+    """On that address alone: of its own accord it would listen on all."""
+    server = socket.create_server((host, 0))
+    port, patience, file = server.getsockname()[1], timedelta(seconds=timeout_s), server.detach()
+    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False, master_listen_fd=file)
+
+
+def _reached(host: str, port: int, timeout_s: float) -> dist.Store:
+    try:
+        return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, _PATIENCE_S)))
+    except RuntimeError as error:
+        raise RankError(f"worker: no store at {host}:{port} ({str(error)[:200]}); the same command goes on") from None
+
+
+def _meet(config: RunConfig, store: dist.Store, direct: torch.device | None = None) -> Meet:
+    """How the communicator of a membership is made: the coordinator has the rank after the last worker's.
+
+    direct: from which device a worker's genomes go; None: from the host.
+    """
+    if config.transport == "mpi":
+        return partial(_met_over_mpi, config.train.timeout_s)
+    kind: Callable[..., Linked] = Linked if direct is None else partial(Direct, device=direct, pair=peers.pair)
+    return partial(_met, kind, store, config.listens[0], config.train.timeout_s)
+
+
+def _met(
+    kind: Callable[..., Linked],
+    store: dist.Store,
+    host: str,
+    timeout_s: float,
+    order: Mapping[str, Any],
+    stopped: Callable[[], bool],
+) -> Communicator:
+    """gloo listens on the loopback, or where this host is reached by those who reach the coordinator."""
+    return kind(
+        store,
+        f"membership/{order['membership']}",
+        order["rank"],
+        order["size"],
+        order["peers"],
+        most_bytes=_MOST_BYTES,
+        timeout_s=timeout_s,
+        stopped=stopped,
+        coordinated=True,
+        host=host if host.startswith("127.") else None,
+    )
+
+
+def _met_over_mpi(timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+    from paragan.distributed.transports.mpi_communicator import World  # begins MPI
+
+    return World().join(
+        f"membership/{order['membership']}",
+        order["places"],
+        order["peers"],
+        grid=None if order["torus"] is None else tuple(order["torus"]),
+        coordinator=0,
+        most_bytes=_MOST_BYTES,
+        timeout_s=timeout_s,
+        stopped=stopped,
+    )

@@ -1,0 +1,76 @@
+"""Where `paragan train` runs: in this process, as one of several ranks, or on ranks that it starts itself.
+
+torch is imported only where this process trains, or where the accelerators must be counted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from paragan.config import RunConfig, outside_names
+from paragan.core.errors import ConfigError
+from paragan.core.interrupt import install
+from paragan.core.printable import printable
+from paragan.distributed.launch import exit_status, launcher
+from paragan.distributed.launch.local_ranks import Job
+from paragan.distributed.launch.rank_env import Place, here, num_cores
+from paragan.runs.folder import RunFolder
+
+
+def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
+    """Train `config` in the folder `out`; returns the exit code."""
+    place = here()
+    if config.grid is not None:
+        from paragan.cli import train_grid
+
+        return train_grid.start(config, recipe, overrides, out, fresh, place)
+    if place is not None:
+        return _as_rank(place, config, recipe, out, fresh)
+    with install() as interrupt:
+        devices = _devices(config)
+        if devices == 1:
+            from paragan.cli.train import run
+
+            return run(config, recipe, out, fresh, interrupt)
+        if config.train.batch < devices:
+            raise ConfigError(
+                f"devices: found {devices} for a batch of {config.train.batch}, expected at most one for each image"
+            )
+        interrupt.patient = True
+        words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
+        words += ("--trust",) if outside_names(config) else ()
+        with RunFolder(out) as folder:  # a second start is refused before it touches anything
+            if devices > num_cores() and config.devices and not _accelerators():
+                print(f"devices: {devices} processes share {num_cores()} cores: fewer may be faster", file=sys.stderr)
+            return launcher.launch(Job(words, out, devices, config.train.timeout_s, folder.lock), interrupt)
+
+
+def _as_rank(place: Place, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:
+    """One of several: rank 0 speaks for all, and what could not be helped before is not tried again."""
+    if place.rank:
+        os.dup2(2, 1)  # what outside code prints, it prints on every rank
+    if (before := exit_status.settled(out, place)) is not None:
+        return before.code
+    with install(patient=True, says="" if place.rank else "stopping after this step") as interrupt:
+        if (
+            place.rank == 0
+            and exit_status.claimed(out, place)
+            and (last := exit_status.first(exit_status.of_run(out, place.run)))
+        ):
+            print(printable(f"starting again from the last checkpoint: {last.reason}"), flush=True)
+        from paragan.cli.train import run
+
+        return run(config, recipe, out, fresh, interrupt, place)
+
+
+def _devices(config: RunConfig) -> int:
+    return config.devices or max(1, _accelerators())
+
+
+def _accelerators() -> int:
+    from paragan.hardware.device import count
+
+    return count()

@@ -1,0 +1,1 @@
+"""How the cells of a process are trained: one after another, stacked, or recorded."""

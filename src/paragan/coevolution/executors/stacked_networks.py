@@ -1,0 +1,110 @@
+"""Networks of many cells as one: their weights are the rows of one matrix, and one call serves them all.
+
+Rows of a batch are the first cell's, then the second's, …, as many of each. The cells' own networks stay what they are:
+their weights become views, so that every player goes on to own its optimiser, average and genome.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from paragan.coevolution.executors.batched_linear import with_products
+from paragan.core.types import Made, Verdict
+
+
+class Stack(nn.Module):
+    """nets: alike but for their weights, without buffers. rows: of each of them in a batch, or a multiple of it.
+
+    `vmap` calls the network for each cell. Where all weights are those of linear layers, and a first call shows that
+    nothing else in it looks beyond its row, it is called on all rows at once instead; a processor finds that cheaper.
+    """
+
+    def __init__(self, nets: Sequence[nn.Module], rows: int) -> None:
+        super().__init__()
+        self.num, self.rows = len(nets), rows
+        self._template = (copy.deepcopy(nets[0]).requires_grad_(False),)  # in a tuple: its weights are nobody's
+        named = [dict(net.named_parameters()) for net in nets]
+        self._names, held = list(named[0]), [list(of.values()) for of in named]
+        self.flat_CP = torch.stack([torch.cat([weight.detach().reshape(-1) for weight in of]) for of in held])
+        parts = self.flat_CP.split([weight.numel() for weight in held[0]], dim=1)
+        self.weights = nn.ParameterList(p.unflatten(1, w.shape) for p, w in zip(parts, held[0], strict=True))
+        self._in_order = tuple(self.weights)  # a list of parameters is slow to walk
+        for cell, of in enumerate(held):
+            for weight, stacked in zip(of, self._in_order, strict=True):
+                weight.data = stacked.data[cell]
+        self._whole = (with_products(self._template[0], self._held(), self.num),)
+        self._is_alike: dict[int, bool] = {}  # by the number of rows, whether all at once has the same result
+
+    def forward(self, *inputs: Tensor | None) -> Any:
+        given = [self._by_cell(value) for value in inputs if value is not None]
+        found = self._at_once(given) if self._can_at_once(given) else self._mapped(given)
+        if isinstance(found, tuple):
+            logits, features = found if len(found) == 2 else (found[0], None)
+            return Verdict(self._by_row(logits), None if features is None else self._by_row(features))
+        return self._by_row(found)
+
+    def gradients(self, cell: int) -> list[Tensor | None]:
+        """Of one cell's weights, in their order."""
+        found = (weight.grad for weight in self._in_order)
+        return [None if gradient is None else gradient[cell] for gradient in found]
+
+    def gradient(self) -> Tensor:
+        """(C, P): of all weights; zero where nothing uses one."""
+        found = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
+        return torch.cat([gradient.flatten(1) for gradient in found], dim=1)
+
+    def _held(self) -> dict[str, Tensor]:
+        return dict(zip(self._names, self.weights, strict=True))
+
+    def _mapped(self, given: Sequence[Tensor]) -> Any:
+        return vmap(self._one, (0, *(0 for _ in given)), randomness="error")(self._held(), *given)
+
+    def _one(self, weights: dict[str, Tensor], *inputs: Tensor) -> Any:
+        """What `vmap` sees: tensors in, tensors out."""
+        return _plain(functional_call(self._template[0], weights, inputs))
+
+    def _at_once(self, given: Sequence[Tensor]) -> Any:
+        (whole,) = self._whole
+        assert whole is not None
+        found = _plain(whole(*(value.flatten(0, 1) for value in given)))
+        if isinstance(found, tuple):
+            return tuple(value.unflatten(0, (self.num, -1)) for value in found)
+        return found.unflatten(0, (self.num, -1))
+
+    @torch.no_grad()
+    def _can_at_once(self, given: Sequence[Tensor]) -> bool:
+        """Looked at once for each number of rows."""
+        device = given[0].device.type
+        if self._whole[0] is None or device != "cpu" or torch.is_autocast_enabled(device):
+            return False
+        if (count := given[0].shape[1]) not in self._is_alike:
+            self._is_alike[count] = _alike(self._at_once(given), self._mapped(given))
+        return self._is_alike[count]
+
+    def _by_cell(self, value: Tensor) -> Tensor:
+        """(k C B, …) to (C, k B, …): real and fake ones come one after the other."""
+        return value.unflatten(0, (-1, self.num, self.rows)).transpose(0, 1).flatten(1, 2)
+
+    def _by_row(self, value: Tensor) -> Tensor:
+        return value.unflatten(1, (-1, self.rows)).transpose(0, 1).flatten(0, 2)
+
+
+def _plain(found: Any) -> Any:
+    """What a network returns, as a tensor or a tuple of them."""
+    if isinstance(found, Verdict):
+        return (found.logits_B,) if found.features is None else (found.logits_B, found.features)
+    if isinstance(found, tuple):
+        return tuple(value for value in found if value is not None)
+    return found.images if isinstance(found, Made) else found
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Up to rounding."""
+    pairs = zip(a, b, strict=True) if isinstance(a, tuple) else ((a, b),)
+    return all(x.shape == y.shape and torch.allclose(x, y, 1e-3, 1e-4) for x, y in pairs)

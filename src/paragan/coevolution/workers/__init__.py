@@ -1,0 +1,1 @@
+"""A grid over processes: coordinator, workers, membership and recovery."""

@@ -1,0 +1,90 @@
+"""A population whose cells are on workers: the run sees how they stood last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from paragan.coevolution.cell_state import Centre, Standing
+from paragan.coevolution.population import Population
+from paragan.coevolution.profile import Profile
+from paragan.coevolution.workers.coordinator import Coordinator
+from paragan.core.clock import Clock
+
+
+@dataclass
+class Absent:
+    """A cell that is somewhere else. told: what its worker has told of it last."""
+
+    there: Standing
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        return self.there.number
+
+    @property
+    def centre(self) -> Centre:
+        """As it was collected last."""
+        return self.there.centre
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.there.weights
+
+    @property
+    def score(self) -> float | None:
+        return self.told["score"] if self.told else self.there.score
+
+    def standing(self) -> Standing:
+        return self.there
+
+    def stand(self, there: Standing) -> None:
+        self.there, self.told = there, there.told
+
+
+@dataclass(kw_only=True)
+class Conducted(Population):
+    """begin: brings the workers, before the first generation; end: sends them home. clock: the run's."""
+
+    coordinator: Coordinator
+    clock: Clock
+    begin: Callable[[], None]
+    end: Callable[[], None]
+    begun: bool = False
+
+    def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
+        if not self.begun:
+            if self.generation:
+                self.coordinator.resume({cell.number: cell.standing() for cell in self.cells}, self.generation)
+            self.begin()
+            self.begun = True
+        done = self.coordinator.evolve(self.generation + 1)
+        self.generation += 1
+        for cell in cast(Sequence[Absent], self.cells):
+            cell.told = done.cells[cell.number]
+        self.clock.step, self.clock.images = done.cells[0]["clock"]
+        return done.profile, {0: {name: torch.tensor(value) for name, value in done.numbers.items()}}
+
+    @property
+    def workers(self) -> list[dict[str, Any]]:
+        return self.coordinator.workers
+
+    def collect(self) -> None:
+        if self.begun:
+            standings = self.coordinator.collect()
+            for cell in self.cells:
+                cell.stand(standings[cell.number])
+
+    def dismiss(self) -> None:
+        """Send the workers home."""
+        self.end()
+
+
+def unbuilt(first: Standing, count: int) -> list[Absent]:
+    """Cells of which nothing is known yet but that they are like the first."""
+    return [Absent(replace(first, number=number)) for number in range(count)]

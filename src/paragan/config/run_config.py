@@ -1,0 +1,292 @@
+"""`RunConfig`, the root of everything a run can be told, and how it is read, checked and written.
+
+Options are plain dataclasses on their floors; this file alone uses pydantic, to check the values at the leaves. All
+problems of a recipe and its overrides are found in one pass and reported together, each with its line. Nothing here
+imports torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from paragan.coevolution.options import GridOptions
+from paragan.config import override_words
+from paragan.config.fill import ANY, Filler
+from paragan.config.known_names import HINTS
+from paragan.config.overrides import Overrides
+from paragan.config.values import check
+from paragan.core import registry, strict_yaml
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import Chosen, On, Range
+from paragan.core.settings_tree import Node, Place, Problem, Unreadable, brief, refuse
+from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
+from paragan.evaluation.options import ScoreOptions
+from paragan.game.options import PlayerOptions
+
+FORMAT = 1
+_PRESET = "preset="
+_RUN_MARKS = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
+_ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run. Periods and lengths are in thousands of real images (kimg)."""
+
+    data: Annotated[Chosen, On("datasets")]
+    """The data set."""
+    model: Annotated[Chosen, On("models")]
+    """The pair of networks."""
+    loss: Annotated[Chosen, On("losses")]
+    """The adversarial loss."""
+    penalties: tuple[Annotated[Chosen, On("penalties")], ...] = ()
+    """Terms added to the losses, in order."""
+    g: PlayerOptions = field(default_factory=PlayerOptions)
+    """The generator's optimiser, schedule, precision and placement."""
+    d: PlayerOptions = field(default_factory=PlayerOptions)
+    """The discriminator's optimiser, schedule, precision and placement."""
+    augment: Annotated[Chosen, On("augment")] | None = None
+    """Differentiable augmentation of what D sees; null: none."""
+    scheme: Annotated[Chosen, On("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
+    """The order of updates in one step."""
+    train: TrainOptions = field(default_factory=TrainOptions)
+    """Batch, length and execution."""
+    every: EveryOptions = field(default_factory=EveryOptions)
+    """Periods of samples, checkpoints and scores."""
+    score: ScoreOptions = field(default_factory=ScoreOptions)
+    """Scores, and how the generator is sampled."""
+    writers: tuple[Annotated[Chosen, On("writers")], ...] = field(
+        default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
+    )
+    """What is written during the run; jsonl is required, it is the record."""
+    grid: GridOptions | None = None
+    """A population instead of one pair; train.kimg is then per cell. null: one pair."""
+    workers: Annotated[int, Range(least=1, most=1024)] | None = None
+    """Processes that share the cells of a grid; null: all cells in this one."""
+    transport: Literal["gloo", "mpi", "nccl"] = "gloo"
+    """Between the workers of a grid: gloo; mpi, under mpiexec or to start it; nccl from accelerator to
+    accelerator, one for each worker (not run on a device yet).
+    """
+    coordinator: str = "127.0.0.1:0"
+    """HOST:PORT on which the coordinator of a grid listens; port 0: any free one."""
+    seed: int = 0
+    """Seed of the run: weights, latents, data order, augmentation."""
+    devices: Annotated[int, Range(least=1, most=1024)] | None = None
+    """Devices of this host, one process each; null: all its accelerators, or one process on the CPU. Under
+    torchrun, torchrun decides.
+    """
+    init: InitOptions | None = None
+    """Another run's weights to start from; null: fresh weights."""
+    history: tuple[Change, ...] = ()
+    """Settings that were changed at a resume (`--change`). The run writes it."""
+
+    def __post_init__(self) -> None:
+        if not _ADDRESS.fullmatch(self.coordinator):
+            raise ConfigError(f"coordinator: found {self.coordinator!r}, expected HOST:PORT, as 127.0.0.1:0")
+        if self.grid is None and self.workers is not None:
+            expected = f"devices={self.workers}, or a grid"
+            raise ConfigError(f"workers: found {self.workers} without a grid, expected {expected}")
+        if self.grid is not None and self.init is not None:
+            raise ConfigError("init is not available for a grid; leave it out")
+        if self.grid is not None and self.train.executor != "eager":
+            found = f"{self.train.executor} for a grid, which has an executor of its own"
+            raise ConfigError(f"train.executor: found {found}, expected eager: set grid.executor")
+        if self.grid is not None and 2 * self.grid.beat_s >= self.train.timeout_s:
+            found = f"{self.grid.beat_s:g} s with train.timeout_s={self.train.timeout_s:g}"
+            raise ConfigError(f"grid.beat_s: found {found}, expected less than half of it")
+        names = [writer.name for writer in self.writers]
+        if "jsonl" not in names:
+            found = ", ".join(names) or "none"
+            raise ConfigError(f"writers: found {found}, expected jsonl among them: it is the record of the run")
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"writers: found {twice} twice, expected each once")
+
+    @property
+    def listens(self) -> tuple[str, int]:
+        """Host and port of the coordinator."""
+        host, _, port = self.coordinator.rpartition(":")
+        return host, int(port)
+
+    @property
+    def max_steps(self) -> range:
+        """The steps of the run as a range: `for step in config.max_steps`; `len(config.max_steps)` is their number.
+
+        As many as it takes to show D `train.kimg` thousand images. A range because the poster's program loops over it.
+        """
+        images = round(self.train.kimg * 1000)
+        return range(-(-images // (self.train.batch * self.d.updates_per_step)))
+
+
+def choose(folder: str, name: str) -> Chosen:
+    """A file of a shelf with its default options."""
+    return Chosen(name, registry.options(folder, name)())
+
+
+def load(
+    recipe: str,
+    overrides: Sequence[str] = (),
+    outside: Container[str] | None = None,
+    warn: Callable[[str], None] = lambda line: None,
+) -> RunConfig:
+    """The config of a recipe with `key.path=value` words written over it.
+
+    recipe: a name on the shelf, or a path ending in .yaml or .yml. A word `preset=NAME` stands for all that the preset
+    sets, and comes before the other words. outside: the outside code (dotted paths) that the file may name; unless
+    given any, but none where the file lies in a run folder. warn: called with a line for each word that drops settings
+    of the recipe. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you mean …
+    """
+    config, _, warnings = _read(recipe, overrides, outside)
+    for line in warnings:
+        warn(line)
+    return config
+
+
+def load_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
+    """The config, and what was written for it, with the file and line of each value."""
+    return _read(recipe, overrides, outside)[:2]
+
+
+def _read(
+    recipe: str, overrides: Sequence[str], outside: Container[str] | None
+) -> tuple[RunConfig, Node, Iterable[str]]:
+    problems: list[Problem] = []
+    tree = _open(recipe, problems)
+    if outside is None:
+        outside = () if _is_of_a_run(recipe, tree) else ANY
+    _check_format(tree)
+    for word in [word for word in overrides if word.startswith(_PRESET)]:
+        _lay_over(tree, word.removeprefix(_PRESET), problems)
+    written = Overrides(tree)
+    for word in [word for word in overrides if not word.startswith(_PRESET)]:
+        written.write(word, problems)
+    config = _filled(tree, problems, outside)
+    return config, tree, written.warnings(_flat(to_tree(config)))
+
+
+def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:
+    """The same of a recipe in memory; `shown` is its name in messages."""
+    problems: list[Problem] = []
+    tree = strict_yaml.top(text, Place(shown, 1), problems)
+    _check_format(tree)
+    return _filled(tree, problems, outside)
+
+
+def _filled(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
+    filler = Filler(check, outside, HINTS)
+    config = filler.fill(RunConfig, tree)
+    refuse([*problems, *filler.problems])
+    assert config is not None
+    return config
+
+
+def to_tree(config: RunConfig) -> dict[str, Any]:
+    """Every setting as plain maps, lists and scalars."""
+    return {"format": FORMAT, **_plain(config)}
+
+
+def dump(config: RunConfig) -> str:
+    """YAML that `load` reads back to an equal config."""
+    return strict_yaml.dump(to_tree(config))
+
+
+def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
+    """What differs from the recipe: dotted key -> [value in the recipe, value here]; None where one has no such key."""
+    try:
+        plain = load(recipe, outside=outside_names(config))
+    except ConfigError:  # a recipe that is incomplete without overrides
+        return {}
+    return {key: list(both) for key, both in compared(plain, replace(config, history=plain.history)).items()}
+
+
+def outside_names(config: RunConfig) -> frozenset[str]:
+    """The dotted paths of outside code that a config names."""
+    return frozenset(_chosen_names(config))
+
+
+def differences(a: RunConfig, b: RunConfig) -> list[str]:
+    """Dotted keys whose values differ, or that only one of the two has."""
+    return list(compared(a, b))
+
+
+def compared(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
+    """What differs: dotted key -> the values of both; None where one has no such key."""
+    flat_a, flat_b = _flat(to_tree(a)), _flat(to_tree(b))
+    keys = {**flat_a, **flat_b}
+    odd = [key for key in keys if key not in flat_a or key not in flat_b or flat_a[key] != flat_b[key]]
+    return {key: (flat_a.get(key), flat_b.get(key)) for key in odd}
+
+
+def _open(recipe: str, problems: list[Problem]) -> Node:
+    if recipe.endswith((".yaml", ".yml")):
+        return strict_yaml.file(Path(recipe), problems)
+    known = registry.names("recipes")
+    if recipe not in known:
+        meant = registry.did_you_mean(registry.near(recipe, known))
+        expected = f"one of {len(known)} (digits, own, …) or a path ending in .yaml"
+        raise ConfigError(f"found the recipe {recipe!r}, expected {expected}{meant}")
+    return strict_yaml.file(registry.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
+
+
+def _is_of_a_run(recipe: str, tree: Node) -> bool:
+    """Whether a file was written by a run, here or elsewhere: such a file does not decide which code is imported."""
+    path = Path(recipe)
+    if path.suffix not in (".yaml", ".yml"):
+        return False
+    folders = {path.parent, path.resolve().parent}
+    if any(os.path.lexists(folder / mark) for folder in folders for mark in _RUN_MARKS):
+        return True
+    assert isinstance(tree.value, dict)
+    return path.name == "config.yaml" and "format" in tree.value
+
+
+def _lay_over(tree: Node, name: str, problems: list[Problem]) -> None:
+    preset = strict_yaml.file(registry.locate("presets", name), problems, shown=f"presets/{name}.yaml")
+    _check_format(preset)
+    override_words.lay_over(tree, preset)
+
+
+def _check_format(tree: Node) -> None:
+    """A file of a later format is refused whole: its keys may mean something else."""
+    assert isinstance(tree.value, dict)
+    node = tree.value.pop("format", None)
+    if node is not None and (type(node.value) is not int or node.value != FORMAT):
+        text = f"found {brief(node.plain())}, expected {FORMAT}; a file of a later format needs a later paragan"
+        raise Unreadable(node.place, text, "format")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Chosen):
+        return {"name": value.name, **_plain(value.options)}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _chosen_names(value: Any) -> Iterator[str]:
+    """Every name of a file with a dot in it, wherever it stands."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for f in dataclasses.fields(value):
+            item = getattr(value, f.name)
+            yield from (item,) if f.name == "name" and isinstance(item, str) and "." in item else ()
+            yield from _chosen_names(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _chosen_names(item)
+
+
+def _flat(tree: Any, path: str = "") -> dict[str, Any]:
+    """Leaves by dotted key; a list of scalars, and an empty map or list, is a leaf."""
+    nested = isinstance(tree, list) and any(isinstance(item, dict) for item in tree)
+    entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
+    if not isinstance(entries, dict) or not entries:
+        return {path: tree}
+    return {key: leaf for k, item in entries.items() for key, leaf in _flat(item, f"{path}.{k}" if path else k).items()}

@@ -1,0 +1,1 @@
+"""Processes: how they start, find one another and exchange tensors."""

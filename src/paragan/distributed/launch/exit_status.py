@@ -1,0 +1,148 @@
+"""How each rank of a run ended: `ranks/rank-N.exit.json`. Read by the launcher, and by the ranks of a later attempt.
+
+Rank 0 also writes the run's `exit.json`; the launcher does where rank 0 could not.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from paragan.core.errors import PREEMPTED, FollowedError, ParaganError
+from paragan.core.files import read_bytes, refuse_link, write_text
+from paragan.core.printable import printable
+from paragan.distributed.launch.rank_env import Place
+
+_MOST_BYTES = 1 << 20
+_FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would come to the same
+
+
+@dataclass(frozen=True)
+class End:
+    """time: POSIX seconds. cause: the rank whose failure ended this one too; None where it ended by itself.
+
+    final: nobody who tries again fares better.
+    """
+
+    rank: int
+    code: int
+    reason: str
+    time: float
+    attempt: int = 0
+    run: str = "none"
+    cause: int | None = None
+    final: bool = False
+
+
+def ranks(folder: Path) -> Path:
+    """Where the ranks of the run in `folder` leave their files. `CheckpointError` where it is a link."""
+    refuse_link(folder / "ranks")
+    return folder / "ranks"
+
+
+def write(folder: Path, place: Place, error: BaseException | None, code: int, reason: str) -> None:
+    """Of this rank, now. error: what ended it, if anything did."""
+    cause = error.rank if isinstance(error, FollowedError) else None
+    bug = code == 1 and error is not None and not _may_pass(error)
+    end = End(place.rank, code, printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL)
+    path = _path(folder, place.rank)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(asdict(end)) + "\n")
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether another attempt may fare better: a disk, a network or a device failed, not this program."""
+    from paragan.distributed.launch.failure import (
+        is_broken,  # brings torch, which a rank has and the one who starts it has not
+    )
+
+    of_device = type(error).__name__ == "AcceleratorError"
+    if isinstance(error, BrokenPipeError):
+        return False  # the reader of standard output has left, as `| head` does
+    return isinstance(error, (OSError, FollowedError)) or of_device or is_broken(error)
+
+
+def forget(folder: Path, place: Place) -> None:
+    """A first attempt has no past: what lies here is of another run, even where torchrun calls both `none`."""
+    if place.attempt == 0:
+        _path(folder, place.rank).unlink(missing_ok=True)
+
+
+def claim(folder: Path, place: Place) -> None:
+    """The run in `folder` is from now on the one that torchrun started."""
+    path = ranks(folder) / "run.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({"run": place.run, "agent": _agent(place)}) + "\n")
+
+
+def claimed(folder: Path, place: Place) -> bool:
+    """Whether an earlier attempt of this very run has. Users give the same id again, and torchrun calls some `none`:
+    one torchrun process is one run, and a restart is never the first attempt.
+    """
+    try:
+        owner = json.loads(read_bytes(ranks(folder) / "run.json", _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    same = isinstance(owner, dict) and owner.get("run") == place.run
+    return same and (place.attempt > 0 or owner.get("agent") == _agent(place))
+
+
+def _agent(place: Place) -> str:
+    return f"{socket.gethostname()}:{place.agent}"
+
+
+def of_run(folder: Path, run: str) -> list[End]:
+    """The ends that ranks of this run have left, by rank, of whatever attempt each saw last."""
+    found = [_read(path) for path in sorted(ranks(folder).glob("rank-*.exit.json"))]
+    return sorted((end for end in found if end is not None and end.run == run), key=lambda end: end.rank)
+
+
+def first(found: Iterable[End]) -> End | None:
+    """Of the newest attempt, the one that ended by its own failure before any other did."""
+    failed = [end for end in found if end.code != 0]
+    newest = max((end.attempt for end in failed), default=0)
+    return min(
+        (end for end in failed if end.attempt == newest), key=lambda e: (e.cause is not None, e.time), default=None
+    )
+
+
+def settled(folder: Path, place: Place) -> End | None:
+    """What ended an earlier attempt of this very run for good; None where it is worth another."""
+    if place.attempt == 0:
+        return None
+    found = [end for end in of_run(folder, place.run) if end.rank < place.size and end.final]
+    return first(found)
+
+
+def lacks_exit(folder: Path) -> bool:
+    """Whether a run has begun there and not reported its end: rank 0 removes `exit.json` when it begins."""
+    return (folder / "config.yaml").exists() and not (folder / "exit.json").exists()
+
+
+def write_exit(folder: Path, code: int, reason: str) -> None:
+    """`exit.json`, where `lacks_exit`."""
+    if not lacks_exit(folder):
+        return
+    saved = max((p.name for p in (folder / "checkpoints").glob("step-*")), default="step-0")
+    step = int("".join(c for c in saved if c.isdecimal()) or 0)
+    with suppress(OSError):
+        write_text(folder / "exit.json", json.dumps({"code": code, "step": step, "reason": reason}, indent=1) + "\n")
+
+
+def _path(folder: Path, rank: int) -> Path:
+    return ranks(folder) / f"rank-{rank}.exit.json"
+
+
+def _read(path: Path) -> End | None:
+    try:
+        end = End(**json.loads(read_bytes(path, _MOST_BYTES)))
+        numbers = (end.rank, end.code, end.attempt, 0 if end.cause is None else end.cause)
+        ok = all(type(n) is int for n in numbers) and isinstance(end.time, float) and isinstance(end.reason, str)
+        return end if ok else None
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None  # not ours, or of another format

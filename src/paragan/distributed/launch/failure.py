@@ -1,0 +1,108 @@
+"""Why a rank ends where several run: by its own failure, by that of another, or because one is gone.
+
+The first to fail writes its reason into the store before it leaves. The others find their collectives broken, look
+there, and end as it did: the user hears one reason, not one for each rank.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from paragan.core.dist import World
+from paragan.core.errors import FollowedError, RankError, outcome
+from paragan.distributed.launch.rank_env import GOES_ON, alive
+
+LOOK_S = 3.0  # for the reason of another
+_MOST_S = 15.0  # a few questions to the store
+_PAUSE_S = 0.05
+_GRACE_S = 0.5  # a rank may have left its reason and died since
+_SILENT = "another rank is gone or did not answer in time"
+_BROKEN = (
+    *("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting"),
+    "Timeout waiting for key",  # of the file in which local ranks meet
+)
+
+
+def explained(world: World, error: BaseException) -> BaseException:
+    """The error that this rank ends with: its own, told to the others; or another's, as a `FollowedError`.
+
+    A collective that broke without a reason becomes a `RankError` that names who is gone. At most `_MOST_S` seconds.
+    """
+    if world.size == 1 or world.store is None or isinstance(error, FollowedError):
+        return error
+    found: list[BaseException] = []
+    looking = threading.Thread(target=lambda: found.append(_explained(world, world.store, error)), daemon=True)
+    looking.start()
+    looking.join(_MOST_S)  # a store whose process is stopped takes a question and never answers, whatever its time-out
+    if found:
+        return found[0]
+    return RankError(f"{_SILENT} (rank {world.rank} could not go on); {GOES_ON}") if is_broken(error) else error
+
+
+def _explained(world: World, store: Any, error: BaseException) -> BaseException:
+    try:
+        store.set_timeout(timedelta(seconds=LOOK_S))
+        if is_broken(error):
+            found = _look(store, world)
+            if isinstance(found, dict):  # its own where it has been told already, further down
+                return error if found["rank"] == world.rank else _followed(world, found)
+            if found or not isinstance(error, RankError):  # one of ours may know in which layer
+                error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {GOES_ON}")
+        first = _tell(store, world, error)
+        return error if first["rank"] == world.rank else _followed(world, first)
+    except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or a value that no rank has written
+        gone = f"the process that served the store of the ranks has ended; {GOES_ON}"
+        return error if not is_broken(error) else RankError(gone)
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether a collective failed, as such or as the cause of what was made of it, rather than what this rank computes.
+
+    gloo raises a plain `RuntimeError`.
+    """
+    told = isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN)
+    return told or isinstance(error, dist.DistError) or (error.__cause__ is not None and is_broken(error.__cause__))
+
+
+def _tell(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
+    """Write this rank's reason unless there is one; returns the one that stands."""
+    code, line = outcome(error)
+    told = {"rank": world.rank, "code": code, "reason": line or f"{type(error).__name__}: {error}"[:500]}
+    return json.loads(store.compare_set("failed", "", json.dumps(told)))
+
+
+def _look(store: dist.Store, world: World) -> dict[str, Any] | str:
+    """The reason another rank left, or who is gone; empty where neither is known."""
+    began = time.monotonic()
+    while True:
+        if store.check(["failed"]):
+            return json.loads(store.get("failed"))
+        waited = time.monotonic() - began
+        gone = _gone(store, world)
+        if waited > LOOK_S or (gone and waited > _GRACE_S):
+            break
+        time.sleep(_PAUSE_S)
+    return f"rank {', '.join(map(str, gone))} is gone" if gone else ""
+
+
+def _gone(store: dist.Store, world: World) -> list[int]:
+    """Ranks of this host whose process has ended."""
+    found = []
+    for rank in range(world.size):
+        host, pid = json.loads(store.get(f"here/{rank}"))
+        if host == socket.gethostname() and not alive(pid):
+            found.append(rank)
+    return found
+
+
+def _followed(world: World, first: Mapping[str, Any]) -> FollowedError:
+    rank, code, reason = int(first["rank"]), int(first["code"]), str(first["reason"])
+    return FollowedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank, reason)

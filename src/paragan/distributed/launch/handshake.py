@@ -1,0 +1,83 @@
+"""What a worker of a grid offers its coordinator, and whether the two fit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import paragan
+from paragan.distributed.launch.rank_env import alive, num_cores
+
+
+def offer(
+    device: str, config: str | None = None, place: int | None = None, accelerator: str | None = None
+) -> dict[str, Any]:
+    """device: that it trains on. config: the resolved config, where it has read one itself. place: its rank among the
+    processes that mpiexec started. accelerator: as `hardware.peers.identity` has it."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "pid_namespace": _pid_namespace(),
+        "cores": num_cores(),
+        "device": device,
+        "accelerator": accelerator,
+        "place": place,
+        "code": code(),
+        "torch": torch.__version__,
+        "config": None if config is None else digest(config),
+    }
+
+
+def unfit(theirs: Mapping[str, Any], config: str) -> str:
+    """Why a worker that offers this cannot take part; empty: it can. config: the coordinator's."""
+    if theirs.get("code") != code():
+        return f"found other code of paragan ({theirs.get('code')}), expected {code()}: install the same version there"
+    if theirs.get("torch") != torch.__version__:
+        return f"found torch {theirs.get('torch')}, expected {torch.__version__}: results would differ"
+    if theirs.get("config") not in (None, digest(config)):
+        return "found another config than the coordinator's, expected the same command and files on all hosts"
+    return ""
+
+
+def has_ended(theirs: Mapping[str, Any]) -> bool:
+    """Whether the process that offers this has ended; False where its host cannot be asked."""
+    is_here = theirs.get("host") == socket.gethostname() and theirs.get("pid_namespace") == _pid_namespace() != ""
+    return is_here and not alive(int(theirs["pid"]))
+
+
+def unreached(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
+    """Why nothing goes from its accelerator to those of the others, by what they offer; empty: it does."""
+    own, found = theirs.get("accelerator"), f"found transport=nccl and a worker on {theirs.get('device')}"
+    if own is None:
+        return f"{found}, expected an accelerator of its own: use transport=gloo"
+    if own in [other.get("accelerator") for other in others]:
+        return f"{found}, where another one trains, expected one worker on each: use transport=gloo, or fewer workers"
+    return ""
+
+
+@cache
+def code() -> str:
+    """Of everything that is installed as paragan."""
+    root, found = Path(paragan.__file__).parent, hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def _pid_namespace() -> str:
+    """In which process ids of this host are told apart: containers may share a host name. Empty without /proc."""
+    with suppress(OSError):
+        return os.readlink("/proc/self/ns/pid")
+    return ""
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

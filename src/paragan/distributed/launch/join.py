@@ -1,0 +1,174 @@
+"""The ranks of a run find each other and become a `World`; afterwards they part.
+
+Ranks that our launcher started meet in a file; those of torchrun in the store that it names.
+
+torchrun may give a restarted rank the store of the ranks before it, where gloo would find the addresses of the dead
+(its restart trap). It tells no number that all agents share, not even of the attempt: on several hosts only the one
+whose process died counts it. So each rank says hello with a word of its own, rank 0 answers those words with the name
+of a fresh round, and everything else lies under that name. Words of the dead are answered, too, and nobody listens.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from paragan.core.dist import World, serve_store
+from paragan.core.errors import RankError
+from paragan.distributed.launch.rank_env import GOES_ON, Place, confined, rendezvous_is_dynamic
+
+_PAUSE_S = 0.02
+_UNPICKLES = (
+    "warning: torchrun's c10d rendezvous listens on every network interface and unpickles what it receives; use "
+    "devices=N on one host, --rdzv-backend=static on several, and a trusted network"
+)
+
+
+def join(
+    place: Place | None,
+    device: torch.device,
+    timeout_s: float,
+    stopped: Callable[[], bool] = lambda: False,
+    alone_group: bool = False,
+) -> World:
+    """The world of this process; every wait in it ends after `timeout_s`.
+
+    place None, or of one process: a world alone, with a group of one where `alone_group` asks (a strategy needs one).
+    stopped: looked at while the others are waited for. `RankError` names those who did not come.
+    """
+    patience = timedelta(seconds=timeout_s)
+    if place is None or place.size == 1:
+        return _alone(device, patience) if alone_group else World(device=device)
+    try:
+        if place.size == place.local_size:
+            _confine()
+        base = _base(place, patience) if place.store is None else _file(place.store, place.size, patience)
+        store = _round(base, place, timeout_s, stopped)
+        group, control = _groups(store, place.rank, place.size, device, patience)
+    except (RuntimeError, OSError) as error:
+        first = str(error).partition("\n")[0][:200]
+        raise RankError(f"{place}: the ranks could not join within {timeout_s:g} s ({first}); {GOES_ON}") from error
+    return World(place.rank, place.size, place.local_rank, place.local_size, device, group, control, store)
+
+
+def leave(world: World) -> None:
+    """Destroy the groups, without waiting for anybody."""
+    if world.group is not None:
+        dist.destroy_process_group()
+
+
+def _alone(device: torch.device, patience: timedelta) -> World:
+    """A group of one. Its store lives in this process, and gloo and NCCL are confined to the loopback interface."""
+    during = confined()
+    before = {name: os.environ[name] for name in during if name in os.environ}
+    os.environ.update(during)
+    try:
+        group, control = _groups(dist.HashStore(), 0, 1, device, patience)
+    finally:
+        for name in during:
+            del os.environ[name]
+        os.environ.update(before)
+    return World(device=device, group=group, control=control)
+
+
+def _groups(
+    store: dist.Store, rank: int, size: int, device: torch.device, patience: timedelta
+) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup]:
+    """The one that computes, on the device's own backend, and the one that agrees, on the host."""
+    backend = dist.get_default_backend_for_device(device)
+    own = None if backend == "gloo" else device
+    mine = dist.PrefixStore("group", store)
+    dist.init_process_group(backend, store=mine, rank=rank, world_size=size, timeout=patience, device_id=own)
+    return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
+
+
+def _confine() -> None:
+    """Sockets between ranks of one host stay on its loopback interface, unless the user has named another."""
+    for name, value in confined().items():
+        os.environ.setdefault(name, value)
+
+
+def _file(path: str, size: int, patience: timedelta) -> dist.Store:
+    """A store that no other process can reach."""
+    store = dist.FileStore(path, size)
+    store.set_timeout(patience)
+    return store
+
+
+def _base(place: Place, patience: timedelta) -> dist.Store:
+    """torchrun's store; where torchrun has none, rank 0 serves it, on the interface of MASTER_ADDR alone."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if place.rank == 0:
+        if rendezvous_is_dynamic(place.agent):
+            print(_UNPICKLES, file=sys.stderr)
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            return _served(place, host, port, patience)
+    return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
+
+
+def _served(place: Place, host: str, port: int, patience: timedelta) -> dist.Store:
+    """Clusters may name rank 0 by an address that only the other hosts know: there it listens on every interface."""
+    spans_hosts = place.size > place.local_size
+    if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
+        try:
+            return serve_store(host, port, patience)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+    print(f"warning: MASTER_ADDR={host} names no interface of this host; rank 0 listens on all", file=sys.stderr)
+    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
+
+
+def _round(base: dist.Store, place: Place, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+    """A store that only the ranks of this start know. Each tells there where it is."""
+    deadline = time.monotonic() + timeout_s
+    word = uuid.uuid4().hex
+
+    def until(condition: Callable[[], bool]) -> bool:
+        while not condition():
+            if stopped() or time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE_S)
+        return True
+
+    base.set(f"paragan/hello/{place.rank}", word)
+    if place.rank == 0:
+        base.set(f"paragan/welcome/{word}", word)
+    if not until(lambda: base.check([f"paragan/welcome/{word}"])):
+        raise RankError(_absent([0], timeout_s))
+    store = dist.PrefixStore(f"paragan/{base.get(f'paragan/welcome/{word}').decode()}", base)
+    store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
+    greeted: set[bytes] = set()
+
+    def all_here() -> bool:
+        if place.rank == 0:
+            _welcome(base, place.size, word, greeted)
+        return store.check([f"here/{rank}" for rank in range(place.size)])
+
+    if not until(all_here):
+        raise RankError(_absent([r for r in range(place.size) if not store.check([f"here/{r}"])], timeout_s))
+    return store
+
+
+def _welcome(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
+    """Answer every hello that has not been answered yet."""
+    for rank in range(1, size):
+        key = f"paragan/hello/{rank}"
+        if base.check([key]) and (word := base.get(key)) not in greeted:
+            base.set(f"paragan/welcome/{word.decode()}", name)
+            greeted.add(word)
+
+
+def _absent(ranks: list[int], timeout_s: float) -> str:
+    named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
+    return f"rank {named} is gone or did not join within {timeout_s:g} s; {GOES_ON}"

@@ -1,0 +1,73 @@
+"""`paragan train … devices=N` on one host: attempts until one succeeds, and one report of how the run ended."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import uuid
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from paragan.core.errors import PREEMPTED, RankError
+from paragan.core.files import new_file
+from paragan.core.interrupt import Interrupt
+from paragan.core.printable import printable
+from paragan.distributed.launch import exit_status
+from paragan.distributed.launch.local_ranks import Attempt, Job
+from paragan.distributed.launch.rank_env import GOES_ON
+
+_ABORTED = 128 + signal.SIGINT
+
+
+def launch(job: Job, interrupt: Interrupt) -> int:
+    """Train on the ranks of `job`; the exit code of the first that failed, 0 if none did.
+
+    A rank that fails ends the attempt, and all ranks start again from the last checkpoint, unless another attempt would
+    fail likewise.
+    """
+    run = uuid.uuid4().hex
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with new_file(job.log) as log:
+        for number in range(job.max_restarts + 1):
+            codes = Attempt(job, run, number, log).wait(interrupt)
+            _record(log, number, codes)
+            if interrupt.aborted:
+                exit_status.write_exit(job.folder, _ABORTED, f"aborted; {GOES_ON}")
+                return _ABORTED
+            if not any(codes):
+                return 0
+            if interrupt.requested or any(end.final for end in exit_status.of_run(job.folder, run)):
+                break
+    return _told(job, run, interrupt.requested)
+
+
+def _record(log: BinaryIO, number: int, codes: Sequence[int]) -> None:
+    for rank, code in enumerate(codes):
+        how = f"was killed by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        log.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
+    log.flush()
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _told(job: Job, run: str, asked: bool) -> int:
+    """What the user hears of ranks that have failed, and the exit code. `exit.json`, where they could not write it."""
+    end = exit_status.first(exit_status.of_run(job.folder, run))
+    if end is None:
+        lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {GOES_ON}"
+        code, reason = (PREEMPTED, "stopped before the first step") if asked else (RankError.exit_code, lost)
+    else:
+        code, reason = end.code, end.reason
+    if asked and code == RankError.exit_code:  # while the ranks were still looking for one another
+        code, reason = PREEMPTED, "stopped by a signal; the last checkpoint stands"
+    exit_status.write_exit(job.folder, code, reason)
+    if code == 1:
+        reason = f"rank {end.rank if end else 0}: {reason}; its traceback is in {job.log}"
+    if end is None or code != PREEMPTED:
+        print(printable(reason), file=sys.stderr)
+    return code

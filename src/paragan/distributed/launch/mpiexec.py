@@ -1,0 +1,160 @@
+"""`paragan train … transport=mpi`: which of mpiexec's processes this one is, and how they are started and ended.
+
+Nothing here imports torch, or begins MPI.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from paragan.core.errors import PREEMPTED, ConfigError, RankError
+from paragan.core.interrupt import Interrupt
+from paragan.distributed.launch import exit_status
+from paragan.distributed.launch.rank_env import GOES_ON, loopback, stopped
+
+RUN = "PARAGAN_RUN"  # the launcher's name of the run, in the environment of all its processes
+_RANK = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "SLURM_NTASKS"))
+_INTERFACES = ("UCX_NET_DEVICES", "FI_TCP_IFACE")  # of MPICH's two ways over a network
+_PAUSE_S = 0.1
+_FIND_S = 5.0  # until rank 0 has started; then it is on another host, and mpiexec forwards the request
+_SAVE_S = 30.0  # beyond `timeout_s`, for a run that saves
+_END_S = 15.0  # for the others when rank 0 has ended
+
+
+@dataclass(frozen=True)
+class Job:
+    """words: what follows `paragan`, the same for each of `count` processes. timeout_s: of their waits."""
+
+    words: tuple[str, ...]
+    count: int
+    folder: Path
+    timeout_s: float
+
+
+def here(environment: Mapping[str, str] | None = None) -> tuple[int, int] | None:
+    """Rank and number of processes, where mpiexec (or srun with PMI) started more than one; None elsewhere."""
+    env = os.environ if environment is None else environment
+    for rank, size in _RANK:
+        if env.get(rank, "").isdecimal() and env.get(size, "").isdecimal() and int(env[size]) > 1:
+            return int(env[rank]), int(env[size])
+    return None
+
+
+def launch(job: Job, interrupt: Interrupt) -> tuple[int, str]:
+    """Start the processes and wait for their end: the exit code, and the reason where rank 0 has not reported one.
+
+    The code is that of rank 0. mpiexec's would be 0, 9 or 75 for the same failure. A request to stop goes to rank 0,
+    which saves; before it has begun, and at a second Ctrl-C, all are killed.
+    """
+    run = uuid.uuid4().hex
+    command = [*_mpiexec(), "-n", str(job.count), sys.executable, "-P", "-m", "paragan", *job.words]
+    process = subprocess.Popen(command, env=_environment(run), stdin=subprocess.DEVNULL, start_new_session=True)
+    _wait(process, job, run, interrupt)
+    _kill(process, run)
+    if interrupt.aborted:
+        return 128 + signal.SIGINT, f"aborted; {GOES_ON}"
+    if (end := _end(job.folder, run)) is not None:
+        return end.code, ""
+    if interrupt.requested and not exit_status.lacks_exit(job.folder):
+        return PREEMPTED, "stopped before the first step"
+    return RankError.exit_code, f"the coordinator was killed, or ran out of memory; {GOES_ON}"
+
+
+def _environment(run: str) -> dict[str, str]:
+    """Of all processes: MPI listens on the loopback interface alone, unless the user has named another."""
+    interface = loopback()
+    confined = {} if interface is None else dict.fromkeys(_INTERFACES, interface)
+    return confined | dict(os.environ) | {RUN: run}
+
+
+def _wait(process: subprocess.Popen[bytes], job: Job, run: str, interrupt: Interrupt) -> None:
+    """Return when mpiexec has ended, or has had the time to, or the run was stopped before it began."""
+    requested_at, is_forwarded, deadline = math.inf, False, math.inf
+    while process.poll() is None and not interrupt.aborted and time.monotonic() < deadline:
+        now = time.monotonic()
+        if interrupt.requested and not is_forwarded:
+            requested_at = min(requested_at, now)
+            deadline = requested_at + job.timeout_s + _SAVE_S
+            rank_0 = next((pid for pid, env in _of_run(run).items() if (here(env) or (-1,))[0] == 0), None)
+            if rank_0 is not None and not _catches_sigterm(rank_0):
+                return
+            if is_forwarded := rank_0 is not None or now > requested_at + _FIND_S:
+                _signal([rank_0 or process.pid], signal.SIGTERM)
+        if _end(job.folder, run) is not None:
+            deadline = min(deadline, now + _END_S)
+            _signal(filter(stopped, _of_run(run)), signal.SIGKILL)  # mpiexec would wait for them
+        time.sleep(_PAUSE_S)
+
+
+def _kill(process: subprocess.Popen[bytes], run: str) -> None:
+    """What is left, also where mpiexec has ended before its processes. mpiexec first: it comments on their end."""
+    if process.poll() is None:
+        process.kill()
+    _signal(_of_run(run), signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel
+        process.wait(_END_S)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _catches_sigterm(pid: int) -> bool:
+    """Whether a process of this host has begun to take requests to stop (Linux)."""
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+    return False
+
+
+def _of_run(run: str) -> dict[int, dict[str, str]]:
+    """The environment of each process of this run on this host, by process id, oldest first (Linux)."""
+    found = {}
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        with suppress(OSError):
+            words = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
+            env = dict(word.partition("=")[::2] for word in words)
+            if env.get(RUN) == run:
+                found[int(folder.name)] = env
+    return found
+
+
+def _end(folder: Path, run: str) -> exit_status.End | None:
+    """How rank 0 has ended."""
+    return next((end for end in exit_status.of_run(folder, run) if end.rank == 0), None)
+
+
+def _mpiexec() -> list[str]:
+    """That which belongs to this interpreter's MPI, before any other.
+
+    MPICH's gforker starts processes of this host and listens nowhere; its hydra listens on every interface.
+    """
+    if importlib.util.find_spec("mpi4py") is None:
+        raise ConfigError(
+            f"transport: found mpi without mpi4py, expected it: {sys.executable} -m pip install mpi4py mpich, or "
+            "transport=gloo"
+        )
+    beside = str(Path(sys.executable).parent)
+    names = (
+        shutil.which("mpiexec.gforker", path=beside),
+        shutil.which("mpiexec", path=beside),
+        shutil.which("mpiexec"),
+    )
+    if (found := next(filter(None, names), None)) is None:
+        raise ConfigError("transport: found mpi without mpiexec, expected it: pip install mpich, or transport=gloo")
+    return [found]

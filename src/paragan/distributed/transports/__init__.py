@@ -1,0 +1,1 @@
+"""Exchange of tensors and messages between processes, threads and accelerators."""

@@ -1,0 +1,117 @@
+"""What has come from the other workers, by worker, and the wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from torch import Tensor
+
+from paragan.distributed.transports.communicator import WorkerError, until
+
+_AHEAD = 2  # lists of one worker that wait here: for its next call it needs this one's answer to the last
+ALL_WELL, CLOSED = -1, -2  # instead of a worker that was lacked
+
+
+class Arrivals:
+    """Others put what comes, the worker takes it. The number of a call: from 1 for `exchange`, from -1 for `gather`."""
+
+    def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
+        self.timeout_s, self.stopped = timeout_s, stopped
+        self._changed = threading.Condition()
+        self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}
+        self._newest: dict[int, list[Tensor]] = {}
+        self._lost: dict[int, WorkerError] = {}
+        self._closed: set[int] = set()
+        self._ended = False
+
+    def put(self, peer: int, number: int, tensors: list[Tensor]) -> None:
+        """What it sent in its call of this number."""
+        with self._changed:
+            waiting = self._lists.setdefault(peer, deque())
+            if self._ended:
+                return
+            if len(waiting) >= _AHEAD:
+                self._lost.setdefault(peer, _out_of_step(peer, number, waiting[0][0]))
+            else:
+                waiting.append((number, tensors))
+            self._changed.notify_all()
+
+    def post(self, peer: int, tensors: list[Tensor]) -> None:
+        """What it posted, newer than what it posted before."""
+        with self._changed:
+            if not self._ended:
+                self._newest[peer] = tensors
+                self._changed.notify_all()
+
+    def leave(self, peer: int, lacked: int) -> None:
+        """It leaves: ALL_WELL, CLOSED, or the worker it lacked. To close is no error, but for who waits for more."""
+        if lacked >= 0:
+            return self.lose(peer, WorkerError(f"worker {peer} has left, for it lacked worker {lacked}", lacked))
+        with self._changed:
+            if lacked == CLOSED:
+                self._closed.add(peer)
+            self.lose(peer, WorkerError(f"worker {peer} has left", peer))
+
+    def lost(self, peer: int) -> WorkerError | None:
+        """Why nothing more comes from there; None while something may."""
+        return self._lost.get(peer)
+
+    def lose(self, peer: int, error: WorkerError) -> None:
+        """Nothing more comes from there. The first reason counts."""
+        with self._changed:
+            self._lost.setdefault(peer, error)
+            self._changed.notify_all()
+
+    def take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
+        """What each of them sent in its call of this number; `WorkerError` where it was another."""
+        peers = list(peers)
+        with self._changed:
+            self.until(lambda: [peer for peer in peers if not self._lists.get(peer)])
+            for peer in peers:
+                if (found := self._lists[peer][0][0]) != number:
+                    raise _out_of_step(peer, found, number)
+            return {peer: self._lists[peer].popleft()[1] for peer in peers}
+
+    def newest(self) -> dict[int, list[Tensor]]:
+        with self._changed:
+            for peer in self._lost.keys() - self._closed:
+                raise self._lost[peer]
+            found, self._newest = self._newest, {}
+            return found
+
+    def wait(self, peer: int, timeout_s: float | None = None) -> None:
+        self.until(lambda: [] if peer in self._newest else [peer], timeout_s)
+
+    def closed(self, peer: int) -> bool:
+        return peer in self._closed
+
+    def end(self) -> None:
+        """What still comes is let go."""
+        with self._changed:
+            self._ended = True
+            self._lists.clear()
+            self._newest.clear()
+
+    def until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
+        """Return when no worker is missing; `WorkerError` at once if one of them is lost."""
+
+        def not_lost() -> list[int]:
+            left = missing()
+            for peer in left:
+                if peer in self._lost:
+                    raise self._lost[peer]
+            return left
+
+        with self._changed:
+            until(not_lost, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._rest())
+
+    def _rest(self) -> Callable[[float], object]:
+        return self._changed.wait
+
+
+def _out_of_step(peer: int, found: int, expected: int) -> WorkerError:
+    calls = (f"{'exchange' if number > 0 else 'gather'} {abs(number)}" for number in (found, expected))
+    here, there = (next(calls), next(calls))
+    return WorkerError(f"found worker {peer} at {here}, expected {there}: all workers make the same calls", peer)

@@ -1,0 +1,174 @@
+"""Small JSON messages between a coordinator and its workers, beside the data: each worker has one line, kept open.
+
+A thread per connection, asleep in `recv`, and no loop over all of them: a grid has tens of workers and at most about a
+thousand, a slow or hostile peer then holds up only its own thread, and both ends of a line are the same few functions.
+Bodies are authenticated but not encrypted: nothing secret belongs into a message.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from paragan.core.errors import ConfigError, RankError
+from paragan.distributed.transports.control_connection import LINGER_S, Line
+from paragan.distributed.transports.signed_frames import MOST_BYTES, session
+
+_STRANGERS = 64  # at once; the next wait for their turn, at most as long as a stranger may take
+_LOOK_S = 0.5
+_LAST_PORT = (1 << 16) - 1
+_ATTEMPT_S, _PAUSE_S, _LONGEST_PAUSE_S = 10.0, 0.05, 1.0
+
+
+class Listener:
+    """Where workers connect. Closes with all its lines, those that were handed out, too.
+
+    host: the loopback unless the caller names another, as "0.0.0.0" for all interfaces. port 0: any that is free;
+    `address` tells which. most: lines at once. hello_s: until then a stranger must have proved to know the token.
+    refused: a line for each of the last 100 who did not. `ConfigError` where nobody can listen there.
+    """
+
+    def __init__(
+        self, token: str, host: str = "127.0.0.1", port: int = 0, *, most: int = 1024, send_s: float = 10.0,
+        hello_s: float = 5.0, most_bytes: int = MOST_BYTES,
+    ) -> None:  # fmt: skip
+        session(token)  # refuses what is none
+        self._token, self._most, self._most_bytes = token, most, most_bytes
+        self._send_s, self._hello_s = send_s, hello_s
+        self._server = _bound(host, port)
+        self.address: tuple[str, int] = self._server.getsockname()[:2]
+        self.refused: deque[str] = deque(maxlen=100)
+        self._strangers = threading.Semaphore(_STRANGERS)
+        self._waiting: queue.Queue[Line] = queue.Queue()
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._lines: dict[Line, bool] = {}  # whether it knows the token
+        self._thread = threading.Thread(target=self._listen, daemon=True, name=f"listen {self.address[1]}")
+        self._thread.start()
+
+    def accept(self, wait_s: float) -> Line | None:
+        """The line of the next worker, with `about`; None if none has come within `wait_s`."""
+        with suppress(queue.Empty):
+            return self._waiting.get(timeout=wait_s) if wait_s > 0 else self._waiting.get_nowait()
+        return None
+
+    def close(self) -> None:
+        """Bounded, however many lines there are; again is fine."""
+        self._over.set()
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes `accept` where the system is Linux
+        self._thread.join(2 * _LOOK_S)
+        self._server.close()
+        with self._lock:
+            lines = list(self._lines)
+        for line in lines:
+            line.part()
+        deadline = time.monotonic() + LINGER_S
+        for line in lines:
+            line.join(deadline)
+
+    def _listen(self) -> None:
+        while not self._over.is_set():
+            if not self._strangers.acquire(timeout=_LOOK_S):
+                continue
+            try:
+                sock, address = self._server.accept()
+                self._meet(Line(sock, f"{address[0]}:{address[1]}", self._send_s))
+                continue
+            except TimeoutError:
+                pass
+            except (OSError, RuntimeError) as error:  # no more files, or threads: those who are here go on
+                if not self._over.wait(_LOOK_S):
+                    self.refused.append(f"{self.address[0]}:{self.address[1]}: took nobody ({_reason(error)})")
+            self._strangers.release()
+
+    def _meet(self, line: Line) -> None:
+        with self._lock:
+            self._lines[line] = False
+        try:
+            line.start(lambda: self._serve(line))
+        except RuntimeError:
+            self._forget(line)
+            line.close()
+            raise
+
+    def _serve(self, line: Line) -> None:
+        try:
+            line.greet(self._token, time.monotonic() + self._hello_s, self._most_bytes, self._admit)
+        finally:
+            self._strangers.release()
+        if line.lost is None:
+            self._waiting.put(line)
+        elif not self._over.is_set():
+            self.refused.append(line.lost)
+        line.read()
+        self._forget(line)
+
+    def _admit(self, line: Line) -> bool:
+        with self._lock:
+            has_room = sum(self._lines.values()) < self._most
+            self._lines[line] = has_room
+            return has_room
+
+    def _forget(self, line: Line) -> None:
+        with self._lock:
+            self._lines.pop(line, None)
+
+
+def connect(
+    token: str, host: str, port: int, timeout_s: float, about: Mapping[str, Any], *, send_s: float = 10.0,
+    most_bytes: int = MOST_BYTES,
+) -> Line:  # fmt: skip
+    """The line to a coordinator that listens there, or will within `timeout_s`; `RankError` tells what was in the way.
+
+    about: what this worker offers (host, pid, cores, …). Its hello holds 4 KiB; `ValueError` for more.
+    """
+    session(token)
+    if not 0 < port <= _LAST_PORT:
+        raise ConfigError(f"{host}:{port}: found port {port}, expected 1 to {_LAST_PORT}, as the coordinator has it")
+    deadline, pause_s = time.monotonic() + timeout_s, _PAUSE_S
+    while True:
+        until = min(deadline, time.monotonic() + _ATTEMPT_S)
+        try:
+            sock = socket.create_connection((host, port), max(_PAUSE_S, until - time.monotonic()))
+        except (OSError, UnicodeError) as error:
+            why = f"{host}:{port}: {_reason(error)}"
+        else:
+            line = Line(sock, f"{host}:{port}", send_s)
+            try:
+                line.introduce(token, until, most_bytes, about)
+                if line.lost is None:
+                    line.start(line.read)
+                    return line
+            except BaseException:
+                line.close()
+                raise
+            line.close()
+            why = str(line.lost)
+        if time.monotonic() + pause_s > deadline:
+            tail = "is it running there, and is the token its run's?"
+            raise RankError(f"no coordinator took this worker within {timeout_s:g} s ({why}); {tail}")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        if not 0 <= port <= _LAST_PORT:
+            raise OSError("no such port")
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        server = socket.create_server(address[:2], family=family, backlog=128)
+    except (OSError, UnicodeError) as error:
+        found = f"found that nobody can listen there ({_reason(error)}), expected a free port of this host"
+        raise ConfigError(f"{host}:{port}: {found}; end what uses it, or choose port 0: any free") from None
+    server.settimeout(_LOOK_S)
+    return server
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error).partition(" (while")[0]

@@ -1,0 +1,212 @@
+"""One end of a connection of the control plane, and the handshake that opens it.
+
+The coordinator speaks first: a nonce. The worker answers with a nonce of its own and what it offers, signed under the
+first; the welcome, and all that follows, is signed under both. So what was recorded fits no other connection.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from paragan.core.errors import RankError
+from paragan.distributed.transports.signed_frames import DOWN, HEAD, HELLO_BYTES, UP, Seal, session
+
+LINGER_S = 1.0
+_PIECE_BYTES = 1 << 16  # a length alone takes no more memory than this
+_NONCE_BYTES = 32
+_ROOM = 256  # messages that wait to be received; then the other end waits
+
+
+class Line:
+    """What `Listener.accept` and `connect` give. Any thread may send, receive and close.
+
+    who: the address of the other end. about: what the worker there offered; empty on the worker's own side.
+    """
+
+    def __init__(self, sock: socket.socket, who: str, send_s: float) -> None:
+        self.who, self.send_s = who, send_s
+        self.about: Mapping[str, Any] = {}
+        self._sock = sock
+        self._thread: threading.Thread | None = None
+        self._sending, self._changed = threading.Lock(), threading.Condition()
+        self._held: deque[dict[str, Any]] = deque()
+        self._lost: str | None = None
+        self._gone = False  # nothing more is read either
+        with suppress(OSError):  # it is gone again, as the first read tells
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small messages wait for one another
+
+    @property
+    def lost(self) -> str | None:
+        """Why nothing can be sent any more; None while all is well. What came before can still be received."""
+        return self._lost
+
+    def send(self, kind: str, **values: Any) -> None:
+        """`{"kind": kind, **values}`; returns when it is under way, which is not when it has arrived.
+
+        Raises `RankError` where the line is lost, or nothing moved for `send_s`, by which it is; `ValueError` where the
+        values are no JSON, not finite, over 16 deep or too large: then nothing was sent, and the line is as before.
+        """
+        if not self._sending.acquire(timeout=self.send_s):
+            raise RankError(f"{self.who}: took no message within {self.send_s:g} s")
+        try:
+            if self._lost is None:
+                frame = self._out.pack({"kind": kind, **values})
+                with self._ending():
+                    self._sock.sendall(frame)
+        finally:
+            self._sending.release()
+        if self._lost is not None:
+            raise RankError(self._lost)
+
+    def receive(self, wait_s: float) -> Mapping[str, Any] | None:
+        """The next message, in the order of sending; None after `wait_s`, or at once where none will come (`lost`)."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._held or self._lost is not None, wait_s)
+            self._changed.notify_all()
+            return self._held.popleft() if self._held else None
+
+    def close(self) -> None:
+        """What was sent arrives, if the other end reads; what was not received is dropped. Bounded; again is fine."""
+        self.part()
+        self.join(time.monotonic() + LINGER_S)
+
+    def part(self) -> None:
+        """The first half of `close`: no more from here. To go at once could take back what is still on its way."""
+        self._end("closed by this end", socket.SHUT_WR)
+        self._held.clear()
+
+    def join(self, deadline: float) -> None:
+        """The second half: the other end goes, too, or is not waited for any longer."""
+        if self._thread is None:
+            return self._leave()
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            self._end("closed by this end")
+            self._thread.join(LINGER_S)
+
+    def greet(self, token: str, until: float, most_bytes: int, admit: Callable[[Line], bool]) -> None:
+        """The coordinator's hello to a stranger; `lost` tells if it stayed one. admit: whether there is room for it."""
+        with self._ending():
+            own = secrets.token_bytes(_NONCE_BYTES)
+            self._give(Seal(session(token), DOWN, HELLO_BYTES).pack({"nonce": own.hex()}), until)
+            hello = self._frame(Seal(session(token, own), UP, HELLO_BYTES), until)
+            self.about = hello["about"] if isinstance(hello.get("about"), dict) else {}
+            key = session(token, own, _nonce(hello))
+            self._out, self._into = Seal(key, DOWN, most_bytes), Seal(key, UP, most_bytes)
+            has_room = admit(self)
+            self._give(self._out.pack({"full": not has_room}), until)
+            if not has_room:
+                raise RankError("there are as many workers as there is room for")
+            self._sock.settimeout(self.send_s)
+
+    def introduce(self, token: str, until: float, most_bytes: int, about: Mapping[str, Any]) -> None:
+        """The worker's; `lost` tells if it was not taken. `ValueError`: more about it than a hello holds."""
+        with self._ending():
+            if self._sock.getsockname() == self._sock.getpeername():  # a free port of this host, and chance
+                raise RankError("nobody listens there")
+            other = _nonce(self._frame(Seal(session(token), DOWN, HELLO_BYTES), until))
+            own = secrets.token_bytes(_NONCE_BYTES)
+            hello = {"nonce": own.hex(), "about": dict(about)}
+            self._give(Seal(session(token, other), UP, HELLO_BYTES).pack(hello), until)
+            key = session(token, other, own)
+            self._out, self._into = Seal(key, UP, most_bytes), Seal(key, DOWN, most_bytes)
+            if self._frame(self._into, until).get("full"):
+                raise RankError("there are as many workers as there is room for")
+            self._sock.settimeout(self.send_s)
+
+    def start(self, run: Callable[[], None]) -> None:
+        """In the thread of this line, which reads it in the end; `RuntimeError` where there can be no more threads."""
+        self._thread = threading.Thread(target=run, daemon=True, name=f"line {self.who}")
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._thread = None
+            raise
+
+    def read(self) -> None:
+        """Until the line is lost; then its socket is closed."""
+        try:
+            with self._ending():
+                while not self._gone:  # a line that is closed here reads on, so that what it sent arrives
+                    self._hold(self._frame(self._into))
+        finally:
+            self._leave()
+
+    def _hold(self, message: dict[str, Any]) -> None:
+        if not isinstance(message.get("kind"), str):
+            raise RankError("found a message without a kind")
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._held) < _ROOM or self._lost is not None)
+            if self._lost is None:
+                self._held.append(message)
+                self._changed.notify_all()
+
+    def _leave(self) -> None:
+        self._end("closed by this end")
+        with self._sending, self._changed:  # nobody is in it: the number of a closed socket may be another's at once
+            self._sock.close()
+
+    def _end(self, why: str, how: int = socket.SHUT_RDWR) -> None:
+        """The first reason stands. Whoever waits in the socket, for a message or for room, wakes up."""
+        with self._changed, suppress(OSError):
+            self._lost = self._lost or f"{self.who}: {why}"
+            self._gone = self._gone or how == socket.SHUT_RDWR
+            self._changed.notify_all()
+            self._sock.shutdown(how)
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """What the other end did, or did not, becomes the reason why this line is lost."""
+        try:
+            yield
+        except RankError as error:
+            self._end(str(error))
+        except TimeoutError:
+            self._end(f"took no message within {self.send_s:g} s")
+        except (OSError, MemoryError) as error:
+            self._end(f"the connection broke ({getattr(error, 'strerror', None) or 'out of memory'})")
+
+    def _give(self, data: bytes, until: float) -> None:
+        self._sock.settimeout(_left(until))
+        self._sock.sendall(data)
+
+    def _frame(self, seal: Seal, until: float | None = None) -> dict[str, Any]:
+        """The next one, signed so. Without `until` any silence is fine before it, and less than `send_s` within it."""
+        head = self._take(HEAD.size, False, until)
+        return seal.unpack(head, self._take(seal.size(head), True, until))
+
+    def _take(self, count: int, begun: bool, until: float | None) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            if until is not None:
+                self._sock.settimeout(_left(until))
+            try:
+                piece = self._sock.recv(min(count - len(data), _PIECE_BYTES))
+            except TimeoutError:
+                if until is None and not (begun or data):
+                    continue
+                raise RankError("sent no whole frame in time") from None
+            if not piece:
+                raise RankError(f"the other end closed the connection{' within a frame' if begun or data else ''}")
+            data += piece
+        return bytes(data)
+
+
+def _left(until: float) -> float:
+    if (left_s := until - time.monotonic()) <= 0:
+        raise RankError("sent no whole hello in time")
+    return left_s
+
+
+def _nonce(hello: Mapping[str, Any]) -> bytes:
+    with suppress(ValueError, TypeError, KeyError):
+        if len(nonce := bytes.fromhex(hello["nonce"])) == _NONCE_BYTES:
+            return nonce
+    raise RankError("found a hello without a nonce")

@@ -1,0 +1,181 @@
+"""Workers that are processes with gloo links: one to each worker they exchange with, and from all to worker 0.
+
+There is no group of all of them: a worker that dies breaks its own links. A link is one `gloo.pair` for both
+directions, with a `Sender` and a `Receiver` at either end, and a thread that sorts what comes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paragan.core.errors import RankError
+from paragan.distributed.transports.arrivals import Arrivals
+from paragan.distributed.transports.communicator import Pause, WorkerError, never, until
+from paragan.distributed.transports.gloo_link import Receiver, Sender, pair
+from paragan.distributed.transports.link import Message
+from paragan.distributed.transports.peer_connection import Delivered, Kind, Way
+
+_MOST = 1 << 16  # messages in a list, and waiting to be sent: so many that nobody waits for room
+_EMPTY = torch.empty(0, dtype=torch.uint8)
+_FAREWELL_S = 0.4
+_NOBODYS = 1  # a tag: links use 0
+
+
+class Linked(Delivered):
+    """`Communicator`. Made when all workers of the membership are here and its links stand.
+
+    store: all workers reach it. name: no other membership has it. most_bytes: of a message that goes or comes; a
+    longer one is refused before it gets memory. timeout_s: of every wait. stopped: looked at during every wait.
+    coordinated: there is one more that does not train, of rank `size`. host: as `gloo.pair` has it.
+    """
+
+    def __init__(
+        self,
+        store: dist.Store,
+        name: str,
+        rank: int,
+        size: int,
+        peers: Iterable[int],
+        *,
+        most_bytes: int,
+        timeout_s: float = 300.0,
+        stopped: Callable[[], bool] = never,
+        coordinated: bool = False,
+        host: str | None = None,
+    ) -> None:
+        arrivals = Arrivals(timeout_s, stopped)
+        super().__init__(rank, size, peers, most_bytes, arrivals, size if coordinated else 0)
+        own = store.clone()  # type: ignore[attr-defined]  # a wait, even one given up, keeps its connection to itself
+        store = dist.PrefixStore(name, own)
+        _meet(store, rank, size + coordinated, timeout_s, stopped)
+        groups = _pairs(store, rank, self.links, timeout_s, stopped, host)
+        self._ways = {peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in groups.items()}
+
+    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
+        self._ways[peer].send(Kind.CALL, number, tensors)
+
+    def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
+        self._ways[peer].post(tensors)
+
+    def _posting(self) -> list[int]:
+        return [peer for peer, way in self._ways.items() if way.posting]
+
+    def _tell(self, peer: int, lacked: int) -> None:
+        self._ways[peer].send(Kind.LEAVE, lacked, [])
+
+    def _leave(self, orderly: bool) -> None:
+        ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in self._ways.items()}
+        for end in ends.values():
+            end.start()
+        for patience_s in (self._arrivals.timeout_s if orderly else _FAREWELL_S, _FAREWELL_S):
+            deadline = time.monotonic() + patience_s
+            for end in ends.values():
+                end.join(max(0.0, deadline - time.monotonic()))
+            for peer in [peer for peer, end in ends.items() if end.is_alive()]:
+                self._ways[peer].abort()
+
+
+class _Link(Way):
+    """The first message of a list tells its number, its kind and how many there are; of none, an empty one does."""
+
+    def __init__(self, group: Any, rank: int, peer: int, arrivals: Arrivals, most_bytes: int) -> None:
+        super().__init__(peer, arrivals)
+        self._group, self._other, timeout_s = group, int(rank < peer), arrivals.timeout_s
+        self._sender = Sender(group, self._other, _MOST, timeout_s)
+        self._inbox = Receiver(group, self._other, most_bytes, timeout_s=timeout_s)
+        self._sorter = threading.Thread(target=self._sort, daemon=True, name=f"sorts what {peer} sends")
+        self._sorter.start()
+
+    def close(self) -> None:
+        """Return when no thread is left: both ends have said that they leave, or the link is broken."""
+        with suppress(RankError):
+            self._sender.close()
+        self._sorter.join(self._arrivals.timeout_s)
+        with suppress(RankError):
+            self._inbox.close()  # a thread that comes back from gloo while Python ends takes the process with it
+
+    def abort(self) -> None:
+        """Break the link, from this end. gloo has no call for it, but one time-out ends all waits of a group."""
+        with suppress(RuntimeError):
+            self._group.recv([torch.empty(1)], self._other, _NOBODYS).wait(timedelta(milliseconds=1))
+
+    def _put(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
+        with suppress(RankError):  # the sorter hears of it as well, and tells who waits
+            self._sender.send(Message(number, tensors[0] if tensors else _EMPTY, len(tensors) * len(Kind) + kind))
+            for tensor in tensors[1:]:
+                self._sender.send(Message(number, tensor))
+
+    def _sort(self) -> None:
+        try:
+            kind = None
+            while kind is not Kind.LEAVE:
+                head = self._receive()
+                num_messages, kind = head.note // len(Kind), Kind(head.note % len(Kind))
+                if not 0 <= num_messages < _MOST:
+                    raise RankError(f"found {num_messages} messages in a list, expected less than {_MOST}")
+                rest = [self._receive().data for _ in range(num_messages - 1)]
+                self._came(kind, head.version, [head.data, *rest][:num_messages])
+        except RankError as error:
+            reason = str(error.__cause__ or error)[:200]
+            self._arrivals.lose(self.peer, WorkerError(f"worker {self.peer} is gone: {reason}", self.peer))
+
+    def _receive(self) -> Message:
+        message = self._inbox.receive(threading.TIMEOUT_MAX)
+        if message is None:
+            raise RankError("it has closed the link")
+        return message
+
+
+def _meet(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
+    """Return when all are here: from now on nobody waits for one that has yet to come."""
+    awaited = list(range(size))
+
+    def missing() -> list[int]:
+        while awaited and store.check([f"here/{awaited[0]}"]):
+            del awaited[0]
+        return awaited[:1]
+
+    try:
+        store.set(f"here/{rank}", "")
+        until(missing, timeout_s, stopped, Pause(0.001, 0.05))
+    except RuntimeError as error:
+        raise RankError(f"the store of the workers does not answer: {str(error)[:200]}") from error
+
+
+def _pairs(
+    store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool], host: str | None
+) -> dict[int, Any]:
+    """The groups with the peers, by peer. All make theirs in one order of links: nobody waits for one who waits.
+
+    In a thread, since a wait for a worker that has died since `_meet` ends with the time-out only.
+    """
+    made: dict[int, Any] = {}
+    errors: list[Exception] = []
+
+    def make() -> None:
+        try:
+            for low, high in sorted((min(rank, peer), max(rank, peer)) for peer in peers):
+                made[low + high - rank] = pair(store, f"{low}/{high}", int(rank == high), timeout_s, host)
+        except Exception as error:  # told by who waits for the thread
+            errors.append(error)
+
+    def missing() -> list[int]:
+        left = sorted(set(peers) - made.keys(), key=lambda peer: (min(rank, peer), max(rank, peer)))
+        if errors:
+            reason = f"no link to worker {left[0]}: {str(errors[0])[:200]}"
+            raise WorkerError(reason, left[0]) from errors[0]
+        return left[:1]
+
+    thread = threading.Thread(target=make, daemon=True, name="links")
+    thread.start()
+    until(missing, timeout_s, stopped, thread.join)
+    return made

@@ -1,0 +1,155 @@
+"""A link between two processes: a group of the two of them, and a thread at either end that waits.
+
+gloo's point-to-point works cannot be asked whether they have ended, so nothing polls them. Who has nothing to send says
+so several times within the time-out: whoever is silent for all of it is gone.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paragan.core.errors import RankError
+from paragan.distributed.transports.link import Message, late
+
+_ALIVE, _END = -1, -2  # instead of a number of bytes
+_BEATS = 4  # within the time-out
+
+
+def pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
+    """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has come, too.
+
+    host: the address of this process's host on which it listens; None: as GLOO_SOCKET_IFNAME says, or the host's name.
+    """
+    assert store is not None, "ranks of a run have a store"
+    lies = dist.PrefixStore(name, store)
+    if host is None:
+        return dist.ProcessGroupGloo(lies, rank, 2, timedelta(seconds=timeout_s))
+    options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]  # type: ignore[attr-defined]
+    options._timeout = timedelta(seconds=timeout_s)
+    return dist.ProcessGroupGloo(lies, rank, 2, options)
+
+
+class Sender:
+    """`Post`. group: of the two processes; peer: the other one's rank in it. timeout_s: at most that of the group."""
+
+    def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:
+        self.group, self.peer, self.timeout_s = group, peer, timeout_s
+        self._waiting: queue.Queue[Message | None] = queue.Queue(max(1, room - 1))  # one is with the thread
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"to {peer}")
+        self._thread.start()
+
+    def send(self, message: Message) -> None:
+        self._put(message)
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._put(None)
+            self._thread.join(self.timeout_s)
+        if self._thread.is_alive():
+            raise late(f"rank {self.peer} of the link", self.timeout_s)
+
+    def _put(self, message: Message | None) -> None:
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            if self._error is not None:
+                raise RankError(f"rank {self.peer} of the link is gone: {str(self._error)[:200]}") from self._error
+            try:
+                return self._waiting.put(message, timeout=0.1)
+            except queue.Full:
+                if time.monotonic() > deadline:
+                    raise late(f"rank {self.peer} of the link", self.timeout_s) from None
+
+    def _run(self) -> None:
+        try:
+            while True:
+                try:
+                    message = self._waiting.get(timeout=self.timeout_s / _BEATS)
+                except queue.Empty:
+                    self._head(0, _ALIVE)
+                    continue
+                if message is None:
+                    return self._head(0, _END)
+                self._head(message.version, len(message.data), message.note)
+                if len(message.data):
+                    self._give(message.data)
+        except Exception as error:  # told to whoever sends next
+            self._error = error
+
+    def _head(self, version: int, size: int, note: int = 0) -> None:
+        self._give(torch.tensor([version, size, note]))
+
+    def _give(self, data: Tensor) -> None:
+        self.group.send([data], self.peer, 0).wait()
+
+
+class Receiver:
+    """`Inbox`. At most `room` messages wait here; the sender notices by its own that no more are taken.
+
+    most_bytes: of one message; a larger one is an error, not a reason to give it the memory it asks for.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup, peer: int, most_bytes: int, room: int = 2, timeout_s: float = 300.0
+    ) -> None:
+        self.group, self.peer, self.most_bytes, self.timeout_s = group, peer, most_bytes, timeout_s
+        self._held: queue.Queue[Message | None] = queue.Queue(room)
+        self._error: BaseException | None = None
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"from {peer}")
+        self._thread.start()
+
+    def receive(self, wait_s: float) -> Message | None:
+        if self._ended:
+            return None
+        try:
+            message = self._held.get(timeout=wait_s) if wait_s > 0 else self._held.get_nowait()
+        except queue.Empty:
+            return None
+        if message is None:
+            self._ended = True
+            if self._error is not None:
+                raise RankError(f"rank {self.peer} of the link is gone: {str(self._error)[:200]}") from self._error
+        return message
+
+    def close(self) -> None:
+        """Let what is still coming come, and drop it, until the other end has closed."""
+        deadline = time.monotonic() + self.timeout_s
+        while self._thread.is_alive():
+            if time.monotonic() > deadline:
+                raise late(f"rank {self.peer} of the link", self.timeout_s)
+            self.receive(0.05)
+        while self.receive(0.0) is not None:  # the thread has ended before all was taken
+            pass
+
+    def _run(self) -> None:
+        try:
+            while True:
+                head = torch.empty(3, dtype=torch.int64)
+                self._take(head)
+                version, size, note = head.tolist()
+                if size == _ALIVE:
+                    continue
+                if size == _END:
+                    break
+                if not 0 <= size <= self.most_bytes:
+                    raise ValueError(f"found a message of {size} bytes, expected at most {self.most_bytes}")
+                data = torch.empty(size, dtype=torch.uint8)
+                if size:
+                    self._take(data)
+                self._held.put(Message(version, data, note))
+        except Exception as error:  # told to whoever receives next
+            self._error = error
+        self._held.put(None)
+
+    def _take(self, data: Tensor) -> None:
+        self.group.recv([data], self.peer, 0).wait()

@@ -1,0 +1,235 @@
+"""Workers that are processes of one mpiexec, and MPI's groups: WORLD is all of them, LOCAL those that train, GLOBAL
+those and the one that gathers.
+
+Halos go by neighbour collectives on LOCAL, which knows the neighbours: a Cartesian torus where the workers form one,
+a graph otherwise. All else goes from one worker to another, on GLOBAL. The import of this file begins MPI.
+
+Source: Perez et al. 2020, for the groups and the Cartesian topology.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.distributed.transports import mpi_runtime
+from paragan.distributed.transports.communicator import Pause, WorkerError, named, never, until
+from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, Channel, Polled
+from paragan.distributed.transports.peer_connection import Delivered, Kind
+
+_FAREWELL_S = 0.5
+_TOLD = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
+_MOST_TOLD = 1 << 16
+_ALIGNED = 8
+_EMPTY = torch.empty(0, dtype=torch.uint8)
+
+
+class World:
+    """The processes that mpiexec started (WORLD). rank, size: of this one, among them."""
+
+    def __init__(self) -> None:
+        self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+
+    def tell(self, text: str, timeout_s: float) -> None:
+        """From the first process to all others; returns when it is under way."""
+        data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
+        sent = [MPI.COMM_WORLD.Isend(data, rank, _TOLD) for rank in range(self.size) if rank != self.rank]
+        until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never, Pause(*PAUSE_S))
+
+    def hear(self, timeout_s: float) -> str:
+        """What the first process tells. `WorkerError` where it says nothing for so long."""
+        status = MPI.Status()
+        until(lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never, Pause(*PAUSE_S))
+        size = status.Get_count(MPI.BYTE)
+        if not 0 < size <= _MOST_TOLD:
+            raise WorkerError(f"found a message of {size} bytes from process 0, expected at most {_MOST_TOLD}", 0)
+        data = torch.empty(size, dtype=torch.uint8)
+        MPI.COMM_WORLD.Recv([data.numpy(), MPI.BYTE], 0, _TOLD)
+        return data.numpy().tobytes().decode()
+
+    def join(
+        self,
+        name: str,
+        workers: Sequence[int],
+        peers: Iterable[int],
+        *,
+        grid: tuple[int, int] | None = None,
+        coordinator: int | None = None,
+        most_bytes: int,
+        timeout_s: float = 300.0,
+        stopped: Callable[[], bool] = never,
+    ) -> Mpi:
+        """The communicator of a new membership, when all its processes are here; other processes take no part.
+
+        name: no other membership has it. workers: their ranks in WORLD, by rank as a worker. peers: whom this one
+        exchanges with. grid: rows, columns of a torus of the workers, row by row; peers are then neighbours on it.
+        coordinator: a process in WORLD that does not train and gathers in worker 0's stead. It calls with no peers,
+        its `rank` is the number of workers, and it takes part in `gather` and `close` only.
+        """
+        members, peers = [*workers, *([] if coordinator is None else [coordinator])], sorted(peers)
+        rank = members.index(self.rank)
+        if grid is not None:
+            _check_torus(grid, rank, len(workers), peers)
+        tag = zlib.crc32(name.encode()) % _TOLD
+        mpi_runtime.at_work.add(name)
+        _meet(members, rank, tag, timeout_s, stopped)  # what follows waits without end, but for nobody who is not here
+        group = MPI.COMM_WORLD.Get_group()
+        everybody = MPI.COMM_WORLD.Create_group(group.Incl(members), tag)
+        local = None
+        if rank < len(workers):
+            flat = MPI.COMM_WORLD.Create_group(group.Incl(list(workers)), tag)
+            graph = flat.Create_dist_graph_adjacent
+            local = graph(peers, peers) if grid is None else flat.Create_cart(grid, (True, True), False)
+            flat.Free()
+        mpi_runtime.at_work.discard(name)
+        return Mpi(everybody, local, len(workers), peers, most_bytes, Polled(timeout_s, stopped))
+
+
+class Mpi(Delivered):
+    """`Communicator`. everybody: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
+
+    mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or told by `stopped`.
+    What is posted moves while both ends call something here, so it is as old as the time since they last did.
+    """
+
+    def __init__(
+        self, everybody: Any, local: Any, size: int, peers: Sequence[int], most_bytes: int, arrivals: Polled
+    ) -> None:
+        super().__init__(everybody.rank, size, peers, most_bytes, arrivals, 0 if everybody.size == size else size)
+        self._global, self._local = everybody, local
+        self._halo = None if local is None else _Halo(local, self.rank)
+        self._ways = {peer: Channel(peer, arrivals, everybody, most_bytes) for peer in self.links}
+        self._out = _EMPTY  # what goes out together lies here
+        self._pending: Any = None  # what MPI reads and writes, whatever becomes of the call that began it
+        arrivals.progress = self._progress
+        mpi_runtime.at_work.add(self)
+
+    def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+        """First the lengths, from one to another, so that who is missing is known by name; then all data at once."""
+        assert self._halo is not None, "who does not train has no neighbours"
+        self._check(sends, self.peers)
+        self._num_exchanges += 1
+        for peer, tensors in sends.items():
+            self._ways[peer].announce(self._num_exchanges, tensors)
+        told = self._take(sends, self._num_exchanges)
+        lengths = {peer: sizes.tolist() for peer, (sizes,) in told.items()}
+        places = {peer: _lying(sizes) for peer, sizes in lengths.items()}
+        taken = {peer: torch.empty(total, dtype=torch.uint8) for peer, (total, _) in places.items()}
+        given = self._joined(sends)
+        request = self._halo.start(given, taken)
+        self._pending = request, given, taken
+        with self._noting():
+            self._arrivals.until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
+        self._pending = None
+        return {peer: [taken[peer][place] for place in where] for peer, (_, where) in places.items()}
+
+    def _joined(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
+        """Each worker's messages in one piece, one for all who are sent the same. MPICH sends scattered ones in small
+        steps, each of which somebody has to wait for; a copy into memory that stays costs a tenth of that.
+        """
+        kinds = {tuple(map(id, tensors)): tensors for tensors in sends.values()}
+        wheres = {key: _lying([len(t) for t in tensors]) for key, tensors in kinds.items()}
+        room = sum(total for total, _ in wheres.values())
+        if len(self._out) < room:
+            self._out = torch.empty(room, dtype=torch.uint8)
+        made, begin = dict[tuple[int, ...], Tensor](), 0
+        for key, (total, where) in wheres.items():
+            made[key] = self._out[begin : (begin := begin + total)]
+            for tensor, place in zip(kinds[key], where, strict=True):
+                made[key][place] = tensor
+        return {peer: made[tuple(map(id, tensors))] for peer, tensors in sends.items()}
+
+    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
+        self._ways[peer].send(Kind.CALL, number, tensors)
+
+    def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
+        self._progress()
+        self._ways[peer].post(tensors)
+
+    def _posting(self) -> list[int]:
+        return [peer for peer, way in self._ways.items() if way.posting]
+
+    def _tell(self, peer: int, lacked: int) -> None:
+        self._ways[peer].send(Kind.LEAVE, lacked, [])
+
+    def _progress(self) -> None:
+        for way in self._ways.values():
+            way.progress()
+
+    def _leave(self, orderly: bool) -> None:
+        """MPI cannot take back what it has begun: after a drop it keeps this communicator and its memory."""
+        deadline, pause = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S), Pause(*PAUSE_S)
+        while not (idle := all(way.idle for way in self._ways.values())) and time.monotonic() < deadline:
+            self._progress()
+            pause(_FAREWELL_S)
+        if orderly and idle:
+            for comm in (self._local, self._global):
+                if comm is not None:
+                    comm.Free()
+            mpi_runtime.at_work.discard(self)
+        else:
+            for way in self._ways.values():
+                way.give_up()
+
+
+class _Halo:
+    """The neighbour collective of a topology. On a torus two wide a worker is its neighbour's neighbour twice, on one
+    that is one wide its own: one place per neighbour is used, and that place need not be the same at both ends."""
+
+    def __init__(self, local: Any, rank: int) -> None:
+        self._local, self._near = local, list(local.outedges)
+        self._gives = [peer != rank and peer not in self._near[:place] for place, peer in enumerate(self._near)]
+        found = torch.zeros(len(self._near), dtype=torch.uint8)
+        local.Neighbor_alltoall(torch.tensor(self._gives, dtype=torch.uint8).numpy(), found.numpy())
+        self._takes = found.bool().tolist()
+
+    def start(self, given: Mapping[int, Tensor], taken: Mapping[int, Tensor]) -> Any:
+        """The request. Both by worker; nothing is given to, nor taken from, neighbours that are absent."""
+        return self._local.Ineighbor_alltoallw(self._places(given, self._gives), self._places(taken, self._takes))
+
+    def _places(self, data: Mapping[int, Tensor], used: Sequence[bool]) -> list[Any]:
+        """By address, so that what is one tensor for all neighbours stays one."""
+        places = [data.get(peer, _EMPTY) if use else _EMPTY for peer, use in zip(self._near, used, strict=True)]
+        return [MPI.BOTTOM, [len(t) for t in places], [t.data_ptr() for t in places], [MPI.BYTE] * len(places)]
+
+
+def _lying(sizes: Sequence[int]) -> tuple[int, list[slice]]:
+    """Messages of these sizes behind one another, each where numbers of eight bytes may begin: room, and places."""
+    begins = [0, *accumulate(-(-size // _ALIGNED) * _ALIGNED for size in sizes)]
+    return begins[-1], [slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=False)]
+
+
+def _check_torus(grid: tuple[int, int], rank: int, size: int, peers: Sequence[int]) -> None:
+    rows, columns = grid
+    row, column = divmod(rank, columns)
+    near = {(row + step) % rows * columns + column for step in (-1, 1)}
+    near |= {row * columns + (column + step) % columns for step in (-1, 1)}
+    if rows * columns != size or not set(peers) <= near:
+        found = f"found {named(peers)} as peers of worker {rank} of {size}"
+        raise ValueError(f"{found}, expected neighbours on a torus of {rows} x {columns}")
+
+
+def _meet(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
+    """Return when all are here, by messages without content."""
+    others = {worker: member for worker, member in enumerate(members) if worker != rank}
+    nothing = [_EMPTY.numpy(), MPI.BYTE]
+    awaited = {
+        worker: [MPI.COMM_WORLD.Isend(nothing, member, tag), MPI.COMM_WORLD.Irecv(nothing, member, tag)]
+        for worker, member in others.items()
+    }
+    try:
+        until(
+            lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)],
+            *(timeout_s, stopped, Pause(*PAUSE_S)),
+        )
+    except BaseException:
+        for _, coming in awaited.values():
+            if coming != MPI.REQUEST_NULL:
+                coming.Cancel()
+        raise

@@ -1,0 +1,187 @@
+"""Workers that are processes with an accelerator each: what they exchange goes from one's memory to the other's.
+
+All else goes over gloo links, also how long what comes is: who is missing is found there, by name and in time, and the
+accelerators' own groups, one for any two workers that exchange, carry only data that both ends are ready for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.distributed.transports.communicator import Pause, WorkerError, until
+from paragan.distributed.transports.gloo_communicator import Linked
+
+Pair = Callable[[dist.Store, int, torch.device, float], Any]
+
+_ON_LINK = -1  # instead of a length
+_PAUSE_S = (2e-5, 1e-3)
+_GONE_S = 1.0  # within which a link tells that its other end is gone
+_FAREWELL_S = 0.8
+
+
+class Direct(Linked):
+    """`Communicator`. A message of `exchange` lies on `device`, where it also arrives; small ones may lie on the host.
+    Who drops takes with it what it sent last, where that has not all come; over links it would.
+
+    pair: makes the group of two workers, of a store of theirs, the rank there, the device and a time-out, when both are
+    here: `send`, `recv`, `abort`, and works that `is_completed` may be asked of. `ConfigError` where it cannot, though
+    both live. options: as `Linked` has them.
+    """
+
+    def __init__(
+        self,
+        store: dist.Store,
+        name: str,
+        rank: int,
+        size: int,
+        peers: Iterable[int],
+        *,
+        device: torch.device,
+        pair: Pair,
+        **options: Any,
+    ) -> None:
+        super().__init__(store, name, rank, size, peers, **options)
+        self.device = device
+        self._groups: dict[int, Any] = {}
+        try:
+            own = store.clone()  # type: ignore[attr-defined]  # as `Linked` has its own
+            self._pair_up(dist.PrefixStore(f"{name}/direct", own), pair)
+        except BaseException:
+            self.drop()
+            raise
+
+    def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+        """First, over the links, the lengths and what lies on the host; then all data at once."""
+        self._check(dict.fromkeys(sends, ()), self.peers)
+        going = {peer: [t for t in tensors if lies_on(self.device, t)] for peer, tensors in sends.items()}
+        for tensors in going.values():
+            _check_there(tensors, self.most_bytes)
+        told = self.hand({peer: self._announced(tensors) for peer, tensors in sends.items()})
+        with self._noting():
+            room = {peer: self._room(peer, *parts) for peer, parts in told.items()}
+            self._swap(going, {peer: coming for peer, (coming, _) in room.items()})
+        return {peer: found for peer, (_, found) in room.items()}
+
+    def _announced(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        sizes = [len(t) if lies_on(self.device, t) else _ON_LINK for t in tensors]
+        head = torch.tensor(sizes, dtype=torch.int64).view(torch.uint8)
+        return [head, *(t for t in tensors if not lies_on(self.device, t))]
+
+    def _room(self, peer: int, head: Tensor, *on_host: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """Memory for what comes to the device, and all that comes in its order."""
+        sizes = head.view(torch.int64).tolist()
+        for size in sizes:
+            if not _ON_LINK <= size <= self.most_bytes:
+                found = f"found a message of {size} bytes from worker {peer}"
+                raise WorkerError(f"{found}, expected at most {self.most_bytes}", peer)
+        coming = [torch.empty(n, dtype=torch.uint8, device=self.device) for n in sizes if n != _ON_LINK]
+        ways = iter(coming), iter(on_host)
+        return coming, [next(ways[size == _ON_LINK]) for size in sizes]
+
+    def _swap(self, going: Mapping[int, Sequence[Tensor]], coming: Mapping[int, Sequence[Tensor]]) -> None:
+        """Begin everything, then wait for it.
+
+        A device works off the calls of a group one by one, and may those of several. So all go through their links in
+        one order, by rank, and what goes up comes before what comes down, lest two wait for one another.
+        """
+        works: dict[int, list[Any]] = {}
+        for peer in sorted(going):
+            group, other = self._groups[peer], int(self.rank < peer)
+            calls = [(group.send, going[peer]), (group.recv, coming[peer])]
+            with _telling(peer):
+                for call, tensors in calls if other else reversed(calls):
+                    works.setdefault(peer, []).extend(call([t], other, 0) for t in tensors if len(t))
+
+        def missing() -> list[int]:
+            for peer in list(works):
+                with _telling(peer):
+                    if all(work.is_completed() for work in works[peer]):
+                        for work in works.pop(peer):
+                            work.wait()  # raises what has gone wrong
+            return sorted(works)
+
+        self._await(missing, Pause(*_PAUSE_S))
+
+    def _pair_up(self, store: dist.Store, pair: Pair) -> None:
+        """In that order, too. In a thread: whoever makes a group asks nobody whether it is stopped."""
+        failed: list[tuple[float, Exception]] = []
+
+        def make() -> None:
+            try:
+                for peer in sorted(self.peers):
+                    own = dist.PrefixStore(f"{min(self.rank, peer)}/{max(self.rank, peer)}", store)
+                    if not self._left:
+                        made = pair(own, int(self.rank > peer), self.device, self._arrivals.timeout_s)
+                        self._groups[peer] = made
+            except Exception as error:  # told by who waits
+                failed.append((time.monotonic(), error))
+
+        def missing() -> list[int]:
+            left = sorted(self.peers - self._groups.keys())[:1]
+            for since, error in failed:
+                if time.monotonic() - since > _GONE_S:
+                    found = f"found no way from worker {self.rank}'s accelerator to worker {left[0]}'s"
+                    raise ConfigError(f"transport: {found} ({str(error)[:200]}); use gloo") from error
+            return left
+
+        threading.Thread(target=make, daemon=True, name="groups").start()
+        with self._noting():
+            self._await(missing, Pause(1e-3, 0.05))
+
+    def _await(self, missing: Callable[[], list[int]], rest: Callable[[float], object]) -> None:
+        """As for what comes over the links: no longer, and not for who has left. Who closes has sent all."""
+
+        def not_lost() -> list[int]:
+            left = missing()
+            for peer in left:
+                if (error := self._arrivals.lost(peer)) is not None and not self._arrivals.closed(peer):
+                    raise error
+            return left
+
+        until(not_lost, self._arrivals.timeout_s, self._arrivals.stopped, rest)
+
+    def _leave(self, orderly: bool) -> None:
+        """All groups at once: one may wait on the device for another."""
+        deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
+        ends = [threading.Thread(target=_abort, args=(group,), daemon=True) for group in self._groups.values()]
+        for end in ends:
+            end.start()
+        super()._leave(orderly)
+        for end in ends:
+            end.join(max(0.0, deadline - time.monotonic()))
+        self._groups.clear()
+
+
+def lies_on(device: torch.device, tensor: Tensor) -> bool:
+    return tensor.device == device
+
+
+def _check_there(tensors: Sequence[Tensor], most_bytes: int) -> None:
+    for tensor in tensors:
+        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not tensor.is_contiguous():
+            kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+            raise ValueError(f"found {kind}, expected a contiguous torch.uint8 of one dimension")
+        if len(tensor) > most_bytes:
+            raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
+
+
+def _abort(group: Any) -> None:
+    with suppress(RuntimeError):
+        group.abort()
+
+
+@contextmanager
+def _telling(peer: int) -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise WorkerError(f"worker {peer} is gone: {str(error)[:200]}", peer) from error

@@ -1,0 +1,188 @@
+"""What all communicators do alike, and a way from one worker to another, whatever carries it."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+
+from torch import Tensor
+
+from paragan.distributed.transports.arrivals import ALL_WELL, CLOSED, Arrivals
+from paragan.distributed.transports.communicator import WorkerError, check, named
+
+
+class Delivered(ABC):
+    """`Communicator`, less how anything is sent.
+
+    peers: whom this one exchanges with. root: who gathers; worker 0, or one more that does not train: its rank is
+    `size`. links: whom it needs a way to: its peers and root; root to everybody.
+    """
+
+    def __init__(
+        self, rank: int, size: int, peers: Iterable[int], most_bytes: int, arrivals: Arrivals, root: int = 0
+    ) -> None:
+        self.rank, self.size, self.peers, self.most_bytes, self.root = rank, size, frozenset(peers), most_bytes, root
+        others = set(range(size)) - {rank}
+        if not self.peers <= others:
+            raise ValueError(f"found {named(self.peers)} as peers of worker {rank} of {size}, expected others of them")
+        self.links = sorted(others if rank == root else self.peers | {root})
+        self._arrivals = arrivals
+        self._num_exchanges = self._num_gathers = 0
+        self._lacked, self._left = ALL_WELL, False
+
+    def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+        self._check(sends, self.peers)
+        return self.hand(sends)
+
+    def hand(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+        self._check(sends, self.links)
+        self._num_exchanges += 1
+        for peer, tensors in sends.items():
+            self._send(peer, self._num_exchanges, tensors)
+        return self._take(sends, self._num_exchanges)
+
+    def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
+        self._check(sends, self.peers)
+        for peer, tensors in sends.items():
+            self._post(peer, tensors)
+
+    def newest(self) -> dict[int, list[Tensor]]:
+        with self._noting():
+            return self._arrivals.newest()
+
+    def wait(self, peer: int, timeout_s: float | None = None) -> None:
+        with self._noting():
+            self._arrivals.wait(peer, timeout_s)
+
+    def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
+        check(mine, self.most_bytes)
+        self._num_gathers += 1
+        number = -self._num_gathers
+        if self.rank != self.root:
+            self._send(self.root, number, mine)
+            self._take([self.root], number)  # it has everything
+            return None
+        found = {self.rank: list(mine), **self._take(self.links, number)}
+        for peer in self.links:
+            self._send(peer, number, [])
+        return [found[worker] for worker in range(self.size)]
+
+    def drop(self) -> None:
+        if not self._left:
+            self._left = True
+            self._arrivals.end()
+            for peer in self.links:
+                self._tell(peer, self._lacked)
+            self._leave(orderly=False)
+
+    def close(self) -> None:
+        with self._noting():
+            self._arrivals.until(lambda: [peer for peer in self._posting() if not self._arrivals.closed(peer)])
+            for peer in self.links:
+                self._tell(peer, CLOSED)
+            self._arrivals.until(lambda: [peer for peer in self.links if not self._arrivals.closed(peer)])
+        self._left = True
+        self._arrivals.end()
+        self._leave(orderly=True)
+
+    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
+        with self._noting():
+            return self._arrivals.take(peers, number)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Whom this one lacked the others are told when it drops."""
+        try:
+            yield
+        except WorkerError as error:
+            self._lacked = error.worker
+            raise
+
+    def _check(self, sends: Mapping[int, Sequence[Tensor]], allowed: Collection[int]) -> None:
+        if not sends.keys() <= set(allowed):
+            raise ValueError(f"found {named(sends)}, expected some of the peers, {named(allowed)}")
+        for tensors in sends.values():
+            check(tensors, self.most_bytes)
+
+    @abstractmethod
+    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
+        """Under way, without waiting. That a worker is gone is noticed by who waits for it."""
+
+    @abstractmethod
+    def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
+        """Under way as soon as the one before it is taken, unless another follows; without waiting."""
+
+    def _posting(self) -> list[int]:
+        """To whom something posted is under way, or waits for that."""
+        return []
+
+    @abstractmethod
+    def _tell(self, peer: int, lacked: int) -> None:
+        """That this one leaves, as `Arrivals.leave` has it; never raises."""
+
+    @abstractmethod
+    def _leave(self, orderly: bool) -> None:
+        """Give up the ways. orderly: all others do, too; else as far as that ends within half a second."""
+
+
+class Kind(IntEnum):
+    """What a list of messages is for: a call; a post; that a post has come; that its sender leaves."""
+
+    CALL = 0
+    POST = 1
+    TAKEN = 2
+    LEAVE = 3
+
+
+class Way(ABC):
+    """To one worker and back. No more than one posted list is under way: the slow are sent the newest next."""
+
+    def __init__(self, peer: int, arrivals: Arrivals) -> None:
+        self.peer, self._arrivals = peer, arrivals
+        self._lock = threading.Lock()  # a list goes in one piece
+        self._posted = self._left = False
+        self._next: list[Tensor] | None = None
+
+    @property
+    def posting(self) -> bool:
+        """Whether something posted has not come yet."""
+        return self._posted
+
+    def send(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
+        with self._lock:
+            if not self._left:  # nothing follows a farewell, for nobody reads it
+                self._left = kind is Kind.LEAVE
+                self._put(kind, number, tensors)
+
+    def post(self, tensors: Sequence[Tensor]) -> None:
+        with self._lock:
+            self._next = list(tensors)
+            if not self._posted:
+                self._post_next()
+
+    def _came(self, kind: Kind, number: int, tensors: list[Tensor]) -> None:
+        """Sort a list that the other end has sent."""
+        match kind:
+            case Kind.CALL:
+                self._arrivals.put(self.peer, number, tensors)
+            case Kind.POST:
+                self._arrivals.post(self.peer, tensors)
+                self.send(Kind.TAKEN, 0, [])
+            case Kind.TAKEN:
+                with self._lock:
+                    self._post_next()
+            case Kind.LEAVE:
+                self._arrivals.leave(self.peer, number)
+
+    def _post_next(self) -> None:
+        tensors, self._next = self._next, None
+        self._posted = tensors is not None
+        if tensors is not None and not self._left:
+            self._put(Kind.POST, 0, tensors)
+
+    @abstractmethod
+    def _put(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
+        """Under way, in order, without waiting; never raises for a worker that is gone."""

@@ -1,0 +1,1 @@
+"""How good a generator is: samples, features, metrics, and what happens to their numbers."""

@@ -1,0 +1,96 @@
+"""The classifier that is trained for a score: it returns (features, logits)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paragan.core import rng
+from paragan.core.protocols import Source
+from paragan.game.options import ScheduleOptions
+from paragan.game.policy import Policy, set_lr, step_if
+from paragan.loading.loader import Loader
+
+NUM_FEATURES = 64
+STEPS, BATCH, LEARNING_RATE, SHIFT = 500, 64, 2e-3, 1
+_POLICY = Policy(torch.optim.Adam, LEARNING_RATE, schedule=ScheduleOptions("linear", end=STEPS))
+
+
+class Classifier(nn.Module):
+    """Halves the image until its shorter side is 4 to 7, then 64 ReLU features, then logits.
+
+    The features are normalised before their ReLU: without, a third of them learnt to be 0 everywhere.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], num_classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        stages: list[nn.Module] = []
+        while min(height, width) >= 8:
+            wider = min(2 * channels, 64) if stages else 32
+            stages += [nn.Conv2d(channels, wider, 4, 2, 1, bias=False), nn.BatchNorm2d(wider), nn.ReLU()]
+            channels, height, width = wider, height // 2, width // 2
+        flat = nn.Linear(channels * height * width, NUM_FEATURES, bias=False)
+        self.features = nn.Sequential(*stages, nn.Flatten(), flat, nn.BatchNorm1d(NUM_FEATURES), nn.ReLU())
+        self.logits = nn.Linear(NUM_FEATURES, num_classes)
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        features_BF = self.features(x_BCHW)
+        return features_BF, self.logits(features_BF)
+
+
+def untrained(shape: tuple[int, int, int], num_classes: int, seed: int) -> Classifier:
+    """Weights from this seed; the global random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(rng.key(seed, "judge", "init"))
+        return Classifier(shape, num_classes).float()
+
+
+def fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
+    """A classifier of the labels of `train`: a fixed number of steps on the CPU, images shifted by up to a pixel.
+
+    progress: called before each step with the number of steps done; it may raise to end the training.
+
+    The same weights for the same data, seed and machine: on one thread, since sums over several depend on their number
+    (and kernels this small gain nothing by them). Draws nothing from the global random state.
+    """
+    with _one_thread(), torch.enable_grad():
+        return _fitted(train, seed, progress)
+
+
+def _fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
+    net = untrained(train.shape, len(train.class_names), seed)
+    optimizer = _POLICY.optimizer(net.parameters())
+    batches = Loader(train, BATCH, rng.key(seed, "judge", "order"), torch.device("cpu"))
+    shifts = torch.randint(-SHIFT, SHIFT + 1, (STEPS, 2), generator=rng.generator(seed, "judge", "shift"))
+    for count, shift in enumerate(shifts.tolist()):
+        progress(count)
+        batch = next(batches)
+        assert batch.x_BCHW is not None and batch.y_B is not None
+        _, logits_BK = net(_shifted(batch.x_BCHW, *shift))
+        optimizer.zero_grad()
+        F.cross_entropy(logits_BK, batch.y_B).backward()
+        set_lr(optimizer, _POLICY, torch.tensor(count))
+        step_if(torch.tensor(True), optimizer)
+    return net
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _shifted(x_BCHW: Tensor, down: int, right: int) -> Tensor:
+    """What leaves on one side is lost, what enters on the other repeats the edge."""
+    height, width = x_BCHW.shape[2:]
+    framed = F.pad(x_BCHW, (SHIFT,) * 4, mode="replicate")
+    return framed[:, :, SHIFT - down : SHIFT - down + height, SHIFT - right : SHIFT - right + width]

@@ -1,0 +1,57 @@
+"""What a run shows of its generator while it learns: always the same latents, or the same held-out pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paragan.core.protocols import Paired
+from paragan.core.types import Rows
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sample import Mode, grid_latents, sample, sampling_network
+from paragan.loading.loader import normalised
+
+GRID_COLUMNS = 10
+NUM_PAIRS = 8
+_CPU = torch.device("cpu")
+PAIR_COLUMNS = 6  # two pairs to a row: each is input, output, target
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """held_out: the pairs that images are made from, the first few; None: they are made from latents."""
+
+    mode: Mode = "eval"
+    held_out: Paired | None = None
+
+    def __call__(
+        self, player: Player, prior: Prior, class_names: tuple[str, ...]
+    ) -> tuple[Tensor, int, tuple[str, ...]]:
+        """x_BCHW in [-1, 1], how many to a row, the class of each row if there are any."""
+        generator = sampling_network(player)
+        if self.held_out is None:
+            z, y = grid_latents(prior, GRID_COLUMNS)
+            x = sample(generator, z, y, mode=self.mode, seed=prior.seed)
+            if y is None or not prior.num_comparable_classes:
+                return x, GRID_COLUMNS, ()
+            return x, GRID_COLUMNS, tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
+        count = min(NUM_PAIRS, len(self.held_out))
+        target, condition = pairs(self.held_out, 0, count, prior.device)
+        z, _ = prior.draw("grid", Rows(0, 0, count, count))
+        made = sample(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
+        return side_by_side(condition, made, target), PAIR_COLUMNS, ()
+
+
+def pairs(source: Paired, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
+    """Targets and conditions of these rows, in [-1, 1]; nothing is drawn."""
+    target, condition = source.fetch_pairs(np.arange(first, first + count))
+    return normalised(target.to(device)), normalised(condition.to(device))
+
+
+def side_by_side(*columns_BCHW: Tensor) -> Tensor:
+    """The first of each, the second of each, …"""
+    return torch.stack(columns_BCHW, 1).flatten(0, 1)

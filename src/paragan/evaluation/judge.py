@@ -1,0 +1,227 @@
+"""The classifier that scores: what samples are recognised as, and the features that distances are measured in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import CheckpointError
+from paragan.core.files import read_bytes, subfolder, write_bytes
+from paragan.core.protocols import Source
+from paragan.evaluation import classifier, packaged_extractors
+from paragan.evaluation.classifier import fitted, untrained
+from paragan.evaluation.extractors import EXTRACTORS, read
+from paragan.loading.loader import normalised
+from paragan.loading.order import Order
+from paragan.metrics._judged import Judged
+
+JUDGE = "judge"  # the name of one that is trained for a run
+CLASSES, TURNS = "classes", "which way up"  # what a judge tells of images
+MOST_MEASURED = 10_000
+_AT_ONCE = 500
+_DOUBTFUL = 0.95  # accuracy below which a score is printed with a warning
+_REFERENCE = 0  # the seed of the order in which real images are judged
+_FORMAT = 1
+_MOST_NOTE_BYTES, _MOST_BYTES = 1 << 20, 1 << 30  # of judge.json and of weights
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A trained classifier, on the CPU in full precision and evaluation mode.
+
+    shape: of the images it is given. crop: pixels cut off at each edge before it looks. sha256: of its weights; equal
+    where two scores come from one judge. accuracy: on held-out images; None: unknown.
+    """
+
+    name: str
+    net: nn.Module  # x_BCHW -> (features_BF, logits_BK)
+    shape: tuple[int, int, int]
+    num_classes: int
+    sha256: str
+    accuracy: float | None = None
+    crop: int = 0
+
+    @torch.no_grad()
+    def judge(self, x_BCHW: Tensor, asked_B: Tensor | None = None) -> Judged:
+        """What it makes of images in [-1, 1] from any device; `asked_B`, the classes they should show, is passed on."""
+        self.net.eval()
+        seen_BCHW = F.pad(x_BCHW.detach().float().cpu(), (-self.crop,) * 4)
+        pieces = [self.net(part) for part in seen_BCHW.split(_AT_ONCE)]
+        features, logits = zip(*pieces, strict=True)
+        return Judged(torch.cat(features), torch.cat(logits), None if asked_B is None else asked_B.cpu())
+
+    def judge_rows(self, source: Source, count: int) -> Judged:
+        """`count` images of a data set, always the same ones, with their labels as the classes asked for."""
+        return Judged.joined([self.judge(normalised(x_BCHW), y_B) for x_BCHW, y_B in _pieces(source, count)])
+
+
+class Turned:
+    """Images of `source` turned by quarters (by halves where they are not square): its labels are the turns.
+
+    Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
+    ICLR 2018.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.shape = source, source.shape
+        self._quarters = 1 if source.shape[1] == source.shape[2] else 2
+        self.class_names = tuple(f"turned by {90 * turn}" for turn in range(0, 4, self._quarters))
+        self.fingerprint = f"turned {source.fingerprint}"
+
+    def __len__(self) -> int:
+        return len(self.source) * len(self.class_names)
+
+    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+        """Row i is image i % n, turned i // n times: rows spread evenly see every turn."""
+        turns, rows = np.divmod(np.asarray(indices), len(self.source))
+        x_BCHW, _ = self.source.fetch(rows)
+        turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
+        return torch.stack(turned), torch.from_numpy(turns)
+
+
+def train_or_load(
+    train: Source,
+    held_out: Source,
+    folder: Path | None,
+    seed: int = 0,
+    must_keep: bool = True,
+    world: World = ALONE,
+    progress: Callable[[int], None] = lambda steps: None,
+) -> Judge:
+    """The judge of this data: the one in `folder` if data, settings and seed are the same, else trained and kept.
+
+    Where there are no two classes it learns which way up images are (`Turned`): its features serve all the same.
+    Raises `CheckpointError` if the folder cannot be written, unless it need not be kept. On several ranks each trains
+    the same one, so that none waits for another; rank 0's is taken and kept. progress: as `fitted` calls it; where it
+    raises, nothing is written.
+    """
+    if len(train.class_names) < 2:
+        train, held_out = Turned(train), Turned(held_out)
+    fingerprint = _fingerprint(train, held_out, seed)
+    found = None if folder is None else _kept(train, folder, fingerprint, seed)
+    if not world.any(found is None):
+        assert found is not None
+        return found
+    net = fitted(train, seed, progress)
+    world.follow(net.state_dict().values())
+    weights = save(net.state_dict())
+    judge = Judge(JUDGE, net, train.shape, len(train.class_names), hashlib.sha256(weights).hexdigest())
+    judge = measured(judge, held_out)
+    if folder is not None and world.leads:
+        with nullcontext() if must_keep else suppress(CheckpointError):
+            _keep(judge, folder, weights, fingerprint)
+    return judge
+
+
+def ready_made(name: str, path: Path, size: int | None = None) -> Judge:
+    """The classifier `name` of `EXTRACTORS` with the weights in an npz. Raises `DataError` if the file is not that.
+
+    size: of the images; 32 gives MNIST a frame of two pixels, which its classifier does not see. None: as trained.
+    """
+    net, (channels, side, _) = read(name, path), EXTRACTORS[name].shape
+    crop = 2 if (name, size) == ("mnist-cnn", 32) else 0
+    shape = (channels, side + 2 * crop, side + 2 * crop)
+    return Judge(name, net, shape, 10, hashlib.sha256(read_bytes(path, _MOST_BYTES)).hexdigest(), crop=crop)
+
+
+def packaged(name: str, size: int) -> Judge:
+    """The extractor `name` of the package for images of `size` pixels. Raises `DataError` if its file is damaged."""
+    extractor = packaged_extractors.PACKAGED[name]
+    net, sha256 = packaged_extractors.read(name)
+    crop, (channels, side, _) = extractor.crops.get(size, 0), extractor.shape
+    return Judge(name, net, (channels, side + 2 * crop, side + 2 * crop), 10, sha256, crop=crop)
+
+
+def measured(judge: Judge, held_out: Source) -> Judge:
+    """The same judge with its accuracy on at most 10,000 of these images; as it was if they have no labels."""
+    if not held_out.class_names:
+        return judge
+    return replace(judge, accuracy=accuracy(judge.judge_rows(held_out, min(len(held_out), MOST_MEASURED))))
+
+
+def accuracy(judged: Judged) -> float:
+    """Share of labelled images that are recognised."""
+    assert judged.logits_BK is not None and judged.asked_B is not None
+    return float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean())
+
+
+def doubt(name: str, task: str, accuracy: float | None, num_classes: int) -> str | None:
+    """A warning for scores by an extractor that is often wrong; None: it is not, or its accuracy is unknown."""
+    if accuracy is None or accuracy >= _DOUBTFUL:
+        return None
+    who = "the judge" if name == JUDGE else f"the extractor {name}"
+    if task == CLASSES:
+        means = "its scores are rough: compare them with those of real images, in brackets"
+        return f"warning: score: {who} is right on {accuracy:.1%} of held-out images; {means}"
+    means = "compare its scores with those of real images, in brackets"
+    if accuracy < 1.5 / num_classes:
+        means = f"{1 / num_classes:.0%} by chance, so its scores mean little; look at the pictures, or add classes"
+    return f"warning: score: {who} tells which way up {accuracy:.1%} of held-out images are; {means}"
+
+
+def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | None:
+    """The judge in the folder; None if there is none, it is damaged, or it belongs to other data."""
+    try:
+        note = json.loads(read_bytes(folder / "judge.json", _MOST_NOTE_BYTES))
+        weights = read_bytes(folder / "judge.safetensors", _MOST_BYTES)
+        sha256 = hashlib.sha256(weights).hexdigest()
+        if (note["format"], note["fingerprint"], note["sha256"]) != (_FORMAT, fingerprint, sha256):
+            return None
+        net = untrained(train.shape, len(train.class_names), seed)
+        net.load_state_dict(load(weights))
+        accuracy = note["accuracy"]
+        return Judge(
+            JUDGE, net, train.shape, len(train.class_names), sha256, None if accuracy is None else float(accuracy)
+        )
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RuntimeError, SafetensorError):
+        return None
+
+
+def _keep(judge: Judge, folder: Path, weights: bytes, fingerprint: str) -> None:
+    """Each file whole or not at all, the note last: without it the weights do not count."""
+    note: dict[str, Any] = {
+        "format": _FORMAT,
+        "accuracy": judge.accuracy,
+        "sha256": judge.sha256,
+        "fingerprint": fingerprint,
+    }
+    try:
+        subfolder(folder.parent, folder.name)
+        for name, content in (("judge.safetensors", weights), ("judge.json", json.dumps(note, indent=1).encode())):
+            write_bytes(folder / name, content)
+    except OSError as error:
+        raise CheckpointError(
+            f"judge: its weights were not written to {folder}: {error.strerror}; make room or choose another folder"
+        ) from None
+
+
+def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
+    """Of everything that the trained weights and their accuracy depend on."""
+    settings = (classifier.NUM_FEATURES, classifier.STEPS, classifier.BATCH, classifier.LEARNING_RATE, classifier.SHIFT)
+    digest = hashlib.sha256(repr((_FORMAT, seed, settings, train.shape, train.class_names, len(train))).encode())
+    for source in (train, held_out):
+        digest.update(source.fingerprint.encode())
+    return digest.hexdigest()
+
+
+def _pieces(source: Source, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """`count` images, a few at a time: always the same ones, at random, since files may lie class by class or in turns.
+
+    (MNIST's do: of its training images the even and the odd rows lie fd 6.7 apart, random halves 0.4.)
+    """
+    rows = Order(len(source), _REFERENCE).at(np.arange(count))
+    for first in range(0, count, _AT_ONCE):
+        yield source.fetch(rows[first : first + _AT_ONCE])

@@ -1,0 +1,29 @@
+"""Settings of scores. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from paragan.core.option_types import FilePath, Range
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How a run is scored and its generator sampled."""
+
+    num_images: Annotated[int, Range(least=6)] = 2000
+    """Samples per score. Data of pairs is scored against its held-out targets instead."""
+    extractor: Literal["auto", "judge", "mnist", "cifar10", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = (
+        "auto"
+    )
+    """Features that scores are measured in: `auto` is the packaged network of the data set, `mnist` or `cifar10`, where
+    there is one for its images, otherwise `judge`, a small CNN trained on this run's real images. `none` switches
+    scores off; the others read their weights from a file.
+    """
+    weights: FilePath | None = None
+    """File of the ready-made network's weights; null: next to the data."""
+    mode: Literal["eval", "train-stats"] = "eval"
+    """How the generator is sampled for scores and images: `eval`, or `train-stats` as in training (batch
+    statistics, dropout on).
+    """

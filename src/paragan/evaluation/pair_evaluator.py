@@ -1,0 +1,72 @@
+"""How good a generator is that makes images from images: compared with held-out targets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from paragan.core.protocols import Paired
+from paragan.core.types import Rows
+from paragan.evaluation.evaluator import Score, finite
+from paragan.evaluation.fixed_samples import pairs
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+from paragan.game.sample import SAYS, Mode, sample, sampling_network
+from paragan.metrics import l1, psnr, ssim
+from paragan.metrics._pairs import Pairs
+
+# (first row, conditions) -> x_BCHW in [-1, 1]
+Translate = Callable[[int, Tensor], Tensor]
+
+_PAIRS_AT_ONCE = 10
+
+
+@dataclass(frozen=True)
+class PairEvaluator:
+    """Scores generators that make images from images by how near they come to held-out targets.
+
+    The first `num_images` pairs, always the same.
+    """
+
+    held_out: Paired
+    num_images: int
+    mode: Mode = "eval"
+
+    @property
+    def num_pairs(self) -> int:
+        return min(self.num_images, len(self.held_out))
+
+    def __call__(self, player: Player, prior: Prior) -> Score:
+        """The score of a player's sampling generator."""
+        generator = sampling_network(player)
+        z_BZ, _ = prior.draw("score", Rows(0, 0, self.num_pairs, self.num_pairs))
+
+        def translate(first: int, condition: Tensor) -> Tensor:
+            z = z_BZ[first : first + len(condition)]
+            given = condition.to(prior.device)
+            return sample(generator, z, None, len(z), given, self.mode, seed=prior.seed, first=first)
+
+        return self.score(translate)
+
+    def score(self, translate: Translate) -> Score:
+        """l1, psnr and ssim of what it makes of the conditions. Raises `ConfigError` where that is not finite."""
+        began = time.monotonic()
+        metrics = [l1.Metric(), psnr.Metric(), ssim.Metric()]
+        for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
+            target, condition = pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
+            both = Pairs(finite(translate(first, condition)), target)
+            metrics = [metric.update(both) for metric in metrics]
+        values = {metric.name: metric.compute() for metric in metrics}
+        return Score(values, self.num_pairs, self.protocol, seconds=time.monotonic() - began)
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        return {
+            "compared": {"with": "the target of each pair", "split": "held_out", "num_images": self.num_pairs},
+            "mode": self.mode,
+            "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision",
+        }

@@ -1,0 +1,138 @@
+"""Scorers of a run: comparison with targets where there are pairs, else an extractor, which is part of the package,
+read from a file, or trained on the run's data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError
+from paragan.core.interrupt import StopRequested
+from paragan.core.protocols import Source, paired
+from paragan.evaluation import classifier, packaged_extractors
+from paragan.evaluation.evaluator import Evaluator, Score
+from paragan.evaluation.extractors import EXTRACTORS, beside
+from paragan.evaluation.judge import JUDGE, Judge, packaged, ready_made, train_or_load
+from paragan.evaluation.options import ScoreOptions
+from paragan.evaluation.pair_evaluator import PairEvaluator
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+
+_AUTO = "auto"
+_STEPS_TO_ESTIMATE = 5
+_PERIOD_S = 10.0  # between two lines of progress
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """folder: where a trained judge is kept; must: it is an error if it cannot be. say: receives progress and warnings.
+
+    stop: whether the run is to stop, which ends the training of a judge. Collective where the world has several ranks.
+    """
+
+    folder: Path
+    must: bool
+    say: Callable[[str], None]
+    world: World = ALONE
+    stop: Callable[[], bool] = lambda: False
+
+
+def resolved(options: ScoreOptions, dataset: str, shape: tuple[int, int, int]) -> ScoreOptions:
+    """With the extractor that `auto` stands for: the packaged one of this data set and size, else the run's judge."""
+    if options.extractor != _AUTO:
+        return options
+    name: Any = packaged_extractors.suited_to(dataset, shape) or JUDGE
+    return replace(options, extractor=name)
+
+
+def described(options: ScoreOptions) -> str:
+    """The ready-made extractor of resolved options, for the opening of a run."""
+    name = options.extractor
+    if name in packaged_extractors.PACKAGED:
+        what, accuracy = next(iter(packaged_extractors.facts_of(name)["accuracy"].items()))
+        return f"by the extractor {name} of the package, right on {accuracy:.1%} of {what}"
+    return f"by the extractor {name}, read from a file"
+
+
+def scorer(
+    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: Keeping
+) -> Callable[[Player, Prior], Score] | None:
+    """Scores a generator player; None: scoring is off. options: resolved. path: of the data, for weights next to it.
+
+    A judge is trained, or read from the run folder, when the first score is due; other extractors are read now, so that
+    a missing file is reported before anything is written.
+    """
+    if options.extractor != "none" and (pairs := paired(held_out)) is not None:
+        if options.extractor != JUDGE:
+            told = f"score.extractor: found {options.extractor}, but data of pairs is scored against its targets"
+            raise ConfigError(f"{told}; leave it out, or set it to none")
+        return PairEvaluator(pairs, options.num_images, options.mode)
+
+    found = evaluator(options, train, held_out, path, keeping)
+    return None if found is None else lambda player, prior: found()(player, prior)
+
+
+def evaluator(
+    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: Keeping
+) -> Callable[[], Evaluator] | None:
+    """Makes the evaluator of this data at the first call; None: scoring is off."""
+
+    def scored_by(judge: Judge) -> Evaluator:
+        return Evaluator(judge, train, held_out, options.num_images, options.mode, keeping.world, keeping.say)
+
+    if options.extractor == "none":
+        return None
+    if options.weights and options.extractor not in EXTRACTORS:
+        readers = ", ".join(EXTRACTORS)
+        raise ConfigError(f"score.weights is not read by the extractor {options.extractor!r}; name one of {readers}")
+    if options.extractor != JUDGE:
+        ready = scored_by(_read(options, path, train.shape[-1]))
+        return lambda: ready
+
+    @cache
+    def trained() -> Evaluator:
+        progress = _TrainingProgress(len(train), keeping.say, keeping.stop)
+        must, world = keeping.must, keeping.world
+        return scored_by(train_or_load(train, held_out, keeping.folder, 0, must, world, progress))
+
+    return trained
+
+
+def _read(options: ScoreOptions, path: str | None, size: int) -> Judge:
+    """The packaged extractor, or the one of a file."""
+    name = options.extractor
+    if name in EXTRACTORS:
+        return ready_made(name, Path(options.weights or beside(path, name)), size)
+    return packaged(name, size)
+
+
+@dataclass
+class _TrainingProgress:
+    """Says how long the training of a judge takes, and ends it where the run is to stop."""
+
+    num_images: int
+    say: Callable[[str], None]
+    stop: Callable[[], bool]
+    _began: float = field(default_factory=time.monotonic)
+    _said: float = 0.0
+
+    def __call__(self, steps: int) -> None:
+        """Called before each step. Raises `StopRequested`."""
+        if self.stop():
+            raise StopRequested
+        now = time.monotonic()
+        if steps == 0:
+            self._began = now
+            return
+        left_s = (now - self._began) / steps * (classifier.STEPS - steps)
+        if steps == _STEPS_TO_ESTIMATE:
+            self.say(f"judge     training on {self.num_images:,} images, about {left_s:.0f} s")
+            self._said = now
+        elif self._said and now - self._said >= _PERIOD_S:
+            self.say(f"judge     step {steps} of {classifier.STEPS}, about {left_s:.0f} s left")
+            self._said = now

@@ -1,0 +1,90 @@
+"""An exported generator as files: the weights, other formats, a picture and the card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paragan.checkpoint.best import Best
+from paragan.core.errors import ParaganError
+from paragan.core.files import read_bytes, write_text
+from paragan.export import formats as export, gallery, generator_file
+from paragan.export.model_card import card
+from paragan.export.sampler import Sampler
+
+ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """tree: the config as plain maps and lists. score: as in `score.json`, or empty. trust: outside code is named."""
+
+    sampler: Sampler
+    tree: Mapping[str, Any]
+    score: Mapping[str, Any]
+    trust: bool = False
+
+    def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
+        """All of it, into `folder`; a line per file. The weights are always among them, the card comes last."""
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
+        files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
+        lines = [self.write_file(path, name) for name, path in files.items()]
+        shown = self._picture(folder / "samples.png")
+        names = [*(path.name for path in files.values()), *(Path(path).name for path in shown)]
+        text = card(self.sampler, _without_folders(self.tree), self.score, names, self.trust)
+        write_text(folder / "README.md", text)
+        return [*lines, *shown, str(folder / "README.md")]
+
+    def write_file(self, path: Path, name: str) -> str:
+        """One format; returns a line that tells where it is and how far it differs from the network."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name == "safetensors":
+            self._weights(path)
+            return str(path)
+        program = export.torch_program if name == "torch" else export.onnx_program
+        return f"{path}  (differs from the network by at most {program(self.sampler, path):.1e})"
+
+    def _weights(self, path: Path) -> None:
+        config = json.dumps(_without_folders(self.tree), ensure_ascii=False)
+        weights = self.sampler.net.state_dict()
+        generator_file.write(path, generator_file.Exported(weights, config, self.sampler.facts, self.score))
+
+    def _picture(self, path: Path) -> list[str]:
+        """Where it is; nothing where the generator needs pictures to make others from and the data is not at hand."""
+        s = self.sampler
+        if s.takes_condition:
+            with suppress(ParaganError):
+                made, columns = gallery.beside_inputs(s, min(8, s.num_pairs), None, None, lambda done: None)
+                return [str(made.save(path, columns))]
+            return []
+        classes = range(min(s.num_comparable_classes, 10))
+        tiles = gallery.by_class(s, classes, None, 10) if classes else gallery.plain(s, 80, 10, (), None)
+        return [str(gallery.still(s, tiles, None, None, lambda done: None).save(path, tiles.columns))]
+
+
+def score_of(path: Path, best: bool = False) -> Mapping[str, Any]:
+    """The newest score of a run, or its best, or an exported file's, with its step; empty where there is none."""
+    if path.is_file():
+        return generator_file.read(path).score
+    try:
+        found = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _without_folders(tree: Any) -> Any:
+    """Folders of the machine a model was trained on are nobody's business: of a path the last part stays."""
+    if isinstance(tree, Mapping):
+        return {key: Path(item).name if _is_place(key, item) else _without_folders(item) for key, item in tree.items()}
+    return [_without_folders(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def _is_place(key: str, item: Any) -> bool:
+    return isinstance(item, str) and (key in ("path", "weights") or (key == "name" and item.endswith(".py")))

@@ -1,0 +1,148 @@
+"""A generator as a program for other frameworks, compared with the network it came from before it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.util
+import io
+import logging
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.files import whole
+from paragan.core.types import Made
+from paragan.export.sampler import Sampler
+
+MOST_DIFFERENCE = 1e-4
+_ONNX = ("onnx", "onnxscript", "onnxruntime")
+_NAMES = ["z", "labels"]
+_TRACED, _CHECKED = 3, (1, 5)  # batch sizes
+Call = Callable[..., Tensor]
+
+
+class Bare(nn.Module):
+    """z (B, Z) and, where the generator is conditional, labels (B,) to images alone."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, z: Tensor, labels: Tensor | None = None) -> Tensor:
+        return Made.of(self.net(z) if labels is None else self.net(z, labels)).images
+
+
+def torch_program(sampler: Sampler, path: Path) -> float:
+    """A `torch.export` program (.pt2) for any batch size; returns the largest difference to the network.
+
+    Raises `CheckpointError`, and leaves no file, where the network cannot be traced or differs by more than 1e-4.
+    """
+    bare = _bare(sampler)
+    program = _traced(bare, _inputs(sampler, _TRACED))
+
+    def write(file: BinaryIO) -> Call:
+        torch.export.save(program, file)
+        return program.module()
+
+    return _checked(sampler, bare, path, write)
+
+
+def onnx_program(sampler: Sampler, path: Path) -> float:
+    """An ONNX model for any batch size, run by onnxruntime to compare; else as `torch_program`."""
+    refuse_without_onnx()
+    import onnxruntime  # type: ignore[import-not-found,unused-ignore]
+
+    bare, inputs = _bare(sampler), _inputs(sampler, _TRACED)
+    program, names = _traced(bare, inputs), _NAMES[: len(inputs)]
+
+    def write(file: BinaryIO) -> Call:
+        with _tracing(bare):
+            made = torch.onnx.export(program, input_names=names, output_names=["images"], verbose=False)
+            assert made is not None
+            content = made.model_proto.SerializeToString()
+        file.write(content)
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+        def call(*arguments: Tensor) -> Tensor:
+            fed = {name: value.numpy() for name, value in zip(names, arguments, strict=True)}
+            return torch.from_numpy(session.run(None, fed)[0])
+
+        return call
+
+    return _checked(sampler, bare, path, write)
+
+
+def refuse_without_onnx() -> None:
+    """`ConfigError` where a package of the extra is missing."""
+    missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"--format onnx: found no {', '.join(missing)}, expected the extra onnx: "
+            f"{sys.executable} -m pip install {' '.join(_ONNX)}"
+        )
+
+
+def _bare(sampler: Sampler) -> Bare:
+    if sampler.takes_condition:
+        raise ConfigError(
+            f"export: {type(sampler.net).__name__} makes images from images, expected one that makes them from latents "
+            "for a program; export safetensors"
+        )
+    return Bare(copy.deepcopy(sampler.net).cpu()).eval()
+
+
+def _inputs(sampler: Sampler, n: int) -> tuple[Tensor, ...]:
+    z_BZ, y_B = sampler.latents(n), sampler.labels(n)
+    return (z_BZ,) if y_B is None else (z_BZ, y_B)
+
+
+def _traced(bare: Bare, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProgram:
+    batch = torch.export.Dim("batch")
+    shapes = {name: {0: batch} for name in _NAMES[: len(inputs)]}
+    with _tracing(bare):
+        return torch.export.export(bare, inputs, dynamic_shapes=shapes, strict=True)  # else `len(x)` would fix the size
+
+
+def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO], Call]) -> float:
+    """Write a temporary file, compare at other batch sizes than the traced one, then rename it into place."""
+    with whole(path) as file:
+        call = write(file)
+        worst = max(_difference(bare, call, _inputs(sampler, n)) for n in _CHECKED)
+        if not worst <= MOST_DIFFERENCE:
+            raise CheckpointError(
+                f"export: found images that differ by {worst:.2g} from the network's, expected at most "
+                f"{MOST_DIFFERENCE:g}; {path.name} was not written: export safetensors"
+            )
+    return worst
+
+
+@torch.no_grad()
+def _difference(bare: Bare, call: Call, inputs: tuple[Tensor, ...]) -> float:
+    expected, found = bare(*inputs), call(*inputs)
+    if found.shape != expected.shape:
+        return math.inf
+    return float((found - expected).abs().nan_to_num(math.inf).max())
+
+
+@contextlib.contextmanager
+def _tracing(bare: Bare) -> Iterator[None]:
+    """Whatever the tracer says: of a network it cannot follow in one line, of its progress nothing."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    except Exception as error:  # there is no common class
+        text = next(iter(str(error).strip().splitlines()), type(error).__name__)[:150]
+        name = type(bare.net).__name__
+        raise CheckpointError(f"export: {name} cannot be traced ({text}); export safetensors") from error
+    finally:
+        logging.disable(before)

@@ -1,0 +1,174 @@
+"""A generator from a run folder or from an exported file. The training data is not needed, nor is the other player."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from paragan.checkpoint import generator_state
+from paragan.core import registry
+from paragan.core.command import me
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.network_factory import Model
+from paragan.core.option_types import Chosen
+from paragan.core.protocols import Source
+from paragan.export import generator_file
+from paragan.export.sampler import Facts, Sampler
+from paragan.game.mixture import of_members
+from paragan.game.prior import latent_of
+from paragan.game.state import check_same
+from paragan.hardware import device
+from paragan.layers.modes import remember_modes
+
+_EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
+
+
+class Config(Protocol):
+    """What is read of a run's config here."""
+
+    @property
+    def model(self) -> Chosen: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def grid(self) -> Any: ...  # None: one generator
+
+
+class Splits(Protocol):
+    """The two parts of a data set."""
+
+    @property
+    def train(self) -> Source: ...
+
+    @property
+    def held_out(self) -> Source: ...
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How a config becomes objects, which is known above. config: from a file. text: from a config in memory and its
+    name. data: both splits. model: networks from memory, where the config names none. device: see `device.named`.
+    """
+
+    config: Callable[[str], Any]
+    text: Callable[[str, str], Any]
+    data: Callable[[Any], Splits]
+    say: Callable[[str], None]
+    model: Model | None = None
+    device: str | torch.device = "auto"
+
+    def network(self, config: Config, where: str) -> Model:
+        """The file of `models/`, or the networks from memory that a run without such a file needs."""
+        module: Any = registry.load("models", config.model.name)
+        from_memory = config.model.name == registry.FROM_MEMORY
+        if from_memory and self.model is None:
+            raise ConfigError(f"{where}: {module.missing(config.model.options)}")
+        if not from_memory and self.model is not None:
+            found = f"generator is not used: the config of {where} names model.name={config.model.name}"
+            raise ConfigError(f"{found}; leave generator out")
+        return self.model or module
+
+
+def opened(path: Path, reader: Reader, best: bool = False) -> Sampler:
+    """The generator at `path`, on the reader's device. best: of a run the checkpoint with the best score.
+
+    Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
+    `reader` refuses its config.
+    """
+    if (path / _EXPORTED).is_file():
+        path = path / _EXPORTED
+    if path.is_file():
+        if best:
+            raise ConfigError(f"best: found beside the file {path}, expected a run folder; leave it out")
+        file = generator_file.read(path)
+        config = reader.text(file.config, f"{path} (config)")
+        return _sampler(config, reader, file.weights, file.facts, str(path))
+    if not (path / "config.yaml").is_file():
+        found = "a folder without config.yaml" if path.is_dir() else "nothing"
+        raise CheckpointError(
+            f"{path}: found {found}, expected a run folder as `{me()} train` makes it, or a file of `{me()} export`"
+        )
+    config = reader.config(str(path / "config.yaml"))
+    reader.network(config, str(path))
+    found_part = generator_state.best(path) if best else generator_state.newest(path, reader.say)
+    facts = _facts(found_part, lambda: reader.data(config).train)
+    sampler = _sampler(config, reader, found_part.weights, facts, str(found_part.path))
+    return replace(sampler, held_out=lambda: reader.data(config).held_out)
+
+
+def _facts(found: generator_state.Part, data: Callable[[], Source]) -> Facts:
+    try:
+        _, clock = found.values["players"], found.values["clock"]
+        told = found.values["model"] if "model" in found.values else _told(data())  # before checkpoints told it
+        return Facts.read(told["shape"], told["class_names"], clock["step"], clock["images"])
+    except KeyError as error:
+        raise CheckpointError(f"checkpoint {found.path}: {error} is missing; train anew with --fresh") from None
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"checkpoint {found.path}: state.json: found an odd value ({error})") from None
+
+
+def _told(source: Source) -> dict[str, Any]:
+    return {"shape": source.shape, "class_names": source.class_names}
+
+
+def _sampler(config: Config, reader: Reader, weights: dict[str, Tensor], facts: Facts, where: str) -> Sampler:
+    module = reader.network(config, where)
+
+    def one() -> nn.Module:
+        with torch.random.fork_rng(devices=[]):  # a constructor draws; the caller's generator stays as it is
+            net: nn.Module = module.Generator(config.model.options, facts.shape, len(facts.class_names))
+            return net
+
+    def make() -> nn.Module:
+        return one() if config.grid is None else of_members(one, weights)
+
+    if "." not in config.model.name and reader.model is None:  # ours: sizes are checked before memory is taken for them
+        _refuse_other_sizes(make, weights, where)
+    net = make()
+    check_same(weights, net.state_dict(), where)
+    _fill(net, weights, where)
+    latent_of(net)
+    remember_modes(net)
+    return Sampler(net.to(device.named(reader.device)).eval().requires_grad_(False), facts, config.seed, config)
+
+
+def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+    """Copying would turn complex numbers or integers into weights without a word."""
+    for name, mine in net.state_dict().items():
+        if weights[name].is_floating_point() != mine.is_floating_point():
+            raise CheckpointError(
+                f"{where}: {name}: found {weights[name].dtype}, expected {mine.dtype}; export it again"
+            )
+    try:
+        net.load_state_dict(weights)
+    except RuntimeError as error:
+        told = " ".join(str(error).split())[:100]
+        raise CheckpointError(f"{where}: found weights that cannot be read ({told}); export it again") from None
+
+
+def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:
+    """A foreign config may ask for more layers than time allows, or for sizes beyond any number."""
+    left = 4 * len(weights) + 100  # parametrised weights are registered more than once
+
+    def count(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RuntimeError("more layers than there are weights")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            check_same(weights, make().state_dict(), where)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        raise CheckpointError(f"{where}: found an impossible model ({str(error).splitlines()[0][:100]})") from None
+    finally:
+        hook.remove()

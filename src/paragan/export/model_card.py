@@ -1,0 +1,118 @@
+"""The model card: what an exported generator is, for whoever finds the file."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paragan import __version__
+from paragan.export.sampler import Sampler
+
+_SHOWN = 20  # classes by name
+
+
+def card(sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], files: Sequence[str], trust: bool) -> str:
+    """Markdown. tree: the config. score: as in `score.json`, or empty. files: what lies beside, by name."""
+    model, data = tree["model"], tree["data"]
+    return "\n".join(
+        [
+            f"# {_plain(model['name'])} trained on {_plain(data['name'])}\n",
+            *(["![samples](samples.png)\n"] if "samples.png" in files else []),
+            *_what(sampler, tree),
+            *_scores(score, sampler.facts.step),
+            *_how(sampler, files, trust),
+            *_LIMITS,
+        ]
+    )
+
+
+def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
+    facts = sampler.facts
+    names = [_plain(name) for name in sampler.class_names[:_SHOWN]]
+    more = f" and {len(sampler.class_names) - _SHOWN} more" if len(sampler.class_names) > _SHOWN else ""
+    weights = sum(p.numel() for p in sampler.net.parameters())
+    rows = {
+        "generator": f"{_plain(tree['model']['name'])}, {weights:,} weights, averaged where the run averages",
+        "input": " and ".join(_inputs(sampler)),
+        "output": f"images of {'x'.join(map(str, facts.shape))} (channels, height, width) in [-1, 1]",
+        "data": _plain(tree["data"]["name"]),
+        "classes": ", ".join(names) + more if names else "none",
+        "loss": ", ".join(_plain(part["name"]) for part in (tree["loss"], *tree["penalties"])),
+        "trained for": f"{facts.step:,} steps of {tree['train']['batch']}, {facts.images / 1000:g} thousand images",
+        "seed": str(tree["seed"]),
+        "made with": f"paragan {__version__}; the whole recipe is in the metadata of generator.safetensors",
+    }
+    return ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in rows.items()), ""]
+
+
+def _inputs(sampler: Sampler) -> list[str]:
+    image = f"an image of {'x'.join(map(str, sampler.facts.shape))} in [-1, 1]"
+    latent = f"{sampler.net.latent} standard normal numbers" if sampler.net.latent else ""
+    return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
+
+
+def _scores(score: Mapping[str, Any], step: int) -> list[str]:
+    values = {key: value for key, value in score.items() if isinstance(value, float) and key not in ("kimg", "seconds")}
+    if not values:
+        return ["## Scores\n", "This run was not scored.\n"]
+    other = "" if score.get("step") == step else f" These weights are of step {step}, which was not scored."
+    protocol = score.get("protocol")
+    told = protocol if isinstance(protocol, Mapping) else {}
+    return [
+        "## Scores\n",
+        f"Of {_plain(score.get('num_images'))} images at step {_plain(score.get('step'))}.{other}\n",
+        "| metric | value | held-out real images |\n|---|---|---|",
+        *(f"| {_plain(key)} | {value:.4g} | {_of_real(score, key)} |" for key, value in values.items()),
+        "\nProtocol, which has to be equal where two scores are compared:\n",
+        *(f"- {_plain(key)}: {_plain(value)}" for key, value in told.items()),
+        "",
+    ]
+
+
+def _of_real(score: Mapping[str, Any], metric: str) -> str:
+    real = score.get("real")
+    value = real.get(metric) if isinstance(real, Mapping) else None
+    return f"{value:.4g}" if isinstance(value, float) else ""
+
+
+def _how(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
+    lines = ["## How to use it\n", "```python", *_code(sampler, ", trust=True" if trust else ""), "```\n"]
+    if sampler.takes_condition:
+        asked = "paragan sample generator.safetensors --input PICTURES"
+        lines.append(f"`x` are images to make others from. Of picture files: `{asked}{' --trust' if trust else ''}`\n")
+    if trust:
+        lines.append(
+            "Its config names code outside paragan, which has to be importable; `trust=True` lets it be imported.\n"
+        )
+    inputs = "`z` (any number, latent), float32" + (", `labels` (any number), int64" if sampler.num_classes else "")
+    for name in files:
+        if name.endswith((".pt2", ".onnx")):
+            lines.append(f"`{name}` is the same generator as a program: {inputs}, to `images`.\n")
+    return lines
+
+
+def _code(sampler: Sampler, trust: str) -> list[str]:
+    load = f'generator = pg.load("generator.safetensors"{trust})'
+    labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
+    if not sampler.takes_condition:
+        return ["import paragan as pg", load, f'generator.sample(16, seed=0{labels}).save("mine.png")']
+    size = ", ".join(map(str, sampler.facts.shape))
+    asked = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
+    return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", asked]
+
+
+_LIMITS = [
+    "## Limits\n",
+    "It makes images like those it was trained on and inherits what they over- and under-represent. Its images are no",
+    "record of anything real. It was not examined for memorised training images.\n",
+    "## Licence\n",
+    "Not stated. Whoever publishes these weights chooses it, in accordance with the terms of the training data.",
+    "",
+]
+
+
+def _plain(value: Any) -> str:
+    """Text in a table of Markdown: names of folders and classes are anybody's."""
+    return re.sub(r"([\\`*_\[\]|!#~])", r"\\\1", html.escape(" ".join(str(value).split())[:200], quote=False))

@@ -1,0 +1,292 @@
+"""A trained generator alone, and the images it makes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, SupportsIndex, overload, runtime_checkable
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from paragan.core.errors import ConfigError
+from paragan.core.protocols import Paired, Source, paired
+from paragan.core.registry import did_you_mean, near
+from paragan.evaluation.fixed_samples import pairs
+from paragan.game import latents
+from paragan.game.label_use import gives_equal_images
+from paragan.game.network import CalledNetwork
+from paragan.game.prior import Prior
+from paragan.game.sample import SAYS, Mode, sample
+from paragan.storage.image_formats import check_sheet
+from paragan.writers.images import picture, save_grid
+
+Label = str | SupportsIndex
+_MOST_IMAGES = 1 << 20  # they are all held in memory
+_MOST_CLASSES = 100_000
+_PAIRS_AT_ONCE = 8
+
+
+@runtime_checkable
+class Styled(Protocol):
+    """A generator that truncates its styles: it is called (z, y, shift)."""
+
+    def truncated(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
+        """The shift of the styles that leaves `psi` of the way from their mean."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What must be known of a generator beside its config. shape: (C, H, W). images: real images seen in training."""
+
+    shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    step: int
+    images: int
+
+    @classmethod
+    def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> Facts:
+        """From what a file says; `ValueError` for anything that no run would have written."""
+        numbers = (*shape, step + 1, images + 1) if isinstance(shape, (list, tuple)) and len(shape) == 3 else ()
+        if not numbers or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
+            raise ValueError(f"shape {shape!r}, step {step!r}, images {images!r}"[:200])
+        if len(class_names) > _MOST_CLASSES or not all(isinstance(name, str) for name in class_names):
+            raise ValueError("class_names")
+        return cls((shape[0], shape[1], shape[2]), tuple(class_names), step, images)
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled(Sequence[Image.Image]):
+    """Images as Pillow has them. tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each."""
+
+    tensor: Tensor
+    labels: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} images of {_size(self.tensor.shape[1:])}>"
+
+    @overload
+    def __getitem__(self, index: int) -> Image.Image: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sampled: ...
+
+    def __getitem__(self, index: int | slice) -> Image.Image | Sampled:
+        if isinstance(index, slice):
+            return Sampled(self.tensor[index], None if self.labels is None else self.labels[index])
+        return picture(_bytes(self.tensor[index]))
+
+    def save(self, path: str | Path, columns: int = 10) -> Path:
+        """One sheet of all of them, .png or .jpg, `columns` to a row; small images are enlarged to 32 px."""
+        path = Path(path)
+        check_sheet("save", path)
+        save_grid(self.tensor, path, min(columns, len(self)))
+        return path
+
+
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A generator ready to sample: averaged weights where the run has them.
+
+    seed: the run's. config: the whole config of the run, as it was read. held_out: opens the data's other part, where
+    the run's config is at hand.
+    """
+
+    net: nn.Module
+    facts: Facts
+    seed: int
+    config: Any
+    held_out: Callable[[], Source] | None = None
+
+    def __repr__(self) -> str:
+        classes = f", {self.num_classes} classes" if self.num_classes else ""
+        return f"<generator {self.config.model.name}, {_size(self.facts.shape)}{classes}, step {self.facts.step}>"
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What `labels` may name; empty for an unconditional generator."""
+        return self.facts.class_names if self.num_comparable_classes else ()
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes the generator can be asked for."""
+        return int(getattr(self.net, "num_classes", len(self.facts.class_names)))
+
+    @cached_property
+    def num_comparable_classes(self) -> int:
+        """Classes whose images differ: 0 also for a generator that ignores its labels."""
+        if not self.num_classes or self.takes_condition:
+            return self.num_classes
+        prior = replace(self._prior(1, None), device=next(self.net.parameters()).device)
+        return 0 if gives_equal_images(self.net, prior) else self.num_classes
+
+    @property
+    def takes_condition(self) -> bool:
+        """Whether images are made from images."""
+        return getattr(self.net, "takes_condition", False) is True
+
+    @property
+    def mode(self) -> Mode:
+        """How the run was sampled: what `sample` does unless told otherwise."""
+        return getattr(getattr(self.config, "score", None), "mode", "eval")
+
+    def sample(
+        self,
+        n: int,
+        labels: Label | Sequence[Label] | None = None,
+        seed: int | None = None,
+        truncation: float | None = None,
+        mode: Mode | None = None,
+        conditions: Tensor | None = None,
+    ) -> Sampled:
+        """n images. Equal seeds (the run's own unless given) give equal images, of which fewer are the first of more.
+
+        labels: classes by name or number, one or several, taken in turn; drawn evenly unless given. truncation: in
+        (0, 1], no component of a latent lies further from 0 (`game.latents.truncated`), or, of a generator with styles,
+        so much of the way is gone from the mean style: smaller is more typical and less varied. mode: `eval`, or
+        `train-stats` as in training, batch statistics and dropout (on the run's seed); as the run's own pictures unless
+        given. conditions: of a generator that makes images from images n of those, (n, C, H, W) in [-1, 1]; the first n
+        of the held-out part unless given. Raises `ConfigError` for what is none of
+        these.
+        """
+        given = self.conditions(n, conditions)
+        z_BZ, y_B = self.latents(n, seed, truncation), self.labels(n, labels, seed)
+        return self.make(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
+
+    def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
+        """What n images are made from; None for a generator that makes them from latents alone."""
+        if not self.takes_condition:
+            if given is not None:
+                raise ConfigError(
+                    "conditions: found some, but this generator makes images from latents; leave them out"
+                )
+            return None
+        if given is None:
+            return self.pairs(n)[1]
+        if tuple(given.shape) != (n, *self.facts.shape):
+            expected = f"{n} of {_size(self.facts.shape)}"
+            raise ConfigError(f"conditions: found a tensor of {_size(given.shape)}, expected {expected}")
+        return given
+
+    @property
+    def num_pairs(self) -> int:
+        """Held-out pairs that the data has; `ConfigError` where it is not at hand."""
+        return len(self._pairs)
+
+    def pairs(self, n: int) -> tuple[Tensor, Tensor]:
+        """Targets and conditions of the first n held-out pairs, in [-1, 1]."""
+        if type(n) is not int or not 0 < n <= self.num_pairs:
+            raise ConfigError(
+                f"n: found {n!r}, expected 1 to {self.num_pairs} held-out pairs; give conditions, or --input FOLDER"
+            )
+        return pairs(self._pairs, 0, n)
+
+    @cached_property
+    def _pairs(self) -> Paired:
+        source = None if self.held_out is None else paired(self.held_out())
+        if source is None:
+            raise ConfigError(
+                "conditions: found no data beside this generator, expected images to make images from: "
+                "give conditions=TENSOR, or --input FOLDER"
+            )
+        return source
+
+    def latents(self, n: int, seed: int | None = None, truncation: float | None = None) -> Tensor:
+        """z_BZ of n images. Those of a generator with styles stay as they are: `make` truncates the styles."""
+        z_BZ = latents.draw(self._prior(n, seed), n)[0]
+        cut = latents.truncated(z_BZ, truncation)
+        return z_BZ if isinstance(self.net, Styled) else cut
+
+    def labels(
+        self, n: int, asked: Label | Sequence[Label] | None = None, seed: int | None = None, what: str = "labels"
+    ) -> Tensor | None:
+        """y_B of n images: the asked classes in turn, or drawn. what: how messages call them."""
+        if asked is None:
+            return latents.draw(self._prior(n, seed), n)[1]
+        listed = [asked] if isinstance(asked, str) or not isinstance(asked, (Sequence, Tensor)) else list(asked)
+        if not listed:
+            raise ConfigError(f"{what}: found an empty list, expected at least one class, or none at all")
+        numbers = [self._number(label, what) for label in listed]
+        return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
+
+    def make(
+        self,
+        z_BZ: Tensor,
+        y_B: Tensor | None = None,
+        told: Callable[[int], None] = lambda done: None,
+        mode: Mode | None = None,
+        conditions: Tensor | None = None,
+        seed: int | None = None,
+        *,
+        truncation: float | None = None,
+    ) -> Sampled:
+        """The images of these latents, a few at a time; `told` hears how many are done. seed: of dropout. truncation:
+        of styles, where the generator has some.
+        """
+        mode = mode or self.mode
+        if mode not in SAYS:
+            raise ConfigError(f"mode: found {mode!r}, expected one of {', '.join(SAYS)}")
+        made: Tensor | None = None
+        if truncation is not None and isinstance(self.net, Styled):
+            device = next(self.net.parameters()).device
+            conditions = self.net.truncated(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
+        for first, x in self._blocks((z_BZ, y_B, conditions), mode, self.seed if seed is None else seed):
+            made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
+            made[first : first + len(x)] = x  # a list of blocks would be held twice when it is joined
+            told(first + len(x))
+        assert made is not None
+        return Sampled(made, None if y_B is None else tuple(y_B.tolist()))
+
+    def _blocks(
+        self, inputs: tuple[Tensor, Tensor | None, Tensor | None], mode: Mode, seed: int
+    ) -> Iterator[tuple[int, Tensor]]:
+        called, device = CalledNetwork(self.net), next(self.net.parameters()).device
+        block = latents.BLOCK if inputs[2] is None else _PAIRS_AT_ONCE
+        for first in range(0, len(inputs[0]), block):
+            z, y, c = (None if tensor is None else tensor[first : first + block].to(device) for tensor in inputs)
+            assert z is not None
+            yield first, sample(called, z, y, block, c, mode, seed=seed, first=first).cpu()
+
+    def _prior(self, n: int, seed: int | None) -> Prior:
+        if type(n) is not int or not 0 < n <= _MOST_IMAGES:
+            raise ConfigError(f"n: found {n!r}, expected a number of images, 1 to {_MOST_IMAGES:,} at once")
+        return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
+
+    def _number(self, label: Label, what: str) -> int:
+        """The class of this name (in any case where only one is alike) or, failing that, number."""
+        if not self.num_classes:
+            raise ConfigError(f"{what}: found a class, but this generator is unconditional; leave it out")
+        if isinstance(label, str) and label in self.class_names:
+            return self.class_names.index(label)
+        folded = [name.casefold() for name in self.class_names]
+        if isinstance(label, str) and folded.count(label.casefold()) == 1:
+            return folded.index(label.casefold())
+        try:
+            named = isinstance(label, str) and label.isdecimal()
+            number = int(label) if named else operator.index(label)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            number = -1
+        if isinstance(label, bool) or not 0 <= number < self.num_classes:
+            names = ", ".join(self.class_names[:20]) + (", …" if len(self.class_names) > 20 else "")
+            found = " ".join(repr(label).split())[:60]
+            meant = did_you_mean(near(label, self.class_names) if isinstance(label, str) else None)
+            expected = f"one of {names} or a number below {self.num_classes}"
+            raise ConfigError(f"{what}: found {found}, expected {expected}{meant}")
+        return number
+
+
+def _size(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _bytes(x_CHW: Tensor) -> Tensor:
+    """uint8 with one or three channels: of more the first three, two as red and green."""
+    x = ((x_CHW[:3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x

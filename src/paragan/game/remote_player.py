@@ -1,0 +1,39 @@
+"""The seat of a player that sits on other ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from paragan.core.protocols import Network, Opponent, Turn
+from paragan.core.types import Side, Update
+from paragan.game.policy import Policy
+from paragan.game.snapshot import Snapshot
+
+
+@dataclass
+class Away:
+    """Fulfils `core.seams.Seat`. seen: the player as it was sent last; None where only what it makes is ever seen."""
+
+    side: Side
+    policy: Policy
+    seen: Snapshot | None = None
+
+    @property
+    def version(self) -> int:
+        return 0 if self.seen is None else self.seen.version
+
+    @property
+    def updates_per_step(self) -> int:
+        return self.policy.updates_per_step
+
+    def network(self) -> Network:
+        assert self.seen is not None, f"{self.side.value} is on other ranks, and was never sent here"
+        return self.seen.network()
+
+    def update(self, turn: Turn, against: Opponent) -> Update:
+        raise AssertionError(f"{self.side.value} is on other ranks: its turns are played there")
+
+    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
+        raise AssertionError(f"{self.side.value} is on other ranks: its images are made there")

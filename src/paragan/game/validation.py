@@ -1,0 +1,170 @@
+"""One look at networks and losses from outside, before anything is written: what does not fit is told in a line."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.outside_code import told
+from paragan.core.protocols import Network, Penalty
+from paragan.core.types import Can, Made, Rows, Side, Verdict
+from paragan.game.gan import Loss
+from paragan.game.options import PlayerOptions
+from paragan.game.player import Player
+from paragan.game.prior import Prior
+
+ROWS = 4
+
+
+def refuse_unfit(
+    g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int], conditioned: bool = False
+) -> None:
+    """Call both once in training mode, forth and back, with networks made for it. shape: of one image, (C, H, W).
+
+    conditioned: both are also given such an image.
+    """
+    with torch.random.fork_rng(devices=[]):
+        z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
+        condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
+        _refuse_other_labels(g, (z, y, condition), "Generator", prior.num_classes)
+        with told(f"model: Generator.forward(z, y{', condition' * conditioned})"):
+            images = Made.of(g(z, y, condition)).images
+        _expect(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
+        _refuse_odd_numbers(images, "Generator", "images")
+        _refuse_other_labels(d, (images, y, condition), "Discriminator", prior.num_classes)
+        logits_B = [_logits(d, x, y, condition) for x in (torch.zeros_like(images), images)]
+        with told("loss: d_loss(real, fake)"):
+            of_d = loss.d(*logits_B)
+        _expect(of_d, (ROWS,), "loss: d_loss", "one value per image, not a mean")
+        with told("loss: g_loss(fake, real)"):
+            of_real = logits_B[0] if loss.g_needs_real else None
+            of_g = loss.g(logits_B[1], of_real)
+        _expect(of_g, (ROWS,), "loss: g_loss", "one value per image, not a mean")
+        for name, values in (("d_loss", of_d), ("g_loss", of_g)):
+            if not values.requires_grad:
+                raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
+            with told(f"model: the way back from {name}"):
+                values.sum().backward(retain_graph=True)
+
+
+def _refuse_other_labels(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
+    """`ConfigError` for a `forward` without a place for the labels of the game, or that needs labels without any."""
+    forward, (_, y, condition) = net.module.forward, inputs
+    first = "z" if who == "Generator" else "x"
+    if condition is not None or _takes(forward, 1 if y is None else 2):
+        return
+    code = getattr(forward, "__code__", None)
+    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    if y is None and _takes(forward, 2):
+        raise ConfigError(
+            f"model: {who}.forward({first}, y) needs labels, but this run has none{place}; give y a default: "
+            f"forward(self, {first}, y=None)"
+        )
+    if y is not None and _takes(forward, 1):
+        raise ConfigError(
+            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} classes{place}; accept "
+            f"them: forward(self, {first}, y), or set self.num_classes = 0 in the Generator, or pass data.labels=false"
+        )
+
+
+def _takes(forward: Any, count: int) -> bool:
+    """Whether so many positional arguments fit; True where its signature is unknown."""
+    try:
+        inspect.signature(forward).bind(*[None] * count)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -> Tensor:
+    with told(f"model: Discriminator.forward(x, y{', condition' * (condition is not None)})"):
+        output = d(x, y, condition)
+    logits = Verdict.of(output).logits_B
+    if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
+        raise ConfigError(f"model: Discriminator returned {_brief(logits)} for {len(x)} images, expected a logit each")
+    _refuse_odd_numbers(logits, "Discriminator", "logits")
+    if not logits.requires_grad:
+        raise ConfigError("model: Discriminator returned logits without a gradient: is there a detach or a no_grad?")
+    return logits.flatten(1).mean(1) if logits.dim() > 1 else logits
+
+
+def _refuse_odd_numbers(values: Tensor, who: str, what: str) -> None:
+    if not values.isfinite().all():
+        raise ConfigError(f"model: {who} returned {what} that are not finite, expected numbers")
+
+
+def _expect(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:
+    if not isinstance(found, Tensor) or tuple(found.shape) != shape:
+        raise ConfigError(f"{who} returned {_brief(found)}, expected {what}: {shape}")
+
+
+def _brief(value: Any) -> str:
+    return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def refuse_other_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
+    """`ConfigError` where a generator makes images from images and the data has no pairs, or the other way round."""
+    if takes_condition != has_pairs:
+        what = "images from images" if takes_condition else "images from latents"
+        expected = "data of pairs: data.name=paired" if takes_condition else "single images, or model.name=pix2pix"
+        raise ConfigError(f"model: {model} makes {what}, found data {data}; expected {expected}")
+
+
+def refuse_what_it_cannot(
+    options: PlayerOptions,
+    seat: Player,
+    penalties: tuple[Penalty, ...],
+    loss_needs: frozenset[Can] = frozenset(),
+    loss: str = "",
+) -> None:
+    """`ConfigError` if the strategy or the network lacks something this player's settings need."""
+    can = seat.strategy.can
+    comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
+    comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]
+    if options.parts > 1 and comparing:
+        raise ConfigError(
+            f"parts: found {options.parts} with {comparing[0]}, which couples the samples of a batch; "
+            f"set {seat.side.value}.parts to 1"
+        )
+    for need in loss_needs - can:
+        raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
+    for penalty in penalties:
+        if penalty.per_sample and seat.called.mixes:
+            raise ConfigError(
+                f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
+                f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"
+            )
+        for need in penalty.needs - can:
+            raise ConfigError(
+                f"penalties: {penalty.name} needs {need.value}, which strategy {_name(options)!r} cannot run"
+            )
+    if options.parts > 1 and Can.PARTS not in can:
+        raise ConfigError(
+            f"parts: found {options.parts}, but strategy {_name(options)!r} runs one part only; set parts to 1"
+        )
+
+
+def refuse_odd_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
+    """`ConfigError` for counts of images, parts and updates that do not fit each other. world: the player's ranks."""
+    if batch < world.size:
+        raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image on each")
+    if options.parts > batch // world.size:
+        on = "" if world.size == 1 else f" on {world.size} ranks"
+        found = f"{options.parts} parts of a batch of {batch}{on}"
+        raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
+    if side is Side.G and options.updates_per_step > 1:
+        found = f"{options.updates_per_step}, but a step has one update of G"
+        raise ConfigError(
+            f"g.updates_per_step: found {found}; set d.updates_per_step, or use a smaller g learning rate"
+        )
+
+
+def _name(options: PlayerOptions) -> str:
+    return "ddp" if options.strategy is None else options.strategy.name

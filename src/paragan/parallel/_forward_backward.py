@@ -1,0 +1,182 @@
+"""How one part of a turn is played, for every strategy that calls whole networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.protocols import Network, Part, Penalty, Turn
+from paragan.core.types import Can, Feed, Made, Outputs, Rows, Side, Terms, Verdict
+from paragan.layers.all_reduce import Across, whole
+
+
+def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
+    """The networks of the chain in order.
+
+    D's turn finds its fakes in the feed; G's makes them unless they are shared.
+    """
+    made = Made.of(feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs))
+    fake = (turn.shown(made.images, "fake", feed), *feed.fake_inputs[1:])
+    if not turn.needs_real:
+        return Outputs(Verdict.of(nets[Side.D](*fake)), None, made.images, made.extra)
+    x, *conditions = feed.real_inputs
+    assert x is not None
+    real = (turn.shown(x, "real", feed), *conditions)
+    on_real, on_fake = _judge_both(nets[Side.D], real, fake)
+    return Outputs(on_fake, on_real, made.images, made.extra)
+
+
+def _judge_both(d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]) -> tuple[Verdict, Verdict]:
+    """One call on real and fake together, two where a norm would mix them."""
+    if d.mixes:
+        return Verdict.of(d(*real)), Verdict.of(d(*fake))
+    both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
+    on_real, on_fake = Verdict.of(d(*both)).split([len(real[0]), len(fake[0])])
+    return on_real, on_fake
+
+
+def _run_part(
+    turn: Turn,
+    nets: Mapping[Side, Network],
+    feed: Feed,
+    gradient: Callable[[Tensor, Tensor], Tensor],
+    across: Across | None,
+) -> tuple[Tensor, Terms]:
+    """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
+    if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
+        feed = _differentiable(feed)
+    outputs = replace(play(turn, nets, feed), whole=partial(_whole, rows=feed.rows, across=across))
+    terms = turn.objective(outputs, feed)
+    part = Part(nets[turn.side], feed, outputs, gradient, outputs.whole)
+    loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
+    summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
+    return sum(terms.coupled.values(), summed), Terms(loss_B, terms.coupled, terms.seen_B)
+
+
+def _whole(x_B: Tensor, rows: Rows, across: Across | None) -> Tensor:
+    """The rows of all ranks. `ConfigError` where others have some and cannot be asked, or have had them before."""
+    if rows.stride > 1 or (across is None and rows.count < rows.total):
+        raise ConfigError(
+            f"loss: found {rows.count} of the {rows.total} rows of a batch whose samples it or a penalty compares, and "
+            "nobody to ask for the others; set parts to 1, and scheme to synchronous"
+        )
+    return x_B if across is None else whole(x_B, rows, across)
+
+
+def _differentiable(feed: Feed) -> Feed:
+    """The same feed with images that gradients can be taken to; the batch itself is left as it is."""
+    assert feed.real is not None and feed.real.x_BCHW is not None
+    fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
+    return replace(feed, real=replace(feed.real, x_BCHW=feed.real.x_BCHW.detach().requires_grad_()), fakes=fakes)
+
+
+def _leaf(images: Tensor) -> Tensor:
+    """Shared ones are leaves already, whose gradient goes on into G."""
+    return images if images.requires_grad else images.detach().requires_grad_()
+
+
+def forward_backward(
+    turn: Turn,
+    nets: Mapping[Side, Network],
+    parts: int,
+    gradient: Callable[[Tensor, Tensor], Tensor],
+    factor: Tensor | float | None = None,
+    around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
+    tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
+    *,
+    apart: bool = False,
+    across: Across | None = None,
+) -> Terms:
+    """One backward per part. apart: the batch is shared with other ranks, so that no term may mix samples; across: but
+    penalties may, which ask these ranks.
+
+    `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last. `tied(roots)` may
+    give a scalar that goes into the last backward as well.
+
+    Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so
+    that a reducer sees one forward and one backward of G however many parts there are. Penalties that need no image of
+    the turn, on the weights alone or on images of their own, join that one.
+    """
+    shared = turn.feed.fakes if turn.side is Side.G else None
+    late: tuple[Penalty, ...] = ()
+    if shared is not None:
+        late = tuple(penalty for penalty in turn.penalties if _needs_no_image(penalty))
+        turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
+        turn = replace(turn, penalties=tuple(penalty for penalty in turn.penalties if penalty not in late))
+    done = []
+    for number, feed in enumerate(turn.feed.parts(parts), start=1):
+        last = number == parts and shared is None
+        with around(last):
+            loss, terms = _run_part(turn, nets, feed, gradient, across)
+            _refuse_coupled(terms, parts, apart)
+            loss = loss if factor is None else loss * factor
+            _backward([loss], [None], tied if last else None)
+        done.append(terms)
+    if shared is not None:
+        with around(True):
+            roots, gradients = [*shared], [images.grad for images in turn.feed.fakes or ()]
+            seen = partial(_whole, rows=turn.feed.rows, across=across)
+            late_B = {p.name: p(Part(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient, seen)) for p in late}
+            for values in late_B.values():
+                loss = values.sum() / turn.feed.rows.total
+                roots, gradients = [*roots, loss if factor is None else loss * factor], [*gradients, None]
+            _backward(roots, gradients, tied)
+        done[-1] = replace(done[-1], loss_B={**done[-1].loss_B, **late_B})
+    return gather(done)
+
+
+def _needs_no_image(penalty: Penalty) -> bool:
+    return Can.WHOLE_WEIGHTS in penalty.needs or getattr(penalty, "by_itself", False)
+
+
+_NO_OUTPUTS = Outputs(Verdict(torch.empty(0)))
+
+
+def _refuse_coupled(terms: Terms, parts: int, apart: bool) -> None:
+    if terms.coupled and (parts > 1 or apart):
+        names = ", ".join(terms.coupled)
+        if apart:
+            raise ConfigError(f"strategy: {names} couples the samples of a batch that is shared by ranks; use one rank")
+        raise ConfigError(f"parts: {names} couples the samples of a batch; set parts to 1")
+
+
+def _backward(
+    roots: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    tied: Callable[[Sequence[Tensor]], Tensor | None] | None,
+) -> None:
+    extra = None if tied is None else tied(roots)
+    if extra is not None:
+        roots, gradients = [*roots, extra], [*gradients, None]
+    torch.autograd.backward(roots, gradients)
+
+
+def gather(parts: list[Terms]) -> Terms:
+    """The detached terms of all parts, part by part: whoever takes them sums."""
+
+    def joined(of: Callable[[Terms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
+        return {
+            name: join([of(terms)[name].detach() for terms in parts if name in of(terms)]) for name in of(parts[-1])
+        }
+
+    return Terms(
+        joined(lambda t: t.loss_B, torch.cat),
+        joined(lambda t: t.coupled, lambda only: only[0]),
+        joined(lambda t: t.seen_B, torch.cat),
+    )
+
+
+def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
+    """d sum(out_B) / dx with its graph. A loss scale guards the inner backward too, and is taken out of the result."""
+    total = out_B.float().sum() if out_B.dtype in (torch.float16, torch.bfloat16) else out_B.sum()
+    (grad,) = torch.autograd.grad(total if scale is None else total * scale, x, create_graph=True)
+    if not grad.requires_grad:
+        raise RuntimeError("the input gradient came back without a graph: this strategy is not differentiable twice")
+    return grad if scale is None else grad / scale

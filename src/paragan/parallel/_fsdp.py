@@ -1,0 +1,127 @@
+"""What zero2, zero3 and hsdp share: FSDP2 in pieces over a mesh, one root per player."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.protocols import Network, Turn
+from paragan.core.shard import local
+from paragan.core.types import Can, Side, Terms
+from paragan.core.window import Layout, Window
+from paragan.layers.all_reduce import Across
+from paragan.layers.cross_rank import convert
+from paragan.parallel import _forward_backward, none
+from paragan.parallel._fully_shard import built, mesh_of, refuse_needing_whole, shard
+from paragan.parallel._grad_norm import clip, norm_over
+from paragan.parallel._placement import Placed, place, placed
+
+
+class Sharded(none.Strategy):
+    """The optimiser steps plain tensors, this rank's pieces: it knows nothing of the cut."""
+
+    can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
+    name = "zero3"
+    keeps = False  # whole weights between forward and backward
+
+    def mesh(self, world: World) -> DeviceMesh:
+        return mesh_of(world)
+
+    def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        if self.demands.pure is not None:
+            raise ConfigError(
+                f"precision: found pure under strategy {self.name!r}, which cuts weights; use bf16, or strategy zero1"
+            )
+        mesh = self.mesh(world)
+
+        def cut(net: nn.Module) -> nn.Module:
+            convert(net, world, self.demands.norm_ranks)
+            return shard(self.adapted(net), mesh, self.demands, self.keeps)
+
+        net = built(make, cut, self.demands.offload)
+        return place(net, Placed(world, net, mesh))
+
+    def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        mesh = self.mesh(world)
+        net = built(make, lambda net: shard(net, mesh))
+        return place(net, Placed(world, net, mesh))
+
+    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
+        refuse_needing_whole(policy, self.name)
+        here = placed(net)
+        here.shards = [(p, local(p.detach()).requires_grad_()) for p in net.parameters()]
+        return policy.optimizer([piece for _, piece in here.shards])
+
+    def forward_backward(
+        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
+    ) -> Terms:
+        net = nets[turn.side].module
+        assert isinstance(net, FSDPModule)
+        gradient = partial(self.input_gradient, net, scale=scale)
+        size = placed(net).world.size
+        factor = size * (1 if scale is None else scale)  # FSDP takes the mean over ranks
+
+        @contextmanager
+        def around(last: bool) -> Iterator[None]:
+            net.set_requires_gradient_sync(last)
+            yield
+
+        world = placed(net).world
+        across = None if size == 1 else Across(world.group, "a penalty", world.count)
+        return _forward_backward.forward_backward(
+            turn, nets, parts, gradient, factor, around, apart=size > 1, across=across
+        )
+
+    def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
+        assert isinstance(net, FSDPModule)
+        net.set_reshard_after_backward(False)  # the inner backward must not free what the outer one reads
+        try:
+            return _forward_backward.input_gradient(out_B, x, scale)
+        finally:
+            net.set_reshard_after_backward(True)
+
+    def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
+        here = placed(net)
+        for weight, piece in here.shards:
+            piece.grad = None if weight.grad is None else local(weight.grad)
+            if piece.grad is not None and not weight.dim():  # FSDP leaves weights without axes alone
+                dist.all_reduce(piece.grad, group=here.world.group)
+                piece.grad /= here.world.size
+        grads = [piece.grad for _, piece in here.shards if piece.grad is not None]
+        if scale is not None and grads:
+            torch._foreach_mul_(grads, (1 / scale).to(grads[0].device))
+        first = self.layout(net).weights.index == 0
+        once = [grad for grad in grads if first or grad.dim()]  # one rank counts those that all have
+        norm = norm_over(once, here.mesh["shard"].get_group(), here.world.device)
+        clip(grads, max_norm, norm)
+        return norm
+
+    def stepped(self, net: nn.Module) -> None:
+        for module in net.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # whole copies of the weights before the step must not be met again
+
+    def shares(self, net: nn.Module) -> list[Tensor]:
+        return [local(p.detach()) for p in net.parameters()]
+
+    def device(self, net: nn.Module) -> torch.device:
+        return placed(net).world.device
+
+    def share(self, net: nn.Module) -> float:
+        return 1.0 / placed(net).world.size
+
+    def layout(self, net: nn.Module) -> Layout:
+        mesh = placed(net).mesh
+        window = Window(mesh["shard"].get_local_rank(), mesh["shard"].size())
+        copies = mesh["replicate"].get_local_rank() if "replicate" in mesh.mesh_dim_names else 0
+        return Layout(window, window, copies == 0)

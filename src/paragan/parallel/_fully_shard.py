@@ -1,0 +1,123 @@
+"""Cutting a network into shards, block by block, by FSDP2 (`fully_shard`), with or without a first whole copy."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.network_factory import Make
+from paragan.parallel._blocks import blocks
+from paragan.parallel._memory_options import NOTHING, Demands
+
+_NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight depends on all of it
+
+
+def mesh_of(world: World) -> DeviceMesh:
+    """All ranks in a row."""
+    if world.group is not None and world.size < dist.get_world_size():  # of one player only
+        return DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("shard",))
+    return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
+
+
+def bounded(mesh: DeviceMesh, world: World) -> DeviceMesh:
+    """The same mesh, its groups as patient as the world: torch gives groups of its own half an hour."""
+    assert world.group is not None and mesh.mesh_dim_names is not None
+    patience = world.group._get_backend(world.device).options._timeout
+    for name in mesh.mesh_dim_names:
+        distributed_c10d._set_pg_timeout(patience, mesh[name].get_group())
+    return mesh
+
+
+def shard(net: nn.Module, mesh: DeviceMesh, demands: Demands = NOTHING, keep: bool = False) -> nn.Module:
+    """Every block, and what is left, in place. keep: after a forward a block stays whole until its backward.
+
+    Weights without axes cannot be cut and stay whole; their gradients are the strategy's business.
+    """
+    net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # shards are rows in memory
+    scalars = {p for p in net.parameters() if p.dim() == 0}
+    offload = CPUOffloadPolicy() if demands.offload else OffloadPolicy()
+    reduce = torch.bfloat16 if demands.narrow else None
+    for module in (*blocks(net), net):
+        fully_shard(
+            module,
+            mesh=mesh,
+            reshard_after_forward=not keep,
+            mp_policy=MixedPrecisionPolicy(reduce_dtype=reduce),
+            offload_policy=offload,
+            ignored_params=scalars,
+        )
+    return net
+
+
+def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False) -> nn.Module:
+    """Cut before it is filled, so that no rank ever holds the whole; whole first where only the constructor can fill.
+
+    Buffers are small and whole on every rank.
+    """
+    if not isinstance(make, Make) or make.fill is None:
+        return cut(make())
+    with _weights_on_meta():
+        net = make.construct()
+    assert getattr(net, "weight_init", None) is not None, "a network that is filled by name tells how"
+    kept = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
+    net = cut(net)
+    net.to_empty(device=torch.device("cpu") if offload else make.device)
+    _settle_whole(net, kept, make.device)
+    make.fill(net)
+    return net
+
+
+def _settle_whole(net: nn.Module, kept: Mapping[str, Tensor], device: torch.device) -> None:
+    """Buffers with the values they had, and weights that are not cut, on the device, wherever the pieces lie."""
+    for where, module in net.named_modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                value = kept.get(f"{where}.{name}" if where else name)
+                module._buffers[name] = (buffer if value is None else value).to(device)
+        for parameter in module._parameters.values():
+            if parameter is not None and not isinstance(parameter, DTensor):
+                parameter.data = parameter.data.to(device)
+
+
+@contextmanager
+def _weights_on_meta() -> Iterator[None]:
+    """Inside, a parameter gives up its memory as soon as a module has it; buffers and constants keep theirs."""
+    register = nn.Module.register_parameter
+    lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}  # one that two modules have stays one
+
+    def on_meta(self: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and not parameter.is_meta:
+            known = lowered.get(id(parameter))
+            if known is None or known[0]() is not parameter:
+                gone = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+                known = lowered[id(parameter)] = weakref.ref(parameter), gone
+            parameter = known[1]
+        register(self, name, parameter)
+
+    nn.Module.register_parameter = on_meta  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register  # type: ignore[method-assign]
+
+
+def refuse_needing_whole(policy: Any, strategy: str) -> None:
+    """`ConfigError` for an optimiser that cannot step pieces of weights."""
+    name = getattr(policy.kind, "__name__", "")
+    if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):
+        raise ConfigError(
+            f"optimizer: found {name}, which needs whole weights, under strategy {strategy!r}, which cuts them; "
+            "use Adam, or strategy ddp"
+        )

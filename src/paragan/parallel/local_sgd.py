@@ -1,0 +1,142 @@
+"""Ranks that go their own ways and average their weights every few updates (local SGD: Stich 2019).
+
+`every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes the mean over its
+own rows; batch norm, unless it is told otherwise, sees them alone. At an averaging weights and statistics become their
+means, the vectors of spectral norm those of rank 0 (a mean of unit vectors is none), and the averaged generator
+follows. What an optimiser remembers (Adam's moments) stays each rank's own, which costs nothing and is what local SGD
+with momentum does, or is averaged as well (`moments: average`; for Adam three times the bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import Count
+from paragan.core.protocols import Network, Turn
+from paragan.core.types import Can, Side, Terms
+from paragan.core.window import WHOLE, Layout, Window
+from paragan.layers.cross_rank import convert
+from paragan.layers.spectral_norm import SpectralNorm
+from paragan.parallel import _forward_backward, none
+from paragan.parallel._master_weights import Master
+from paragan.parallel._memory_options import NOTHING, Demands
+from paragan.parallel._placement import Placed, place, placed
+
+
+@dataclass(frozen=True)
+class Options:
+    """Local SGD: how often ranks average."""
+
+    every: Count = 2
+    """Updates between two averagings of the weights."""
+    moments: Literal["keep", "average"] = "keep"
+    """What happens to the optimiser state at an averaging: each rank's own stays, or it is averaged too."""
+
+
+class Strategy(none.Strategy):
+    can = frozenset(Can) - {Can.COUPLED}
+
+    def __init__(self, options: Options = Options(), demands: Demands = NOTHING) -> None:
+        super().__init__(options, demands)
+
+    def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+        net = self.adapted(make())
+        if self.demands.norm_ranks is not None and self.demands.norm_ranks > 1:
+            convert(net, world, self.demands.norm_ranks)
+        return place(net, Placed(world, net))
+
+    def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
+        optimizer = super().optimizer(policy, net)
+        if self.options.moments == "average" and not getattr(optimizer, "_step_supports_amp_scaling", False):
+            raise ConfigError(
+                f"averaged.moments: found average with {policy.kind.__name__}, of which a rank that skips a step has "
+                "none; use moments: keep, or Adam"
+            )
+        here = placed(net)
+        here.stepped = getattr(optimizer, "copies", None) or list(net.parameters())
+        return optimizer
+
+    def forward_backward(
+        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
+    ) -> Terms:
+        net = nets[turn.side].module
+        here = placed(net)
+        if self.demands.narrow and not here.anchor:
+            here.anchor = [tensor.detach().clone() for tensor in here.stepped]
+        gradient = partial(self.input_gradient, net, scale=scale)
+        size = here.world.size
+        factor = size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
+        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, apart=size > 1)
+
+    def settled(self, net: nn.Module, version: int) -> bool:
+        return placed(net).world.size == 1 or version % self.options.every == 0
+
+    @torch.no_grad()
+    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+        here = placed(net)
+        if here.world.size == 1 or not self.settled(net, version):
+            return
+        weights = [tensor.detach() for tensor in here.stepped]
+        if here.anchor:
+            moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, here.anchor, strict=True)]
+            _mean(moved, here.world, "parameters")
+            torch._foreach_add_(here.anchor, [m.to(a.dtype) for m, a in zip(moved, here.anchor, strict=True)])
+            torch._foreach_copy_(weights, here.anchor)
+        else:
+            _mean(weights, here.world, "parameters")
+        if self.options.moments == "average":
+            _mean(_moments(optimizer), here.world, "parameters")
+        if isinstance(optimizer, Master):
+            optimizer.write_back()
+        self._settle_buffers(net, here.world)
+        for counter in held:
+            dist.all_reduce(counter, dist.ReduceOp.MIN, group=here.world.group)
+
+    def _settle_buffers(self, net: nn.Module, world: World) -> None:
+        vectors = [b for m in net.modules() if isinstance(m, SpectralNorm) for b in m.buffers()]
+        known = {id(v) for v in vectors}
+        _mean([b for b in net.buffers() if b.is_floating_point() and id(b) not in known], world, "norm")
+        for vector in vectors:
+            world.count("norm", vector)
+            world.broadcast(vector)
+
+    def layout(self, net: nn.Module) -> Layout:
+        world = placed(net).world
+        keeps = self.options.moments == "keep" and world.size > 1
+        return Layout(own=Window(world.rank, world.size)) if keeps else WHOLE
+
+    def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
+        super().load(net, weights)
+        if hasattr(net, "_placed"):
+            placed(net).anchor.clear()  # ranks meet where they are now
+
+    def share(self, net: nn.Module) -> float:
+        return 1.0 / placed(net).world.size
+
+
+def _moments(optimizer: Any) -> list[Tensor]:
+    """What it remembers of each weight, in an order that all ranks have, also those that skipped all steps so far."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    keys = sorted({key for entry in optimizer.state.values() for key in entry})
+    held = [(weight, optimizer.state.get(weight, {}).get(key)) for key in keys for weight in weights]
+    return [value for weight, value in held if isinstance(value, Tensor) and value.shape == weight.shape]
+
+
+def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
+    """Over all ranks, in place; one exchange per format."""
+    for dtype in {t.dtype: None for t in tensors}:
+        some = [t for t in tensors if t.dtype == dtype]
+        flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)  # offloaded ones lie on the host
+        world.count(kind, flat)
+        dist.all_reduce(flat, group=world.group)
+        pieces = flat.div_(world.size).split([t.numel() for t in some])
+        torch._foreach_copy_(some, [piece.view(t.shape) for piece, t in zip(pieces, some, strict=True)])

@@ -1,0 +1,142 @@
+"""A run as a terminal shows it. Text from the record is never markup and never controls the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from paragan.report import panels
+from paragan.report.record import History, metric_names, plain
+from paragan.report.run_state import duration, state, total_kimg
+from paragan.report.scale import figure
+from paragan.report.series import Series
+from paragan.report.terminal_grid import board, in_words
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_BAR, _SPARKS, _SCORES, _LATEST = 60, 24, 8, 4
+_LOSSES = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
+_STYLES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
+
+
+def view(folder: Path, history: History) -> RenderableType:
+    """Progress, the newest numbers with their past, evaluations, advice and events, from top to bottom."""
+    gap = Text()
+    parts = [_head(folder, history), *_progress(folder, history), gap, _numbers(history), gap, _scores(history), gap]
+    parts += [*grid, gap] if (grid := board(history.population)) else []
+    lines = [Text(f"! {plain(a.values.get('means'))}", "yellow") for a in history.advice.values()][-_LATEST:]
+    lines += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_LATEST:]]
+    return Group(*(part for part in [*parts, *lines] if part is not None))
+
+
+def plain_line(folder: Path, history: History) -> str:
+    """The run in one line, for a log."""
+    now, total = state(folder, history), total_kimg(folder, history)
+    length = f"/{figure(total)}" if total else ""
+    told = [now.word, f"step {history.step:,}", f"{figure(history.kimg)}{length} kimg", *_pace(folder, history)]
+    told += [f"{label} {figure(history.series[name].last)}" for label, name in _LOSSES if name in history.series]
+    told += [f"{name} {figure(value)}" for name, value in _last_score(history).items()]
+    told += [generation] if (generation := in_words(history.population)) else []
+    return "  ".join(told).replace("−", "-")
+
+
+def _head(folder: Path, history: History) -> Text:
+    now = state(folder, history)
+    name = plain(history.start.get("recipe")) or folder.resolve().name
+    reason = f"{now.reason}  " if now.reason != now.word else ""
+    return Text.assemble(
+        (name, "bold"),
+        "  ",
+        (now.word, _STYLES.get(now.word, "bold yellow")),
+        f"  {reason}step {history.step:,}  {duration(history.seconds)}",
+    )
+
+
+def _progress(folder: Path, history: History) -> list[RenderableType]:
+    total = total_kimg(folder, history)
+    told = "  ".join(
+        [figure(history.kimg) + (f" of {figure(total)}" if total else "") + " kimg", *_pace(folder, history)]
+    )
+    if not total:
+        return [Text(told)]
+    done = int(min(1.0, history.kimg / total) * _BAR)
+    return [Text.assemble(("━" * done, "blue"), ("━" * (_BAR - done), "dim")), Text(told)]
+
+
+def _pace(folder: Path, history: History) -> list[str]:
+    rate, wait = (
+        history.series[name].last if name in history.series else None for name in ("images_per_s", "data_wait")
+    )
+    total, told = total_kimg(folder, history), []
+    if rate is not None:
+        told.append(f"{figure(rate)} images/s")
+        if total and rate > 0 and state(folder, history).word == "running":
+            told.append(f"ETA {duration(max(0.0, total - history.kimg) * 1000 / rate)}")
+    if wait is not None:
+        told.append(f"data wait {wait:.1%}")
+    return told
+
+
+def _numbers(history: History) -> Table | None:
+    known = history.population.curves | history.series
+    shown = [name for name in panels.ordered(known) if name not in ("images_per_s", "data_wait")]
+    table = _table("", "now", "over the run")
+    for name in shown[:_SPARKS]:
+        series = known[name]
+        table.add_row(Text(name), Text(figure(series.last)), Text(spark(series)))
+    return table if shown else None
+
+
+def _scores(history: History) -> Table | None:
+    names = metric_names(history.scores)[:6]
+    if not names:
+        return None
+    best = {name: panels.best(name, history.scores) for name in names}
+    table = _table("step", "kimg", *(name.replace("_", " ") for name in names))
+    for moment in _with_the_best(history.scores, best.values()):
+        told = moment.numbers()
+        cells = [
+            Text(figure(told[name]) + (" *" if moment is best[name] else "  "), "bold" if moment is best[name] else "")
+            if name in told
+            else Text("")
+            for name in names
+        ]
+        table.add_row(Text(f"{moment.step:,}"), Text(figure(moment.kimg)), *cells)
+    table.caption = "* best so far" if any(best.values()) else None
+    return table
+
+
+def _with_the_best(scores: Sequence[panels.Moment], best: Iterable[panels.Moment | None]) -> list[panels.Moment]:
+    """The newest few and, before them, the best ones, in time."""
+    kept = {id(m) for m in [*scores[-_SCORES:], *best] if m is not None}
+    return [moment for moment in scores if id(moment) in kept]
+
+
+def _last_score(history: History) -> dict[str, float]:
+    told = history.scores[-1].numbers() if history.scores else {}
+    return {name: told[name] for name in metric_names(history.scores) if name in told}
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", caption_justify="left")
+    for n, column in enumerate(columns):
+        side: Literal["left", "right"] = "left" if n == 0 or column == "over the run" else "right"
+        table.add_column(Text(column), justify=side, no_wrap=n < 2, min_width=7 if n < 2 else None)
+    return table
+
+
+def spark(series: Series) -> str:
+    """The means of the run in a row of blocks, the newest to the right; a gap is a question mark."""
+    count = min(_SPARKS, len(series.buckets))
+    chosen = [series.buckets[(n + 1) * len(series.buckets) // count - 1].mean for n in range(count)]
+    finite = [v for v in chosen if v is not None]
+    if not finite:
+        return "?" * count
+    low, span = min(finite), max(finite) - min(finite)
+    return "".join(
+        "?" if v is None else _BLOCKS[int((v - low) / span * 7.999) if 0 < span < 1e308 else 0] for v in chosen
+    )

@@ -1,0 +1,213 @@
+"""`train.executor: auto`: what a run is computed fastest with, by a few steps of each; told, and kept in its config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from paragan import build
+from paragan.config import RunConfig, load, outside_names
+from paragan.core.collective import together
+from paragan.core.dist import World
+from paragan.core.errors import ConfigError, is_out_of_memory
+from paragan.core.network_factory import Model
+from paragan.core.types import Side
+from paragan.game.options import PlayerOptions
+from paragan.hardware import executors, precision, products
+from paragan.runs.folder import RunFolder
+from paragan.runs.trial_steps import Bench, Measured
+
+BUDGET_S = 20.0  # for all that runs as written
+_ROUNDS = 4
+_OPEN = {"precision": "auto", "channels_last": None, "matmul": None}  # by their value, of each side
+WORTH_S = 1200.0  # of a whole run: compiling takes a minute or two, and cannot be broken off
+
+Say = Callable[[str], None]
+Measure = Callable[[RunConfig, float], Measured]
+
+
+def chosen(
+    config: RunConfig,
+    out: Path,
+    anew: bool,
+    world: World,
+    say: Say,
+    model: Model | None = None,
+    measure: Measure | None = None,
+) -> RunConfig:
+    """The config with all that its executor `auto` leaves open; any other as it is. All ranks have to ask.
+
+    A run that goes on in `out` keeps to what it has; anew: what lies there is none. Else rank 0 measures: 20 s at most
+    unless it compiles. measure: seconds of a config within a budget; None: by playing it.
+    """
+    if config.train.executor != "auto":
+        return config
+
+    def decided() -> Any:
+        if not world.leads:
+            return None
+        before = None if anew else _before(config, out)
+        return _left_open(before or _fastest(config, world, say, model, measure))
+
+    return _with(config, decided() if world.size == 1 else together(world, decided)[0])
+
+
+def _before(config: RunConfig, out: Path) -> RunConfig | None:
+    """Of the run that lies there. One that cannot be read is refused later, with its reason."""
+    kept = RunFolder(out).config
+    if not kept.exists():
+        return None
+    try:
+        return load(str(kept), outside=outside_names(config))
+    except ConfigError:
+        return replace(config, train=replace(config.train, executor="eager"))
+
+
+def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, measure: Measure | None) -> RunConfig:
+    """Precision, layout, library as written; then what is fastest, compiled, where a run is long enough for that."""
+    plain = replace(config, train=replace(config.train, executor="eager"))
+    if hasattr(build.scheme(config), "roles"):
+        say(f"executor  eager: players of scheme {config.scheme.name} do not take turns, and are not measured")
+        return plain
+    bench = Bench(config, world, model)
+    trial = _Trial(measure or bench, len(config.max_steps), say)
+    written = list(ways(plain, bench.device, bench.networks()))
+    for done in range(1, _ROUNDS + 1):  # in turns: what else the machine does then meets all of them
+        for number, way in enumerate(written, start=1):
+            trial.of(way, until_s=BUDGET_S * (number / len(written) if done == 1 else 1))
+        if trial.spent_s * (done + 1) / done > BUDGET_S:
+            break
+    trial.tell()
+    best = trial.best
+    if (why := _uncompiled(trial.run_s, world)) is not None:
+        say(f"executor  compile: not tried, {why}")
+    else:
+        names: tuple[Literal["compile", "graphs"], ...] = ("compile", "graphs")
+        for name in names if executors.can_record(bench.device) else names[:1]:
+            trial.of(replace(best, train=replace(best.train, executor=name)), until_s=float("inf"))
+        trial.tell()
+    say(f"executor  chosen: {name_of(trial.best)}")
+    return trial.best
+
+
+class _Trial:
+    """Remembers the least of each. One that does not fit the memory, or does not compile, is told and left out."""
+
+    def __init__(self, measure: Measure, num_steps: int, say: Say) -> None:
+        self.measure, self.num_steps, self.say = measure, num_steps, say
+        self.spent_s = 0.0
+        self._found: dict[str, tuple[Measured, RunConfig]] = {}
+        self._left: dict[str, Exception | None] = {}
+        self._told: set[str] = set()
+
+    def of(self, config: RunConfig, until_s: float) -> None:
+        """Measure once more; nothing where the trials before have taken longer than that."""
+        name, began = name_of(config), perf_counter()
+        if name in self._left:
+            return
+        if self._found and self.spent_s >= until_s:
+            if name not in self._found:
+                self._leave(name, f"not tried, {self.spent_s:.0f} s are over")
+            return
+        try:
+            measured = self.measure(config, until_s - self.spent_s)
+        except Exception as error:
+            if not (isinstance(error, ConfigError) and self._found) and not is_out_of_memory(error):
+                raise
+            why = executors.reason(error.__cause__ or error)
+            self._leave(name, f"left out ({why})", error.with_traceback(None))  # it would hold what did not fit
+            return
+        finally:
+            self.spent_s += perf_counter() - began
+        before = self._found.get(name, (measured, config))[0]
+        self._found[name] = min(before, measured, key=lambda one: one.step_s), config
+
+    def tell(self) -> None:
+        """A line for each, once."""
+        for name, (measured, _) in self._found.items():
+            if name not in self._told:
+                compiled = f", after {measured.set_up_s:.0f} s of compiling" if measured.set_up_s else ""
+                self.say(f"executor  {name}: {1000 * measured.step_s:.2f} ms a step{compiled}")
+                self._told.add(name)
+
+    @property
+    def best(self) -> RunConfig:
+        return self._least[1]
+
+    @property
+    def run_s(self) -> float:
+        """The forecast of a whole run of the best."""
+        return self._least[0]
+
+    @property
+    def _least(self) -> tuple[float, RunConfig]:
+        if not self._found:
+            raise next(error for error in self._left.values() if error is not None)
+        forecasts = [(one.set_up_s + one.step_s * self.num_steps, config) for one, config in self._found.values()]
+        return min(forecasts, key=lambda forecast: forecast[0])
+
+    def _leave(self, name: str, why: str, error: Exception | None = None) -> None:
+        self._left[name] = error
+        self.say(f"executor  {name}: {why}")
+
+
+def ways(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.Module]) -> Iterator[RunConfig]:
+    """Every precision, layout and library that is left open, of both sides together; the likeliest first."""
+    sides = {Side.G: config.g, Side.D: config.d}
+    open_to: dict[str, dict[Side, tuple[Any, ...]]] = {
+        "precision": {side: precision.worth_measuring(own.precision, device) for side, own in sides.items()},
+        "channels_last": {side: precision.layouts(own.channels_last, nets[side]) for side, own in sides.items()},
+        "matmul": {side: products.libraries(own.matmul, nets[side], device) for side, own in sides.items()},
+    }
+    for numbers in product(*(range(max(map(len, choices.values()))) for choices in open_to.values())):
+        g, d = (
+            replace(own, **{key: _at(open_to[key][side], n) for key, n in zip(open_to, numbers, strict=True)})
+            for side, own in sides.items()
+        )
+        yield replace(config, g=g, d=d)
+
+
+def _at(choices: tuple[Any, ...], number: int) -> Any:
+    """A side that has no choice stays as it is."""
+    return choices[min(number, len(choices) - 1)]
+
+
+def _uncompiled(run_s: float, world: World) -> str | None:
+    if world.size > 1:
+        return "other ranks would wait for it: set train.executor=compile"
+    if run_s < WORTH_S:
+        return f"{run_s:.0f} s of steps are too few: compiling takes a minute or two"
+    return None
+
+
+def name_of(config: RunConfig) -> str:
+    told = [
+        f"{own.precision}{' channels-last' * bool(own.channels_last)}{' onednn' * (own.matmul == 'onednn')}"
+        for own in (config.g, config.d)
+    ]
+    both = told[0] if told[0] == told[1] else f"G {told[0]}, D {told[1]}"
+    return f"{config.train.executor} {both}"
+
+
+def _left_open(config: RunConfig) -> dict[str, Any]:
+    """What is chosen, as JSON."""
+    sides = {"g": config.g, "d": config.d}
+    ways = {name: {key: getattr(own, key) for key in _OPEN} for name, own in sides.items()}
+    return {"executor": config.train.executor, **ways}
+
+
+def _with(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:
+    """What was given stays as it was given."""
+
+    def settled(own: PlayerOptions, way: Mapping[str, Any]) -> PlayerOptions:
+        return replace(own, **{key: way[key] for key, value in _OPEN.items() if getattr(own, key) == value})
+
+    train = replace(config.train, executor=found["executor"])
+    return replace(config, train=train, g=settled(config.g, found["g"]), d=settled(config.d, found["d"]))

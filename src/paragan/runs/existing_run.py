@@ -1,0 +1,98 @@
+"""The run that a folder already holds: whether it is resumed, and with which changes of its settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from paragan.config import RunConfig, compared, load, outside_names
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.settings_tree import brief
+from paragan.engine.options import Change
+from paragan.runs.folder import RunFolder
+
+_MAY_CHANGE = (
+    *("train.kimg", "train.timeout_s", "train.executor", "every.", "score.", "writers", "data.path", "devices"),
+    *("workers", "transport", "coordinator", "grid.executor", "grid.beat_s", "train.change_rates", "history"),
+    *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
+)
+_RATES = re.compile(r"[gd]\.(optimizer\.lr|schedule\.\w+)")
+_MOST_NAMED = 5
+
+
+def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None]) -> RunConfig | None:
+    """The config of the run that `config` resumes; None where a run begins.
+
+    `CheckpointError` where other settings differ than those that may, `ConfigError` where `train.change_rates` finds
+    nothing to resume.
+    """
+    before = _read(folder, config) if folder.config.exists() else None
+    if before is None:
+        if config.train.change_rates:
+            raise ConfigError(f"--change needs a run to resume, and {folder.path} holds none; leave it out")
+        return None
+    config = with_recorded_init(config, before)
+    changed = {key: both for key, both in compared(before, config).items() if not key.startswith(_MAY_CHANGE)}
+    if changed and folder.never_began:
+        say(f"the former run, which ended before its first step, is kept in {folder.set_aside()}")
+        return None
+    rates = {key for key in changed if _RATES.fullmatch(key) and config.grid is None}
+    if refused := changed.keys() - (rates if config.train.change_rates else set()):
+        shown = [f"{key} was {brief(was)}, now {brief(now)}" for key, (was, now) in changed.items() if key in refused]
+        named = "; ".join(shown[:_MOST_NAMED]) + ("; …" if len(shown) > _MOST_NAMED else "")
+        cure = "add --change to change learning rates from here on, " if refused <= rates else ""
+        raise CheckpointError(
+            f"run folder {folder.path}: holds a run with other settings ({named}); "
+            f"give the former values, {cure}choose another folder with --out DIR, or start anew with --fresh"
+        )
+    return before
+
+
+def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig:
+    """The config with the sha256 that the former run recorded for the same `init.path`."""
+    if before is None or before.init is None or config.init is None or config.init.path != before.init.path:
+        return config
+    return replace(config, init=replace(config.init, sha256=config.init.sha256 or before.init.sha256))
+
+
+def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfig:
+    """The config for config.yaml of a run that resumes at `step`, with the history of its changes.
+
+    A change recorded for a later step, whose checkpoints are missing, holds from `step` on.
+    """
+    train = replace(config.train, change_rates=False)
+    if before is None:
+        return replace(config, train=train, history=())
+    history = [replace(change, step=min(change.step, step)) for change in before.history]
+    for key, (was, now) in compared(before, config).items():
+        if _RATES.fullmatch(key):
+            history.append(Change(step, key, was, now))
+    return replace(config, train=train, history=tuple(history))
+
+
+def news(config: RunConfig, before: RunConfig | None) -> list[str]:
+    """A line for every change that is not in the record yet. config: as `recorded` returns it."""
+    known = () if before is None else before.history
+    lines = []
+    for number, change in enumerate(config.history):
+        if number >= len(known):
+            lines.append(
+                f"{change.key} changed from {brief(change.before)} to {brief(change.after)} at step {change.step}"
+            )
+        elif change.step < known[number].step:
+            lines.append(
+                f"the change of {change.key} at step {known[number].step} holds from step {change.step} on: "
+                "later checkpoints are missing"
+            )
+    return lines
+
+
+def _read(folder: RunFolder, config: RunConfig) -> RunConfig:
+    try:
+        return load(str(folder.config), outside=outside_names(config))
+    except ConfigError as error:
+        raise CheckpointError(
+            f"run folder {folder.path}: its config.yaml cannot be read ({str(error).splitlines()[0]}); delete it and "
+            "give the same command again, which resumes from the checkpoints, or choose another folder with --out DIR"
+        ) from None

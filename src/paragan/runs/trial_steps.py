@@ -1,0 +1,80 @@
+"""A few steps of a run that is to come, on copies of its networks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+
+import torch
+from torch import nn
+
+from paragan import build
+from paragan.config import RunConfig
+from paragan.core import rng
+from paragan.core.dist import World
+from paragan.core.network_factory import Model
+from paragan.core.types import Batch, Rows, Side
+from paragan.game.compiled import refuse_uncompiled
+from paragan.hardware import device as devices, executors
+
+_AT_MOST = 8  # steps; the first are slower, and compile
+_COMPILES = 4  # of them, but for what is due now and then
+
+
+@dataclass(frozen=True)
+class Measured:
+    """step_s: the least of some steps. set_up_s: what the first took longer, where networks are compiled."""
+
+    step_s: float
+    set_up_s: float = 0.0
+
+
+class Bench:
+    """Plays the run's steps without its data, its folder and its other ranks: nothing of the run moves.
+
+    The rows are noise, as many as this rank will have. model: as `build.maker` takes it.
+    """
+
+    def __init__(self, config: RunConfig, world: World, model: Model | None) -> None:
+        self.config, self.model, self.ranks = config, model, world.size
+        self.device = devices.pick(config.train.threads) if world.group is None else world.device
+        self.rows = world.share(config.train.batch)[1]
+        self.found = build.open_data(config)
+
+    def networks(self) -> Mapping[Side, nn.Module]:
+        """To look at."""
+        sides = {side: build.maker(self.config, side, self.found, self.device, self.model) for side in Side}
+        return {side: make.construct() for side, make in sides.items()}
+
+    def __call__(self, config: RunConfig, budget_s: float) -> Measured:
+        """Of a few steps, fewer where those do not fit the budget. `ConfigError` for what cannot be compiled here."""
+        with torch.random.fork_rng(devices=[]), executors.explained():
+            step = self.stepper(config)
+            steps_s: list[float] = []
+            walls_s: list[float] = []
+            while not steps_s or (len(steps_s) < _AT_MOST and sum(walls_s) < budget_s):
+                began, began_wall = executors.now(self.device), time.perf_counter()
+                step()
+                steps_s.append(executors.now(self.device) - began)
+                walls_s.append(time.perf_counter() - began_wall)
+        step_s = min(steps_s)
+        compiled = config.train.executor != "eager"
+        return Measured(step_s, max(0.0, sum(walls_s[:_COMPILES]) - _COMPILES * step_s) if compiled else 0.0)
+
+    def stepper(self, config: RunConfig) -> Callable[[], object]:
+        """A call that makes one step, with players of its own."""
+        config = replace(config, train=replace(config.train, batch=self.rows))
+        game = build.gan(config, self.found, self.device, None, self.model)
+        refuse_uncompiled(config.train.executor, game, {Side.G: config.g, Side.D: config.d}, self.ranks)
+        return partial(build.scheme(config).step, game, self._batches())
+
+    def _batches(self) -> Iterator[Batch]:
+        shape, classes = self.found.train.shape, self.found.num_classes
+        for step in count():
+            rows = Rows(step, 0, self.rows, self.rows)
+            x = (rng.uniform(self.config.seed, "bench/x", rows, shape) * 2 - 1).to(self.device)
+            y = rng.integers(self.config.seed, "bench/y", rows, classes).to(self.device) if classes else None
+            yield Batch(rows, x, y, x.flip(-1) if self.found.has_pairs else None)

@@ -1,0 +1,1 @@
+"""Local files that are not checkpoints: archives, images, films."""

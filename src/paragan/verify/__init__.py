@@ -1,0 +1,1 @@
+"""The laws of training, tried on a user's own networks."""

@@ -1,0 +1,132 @@
+"""Law "twice differentiable": the gradient of the logits at the images, and what R1 makes of it, are right.
+
+Both are held against central differences, which see what no error tells: a detach on one of two ways, or a backward of
+somebody's own that gives numbers without a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core import rng
+from paragan.core.types import Side
+from paragan.layers.random import untouched
+from paragan.verify.diagnosis import Traits, output
+from paragan.verify.finding import Finding, failed, held
+from paragan.verify.reference_run import Subject, inputs
+
+_STEP_X, _STEP_W = 1e-6, 1e-8  # the second so short that hardly a kink (of a ReLU) lies in between
+_ALLOWED = 1e-3  # relative
+_TRIES = 3  # directions: a kink may lie on one
+_REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
+
+
+def finding(subject: Subject, of: Traits) -> Finding:
+    """Of the discriminator on real images."""
+    net = subject.net(Side.D)
+    x, *rest = inputs(subject, Side.D)
+    assert x is not None
+    x = x.requires_grad_()
+    try:
+        with _again(net):
+            total = _logits(net, x, rest).sum()
+            (gradient,) = torch.autograd.grad(total, x, create_graph=True, allow_unused=True)
+            if gradient is None or not total.requires_grad:
+                return failed(
+                    "no gradient reaches the images: is there a detach or a no_grad in Discriminator.forward?"
+                )
+            weights = [w for w in net.parameters() if w.requires_grad]
+            # first of all: what follows restores buffers, which batch norm in evaluation mode reads in its backward
+            slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True) if gradient.requires_grad else None
+            wrong = _first_is_wrong(net, x, rest, gradient.detach())
+            if wrong > _ALLOWED:
+                told = "the gradient at the images is not the slope of the logits: a detach or no_grad on some way?"
+                return failed(told + _suspects(of), wrong)
+            if slopes is None:
+                return failed("the gradient at the images has no graph of its own" + _suspects(of))
+    except RuntimeError as error:
+        if any(words in str(error) for words in _REFUSES):
+            return failed(str(error).splitlines()[0][:200] + _suspects(of))
+        raise
+    found = [torch.zeros_like(w) if slope is None else slope for w, slope in zip(weights, slopes, strict=True)]
+    return _second(net, x, rest, found, of)
+
+
+def _second(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor], of: Traits) -> Finding:
+    if not all(slope.isfinite().all() for slope in slopes):
+        return failed("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
+    if of.iterating:  # its vectors follow the weights: differences would see them move
+        return held()
+    wrong = _second_is_wrong(net, x, rest, slopes)
+    if wrong > _ALLOWED:
+        return failed("the second derivative is not that of the first" + _suspects(of), wrong)
+    return held(wrong)
+
+
+def _suspects(of: Traits) -> str:
+    """What is at fault where torch's own operations are not."""
+    if not of.functions:
+        return ""
+    names = " and ".join(of.functions)
+    return f"; found the autograd Function {names}: its backward has to be made of differentiable operations"
+
+
+@contextmanager
+def _again(net: nn.Module) -> Iterator[None]:
+    """The same state and the same draws whenever it is entered; all is put back at the end."""
+    with untouched(net):
+        torch.manual_seed(0)
+        yield
+
+
+def _logits(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None]) -> Tensor:
+    return output(Side.D, net, (x, *rest))
+
+
+def _r1(gradient: Tensor) -> Tensor:
+    return gradient.square().sum() / 2
+
+
+def _first_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], gradient: Tensor) -> float:
+    @torch.no_grad()
+    def total(moved: float, along: Tensor) -> float:
+        with _again(net):
+            return float(_logits(net, x + moved * along, rest).sum())
+
+    def one(number: int) -> float:
+        along = torch.randn(x.shape, generator=rng.generator("laws/x", number))
+        slope = (total(_STEP_X, along) - total(-_STEP_X, along)) / (2 * _STEP_X)
+        return _relative(slope, float((gradient * along).sum()), 1e-7)
+
+    return min(map(one, range(_TRIES)))
+
+
+def _second_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor]) -> float:
+    weights = [w for w in net.parameters() if w.requires_grad]
+    kept = [w.detach().clone() for w in weights]
+
+    def penalty(moved: float, along: Sequence[Tensor]) -> float:
+        with torch.no_grad():
+            for weight, value, way in zip(weights, kept, along, strict=True):
+                weight.copy_(value + moved * way)
+        with _again(net):
+            (gradient,) = torch.autograd.grad(_logits(net, x, rest).sum(), x)
+        return float(_r1(gradient))
+
+    def one(number: int) -> float:
+        generator = rng.generator("laws/w", number)
+        along = [torch.randn(w.shape, generator=generator) * (w.abs().mean() + 1e-3) for w in kept]
+        slope = (penalty(_STEP_W, along) - penalty(-_STEP_W, along)) / (2 * _STEP_W)
+        told = float(sum((s * way).sum() for s, way in zip(slopes, along, strict=True)))
+        return _relative(slope, told, 1e-5 * penalty(0.0, along))
+
+    return min(map(one, range(_TRIES)))
+
+
+def _relative(a: float, b: float, rounding: float) -> float:
+    """0 where they are apart by no more than rounding makes them."""
+    return 0.0 if abs(a - b) <= rounding else abs(a - b) / max(abs(a), abs(b))

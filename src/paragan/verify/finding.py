@@ -1,0 +1,55 @@
+"""What a law tells of two networks: one row of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from paragan.core.errors import ParaganError
+from paragan.core.outside_code import told
+
+CALLED = "called in float64"
+DETERMINISTIC = "deterministic"
+TWICE = "twice differentiable"
+FROZEN = "frozen means frozen"
+STOPPING = "stopping is invisible"
+PARTS = "parts are the whole"
+ONE = "one is none"
+RANKS = "ranks are the batch"
+SPECTRAL = (
+    "torch.nn.utils' spectral_norm iterates at every forward, also the opponent's: use "
+    "paragan.layers.spectral_norm.spectral_norm"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row. difference: the largest that was seen, None where nothing was compared.
+
+    exempt: the law does not bind here, for the reason given. not run: something before it is in the way.
+    """
+
+    law: str
+    strategy: str
+    result: Literal["held", "FAILED", "exempt", "not run"]
+    difference: float | None = None
+    reason: str = ""
+
+
+def held(difference: float | None = None) -> Finding:
+    """A row whose place in the table is filled in by `attempt`."""
+    return Finding("", "", "held", difference)
+
+
+def failed(reason: str, difference: float | None = None) -> Finding:
+    return Finding("", "", "FAILED", difference, reason)
+
+
+def attempt(law: str, name: str, look: Callable[[], Finding]) -> Finding:
+    """The row of this law; whatever the user's code raises is a law that failed."""
+    try:
+        with told(law):
+            return replace(look(), law=law, strategy=name)
+    except ParaganError as error:
+        return Finding(law, name, "FAILED", None, str(error).removeprefix(f"{law} "))

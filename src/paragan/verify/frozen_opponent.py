@@ -1,0 +1,77 @@
+"""Law "frozen means frozen": one player's turn leaves the other as it was, by weights, buffers and behaviour."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.types import Side
+from paragan.game.player import Player
+from paragan.layers.random import untouched
+from paragan.verify.diagnosis import Traits, iterates, output
+from paragan.verify.finding import SPECTRAL, Finding, failed, held
+from paragan.verify.reference_run import WHO, Played, Subject, inputs
+
+
+def finding(subject: Subject, side: Side, of: Traits) -> Finding:
+    """Of this side while the other one plays its turn."""
+    game = Played(subject)
+    mine, theirs = game.seats[side], game.seats[Side.D if side is Side.G else Side.G]
+    shared = _shared(mine.net, theirs.net)
+    if shared:
+        return failed(f"{WHO[side]}.{shared} is a weight of the other network, too: each needs weights of its own")
+    before = _state(mine.net)
+    turn = game.gan.g_turn(subject.real()) if side is Side.D else game.gan.d_turn(subject.real())
+    theirs.update(turn, against=mine)
+    changed = [name for name, value in _state(mine.net).items() if not torch.equal(value, before[name])]
+    if changed:
+        return failed(f"{WHO[side]}.{changed[0]} changed in the other's turn: {_why(mine.net, changed[0])}")
+    leaked = next((name for name, weight in mine.net.named_parameters() if weight.grad is not None), None)
+    if leaked is not None:
+        return failed(f"{WHO[side]}.{leaked} has a gradient from the other's turn: is there an enable_grad in forward?")
+    return held(0.0) if of.secret else _behaviour(subject, side, mine)
+
+
+def _behaviour(subject: Subject, side: Side, player: Player) -> Finding:
+    """What it says now beside a fresh one of equal weights and buffers: any other state shows here."""
+    new = subject.net(side)
+    new.load_state_dict(player.net.state_dict())  # it may have come otherwise from its constructor
+    there, fresh = (_probe(subject, side, net) for net in (player.net, new))
+    if torch.equal(there, fresh):
+        return held(0.0)
+    told = (
+        f"{WHO[side]} answers otherwise after the other's turn, though no weight or buffer changed: its forward keeps "
+        "a state in an attribute; advance it only where paragan.layers.update_once.Armed.disarm() says so"
+    )
+    return failed(told, float((there - fresh).abs().max()))
+
+
+def _probe(subject: Subject, side: Side, net: nn.Module) -> Tensor:
+    with torch.no_grad(), untouched(net):
+        torch.manual_seed(0)
+        return output(side, net, inputs(subject, side))
+
+
+def _state(net: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in (*net.named_parameters(), *net.named_buffers())}
+
+
+def _shared(mine: nn.Module, theirs: nn.Module) -> str:
+    others = {id(weight) for weight in theirs.parameters()}
+    return next((name for name, weight in mine.named_parameters() if id(weight) in others), "")
+
+
+def _why(net: nn.Module, name: str) -> str:
+    """Whose the tensor is, and what to use instead."""
+    module = net.get_submodule(name.rpartition(".")[0])
+    if iterates(module):
+        return SPECTRAL
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return (
+            f"torch.nn.{type(module).__name__} follows its statistics at every forward in training: use "
+            "paragan.layers.batch_norm.AffineBatchNorm, which follows once per update of its own network"
+        )
+    return (
+        f"{type(module).__name__} changes it in a forward: derive it from paragan.layers.update_once.Armed, and change "
+        "it only where self.disarm() says so"
+    )

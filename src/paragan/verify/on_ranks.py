@@ -1,0 +1,266 @@
+"""Law "ranks are the batch", on processes of this host: started here, every wait bounded, all of them ended."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save
+
+from paragan.core.dist import World
+from paragan.core.errors import ParaganError
+from paragan.core.files import open_to_append, write_bytes, write_text
+from paragan.core.outside_code import told
+from paragan.core.types import Can
+from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback
+from paragan.verify.finding import DETERMINISTIC, RANKS, Finding
+from paragan.verify.laws import ON_RANKS, Ready, cannot, drawing, judged, outside
+from paragan.verify.reference_run import Apart, Played, Subject, Trace, apart
+
+_START_S = 120.0  # Python and torch on a busy machine
+_TALK_S = 60.0  # one exchange
+_ROW_S = 240.0
+_GRACE_S = 15.0  # for the others, once one rank has failed
+_PAUSE_S = 0.02
+_FOLLOWED = ("onnection", "imed out", "timeout")  # what a rank says of another one that is gone
+_HOST = 2  # ranks that play a host under `hsdp`, so that it has both pieces and copies
+_BY_DESIGN = "ranks go their own ways between two averagings: another run by design"
+
+
+@dataclass(frozen=True)
+class Row:
+    """uneven: the first rank has a row less than its share, the second one more."""
+
+    strategy: str
+    uneven: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.strategy}, uneven" if self.uneven else self.strategy
+
+    def share(self, rank: int, size: int, batch: int) -> tuple[int, int]:
+        """(first, count) of a rank's rows; at least two each."""
+        counts = [batch // size] * size
+        if self.uneven:
+            counts[0], counts[1] = counts[0] - 1, counts[1] + 1
+        return sum(counts[:rank]), counts[rank]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """command: what starts a rank. It is given its number, their count, the number of the last row and the file of a
+    store, and calls `serve`. folder: where orders and answers lie.
+    """
+
+    command: Sequence[str]
+    size: int
+    folder: Path
+
+    def __call__(self, ready: Ready) -> Iterator[Finding]:
+        """The rows of the law, and `averaged`, which is exempt."""
+        hybrid = self.size > _HOST and not self.size % _HOST
+        names = (*ON_RANKS, "hsdp") if hybrid else ON_RANKS
+        rows = [Row(name, uneven) for name in names for uneven in (False, True)]
+        instead = self._instead(ready)
+        if instead is None:
+            rows_run = [row for row in rows if not cannot(ready.subject, row.strategy)]
+            found = self._play(ready, rows_run)
+            for row in rows:
+                refused = cannot(ready.subject, row.strategy)
+                yield Finding(RANKS, row.name, "not run", None, refused) if refused else next(found)
+        else:
+            yield from (replace(instead, strategy=row.name) for row in rows)
+        if not hybrid:
+            yield Finding(RANKS, "hsdp", "not run", None, "it has both pieces and copies on 4 ranks: --ranks 4")
+        yield Finding(RANKS, "averaged", "exempt", None, _BY_DESIGN)
+
+    def _instead(self, ready: Ready) -> Finding | None:
+        """Where no rank has to be asked."""
+        if ready.plain is None:
+            return Finding(RANKS, "", "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
+        if self.size == 1:
+            return Finding(RANKS, "", "not run", None, "--ranks 1: no other process was started")
+        if reason := drawing(ready.seen):
+            return Finding(RANKS, "", "exempt", None, reason)
+        return None
+
+    def _play(self, ready: Ready, rows: Sequence[Row]) -> Iterator[Finding]:
+        assert ready.plain is not None
+        _keep(ready.plain, self.folder)
+        double = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
+        with _Processes(self, double) as processes:
+            for row in rows:
+                yield _found(row, processes.play(row), ready)
+
+
+def _found(row: Row, answers: list[dict[str, Any]], ready: Ready) -> Finding:
+    """One row from what its ranks answered."""
+    errors = [answer for answer in answers if "error" in answer]
+    if not errors:
+        worst = max((Apart(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
+        found = judged(worst, ready.seen)
+    else:
+        first = min(errors, key=lambda e: (any(words in e["error"] for words in _FOLLOWED), e["at"]))
+        found = Finding("", "", "FAILED", None, f"rank {first['rank']}: {first['error']}")
+    found = replace(found, law=RANKS, strategy=row.name)
+    return replace(found, reason=found.reason + outside(ready.seen, found))
+
+
+class _Processes:
+    """The ranks: started with the first row, and anew after one that they did not all answer."""
+
+    def __init__(self, ranks: Ranks, double: bool) -> None:
+        self.ranks, self.double, self.number = ranks, double, 0
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.log = ranks.folder / "ranks.log"
+
+    def __enter__(self) -> _Processes:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._end()
+
+    def play(self, row: Row) -> list[dict[str, Any]]:
+        """What each rank answered; of one that did not, an error in its place."""
+        fresh = not self.running
+        if fresh:
+            self._start()
+        self.number += 1
+        order = {"number": self.number, "double": self.double, **asdict(row)}
+        write_text(self.ranks.folder / f"order-{self.number}.json", json.dumps(order))
+        answers = self._await(_ROW_S + (_START_S if fresh else 0.0))
+        if len(answers) < self.ranks.size:
+            answers |= {rank: self._silent(rank) for rank in range(self.ranks.size) if rank not in answers}
+            self._end()
+        return [answers[rank] for rank in sorted(answers)]
+
+    def _start(self) -> None:
+        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        if (interface := loopback()) is not None:
+            environment[GLOO_INTERFACE] = interface
+        store = self.ranks.folder / f"store-{self.number}"
+        for rank in range(self.ranks.size):
+            words = [*self.ranks.command, *map(str, (rank, self.ranks.size, self.number, store))]
+            with open_to_append(self.log) as log:
+                self.running.append(
+                    subprocess.Popen(
+                        words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    )
+                )
+
+    def _await(self, limit_s: float) -> dict[int, dict[str, Any]]:
+        """Until all have answered, or one has ended, or time is up; once one failed, not much longer."""
+        deadline = time.monotonic() + limit_s
+        answers: dict[int, dict[str, Any]] = {}
+        awaited = set(range(self.ranks.size))
+        while awaited and time.monotonic() < deadline:
+            ended = {rank for rank, process in enumerate(self.running) if process.poll() is not None}
+            for rank in range(self.ranks.size):
+                path = _answer(self.ranks.folder, self.number, rank)
+                if rank not in answers and path.exists():
+                    answers[rank] = json.loads(path.read_text(encoding="utf-8"))
+            awaited -= answers.keys() | ended
+            if ended or any("error" in answer for answer in answers.values()):
+                deadline = min(deadline, time.monotonic() + _GRACE_S)
+            time.sleep(_PAUSE_S)
+        return answers
+
+    def _silent(self, rank: int) -> dict[str, Any]:
+        code = self.running[rank].poll()
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        said = f": {lines[-1][:200]}" if lines and code is not None else ""
+        error = f"timeout: no answer within {_ROW_S:g} s" if code is None else f"ended with exit code {code}{said}"
+        return {"rank": rank, "error": error, "at": time.monotonic()}
+
+    def _end(self) -> None:
+        for process in self.running:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        for process in self.running:
+            process.wait(_GRACE_S)
+        self.running = []
+
+
+def serve(subject: Subject, rank: int, size: int, number: int, folder: Path, store: Path) -> None:
+    """One rank: plays the rows ordered in `folder` from that number on until nobody is left to order any."""
+    plain, base, parent = _kept(folder), dist.FileStore(str(store), size), os.getppid()
+    while os.getppid() == parent:
+        number += 1
+        path = folder / f"order-{number}.json"
+        deadline = time.monotonic() + _ROW_S
+        while not path.exists():
+            if os.getppid() != parent or time.monotonic() > deadline:
+                return
+            time.sleep(_PAUSE_S)
+        order = json.loads(path.read_text(encoding="utf-8"))
+        row = Row(order["strategy"], order["uneven"])
+        played = subject if order["double"] else subject.without(Can.DOUBLE_BACKWARD)
+        answer = _answered(played, plain, row, rank, size, dist.PrefixStore(f"row {number}", base))
+        write_text(_answer(folder, number, rank), json.dumps({"rank": rank, "at": time.monotonic(), **answer}))
+
+
+def _answered(subject: Subject, plain: Trace, row: Row, rank: int, size: int, store: dist.Store) -> dict[str, Any]:
+    """In a group of its own, so that a row that failed leaves nothing behind: who ends first is waited for by none."""
+    everyone = [f"done {other}" for other in range(size)]
+    store.set(f"here {rank}", "")
+    try:
+        with told(row.name):
+            store.wait([f"here {other}" for other in range(size)], timedelta(seconds=_START_S))
+            world = _group(rank, size, store)
+            first, count = row.share(rank, size, subject.batch)
+            found = apart(Played(subject, row.strategy, world, {}, first, count).trace(), plain)
+            store.set(f"done {rank}", "")
+            store.wait(everyone, timedelta(seconds=_TALK_S))
+        return {"apart": asdict(found)}
+    except ParaganError as error:
+        store.set(f"done {rank}", "")
+        return {"error": str(error).removeprefix(f"{row.name} ")}
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        gc.collect()  # networks of this row hold on to the group: its connections close with the last of them
+
+
+def _group(rank: int, size: int, store: dist.Store) -> World:
+    patience = timedelta(seconds=_TALK_S)
+    group = dist.PrefixStore("group", store)
+    dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=patience)
+    control = dist.new_group(backend="gloo", timeout=patience)
+    host = _HOST if size % _HOST == 0 else size
+    return World(rank, size, rank % host, host, torch.device("cpu"), dist.group.WORLD, control, store)
+
+
+def _answer(folder: Path, number: int, rank: int) -> Path:
+    return folder / f"answer-{number}.{rank}.json"
+
+
+def _keep(trace: Trace, folder: Path) -> None:
+    """The plain game, for the ranks to compare with."""
+    weights = {f"{step}/{name}": w.contiguous() for step, of in trace.items() for name, w in of.items()}
+    write_bytes(_plain(folder), save(weights))
+
+
+def _kept(folder: Path) -> Trace:
+    found: Trace = {}
+    for name, value in load_file(_plain(folder)).items():
+        step, _, rest = name.partition("/")
+        found.setdefault(int(step), {})[rest] = value
+    return found
+
+
+def _plain(folder: Path) -> Path:
+    return folder / "plain.safetensors"
