@@ -26,7 +26,7 @@ from paragan.game.sample import sample, sampling_network
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.metrics import frechet
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 from paragan.optim import adabelief
 from paragan.parallel import none
 from paragan.penalties import r1
@@ -106,7 +106,7 @@ def measured(made: Tensor, real: Tensor) -> dict[str, float]:
     apart = (made @ turns).sort(0).values - (real @ turns).sort(0).values
     return {
         "sliced distance": float(apart.abs().mean()),
-        "fd": frechet.Metric.against(Judged(real)).update(Judged(made)).compute(),
+        "fd": frechet.Metric.against(SampleFeatures(real)).update(SampleFeatures(made)).compute(),
         "modes": float((counts >= len(made) / MODES / 5).sum()),
         "good": float((away < _NEAR).float().mean()),
     }

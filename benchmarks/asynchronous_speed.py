@@ -32,7 +32,7 @@ from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.distributed.launch.join import join, leave
 from paragan.distributed.launch.rank_env import here
-from paragan.distributed.transports.gloo_link import Sender
+from paragan.distributed.transports.gloo_link import GlooSender
 from paragan.schemes.asynchronous import linked
 from tests.distributed.cases_asynchronous import begun
 
@@ -41,7 +41,7 @@ STEPS, LATENCIES_S, BOUNDS = 30, (0.0, 0.05, 0.1, 0.2), ((0, 0), (1, 0), (1, 1),
 SPEED_UP, WITHIN = 1.7, 0.15
 
 
-class LateSender(Sender):
+class LateSender(GlooSender):
     """Every message leaves `latency_s` after it was given; several may be under way."""
 
     latency_s = 0.0
@@ -110,7 +110,7 @@ def on_a_rank(pairs: int) -> None:
     faster: Ratio = compare(in_step, apart, pairs, warm_up=1, clock=time.monotonic)
     end_one(), end_other()
     table = [step_seconds(world, *bounds, latency) for bounds in BOUNDS for latency in LATENCIES_S]
-    if world.leads:
+    if world.is_main:
         tell(faster, table)
     leave(world)
 

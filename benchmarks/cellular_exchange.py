@@ -28,9 +28,9 @@ import torch.distributed as dist
 from benchmarks.cellular_ground import Line, grid, keep, mnist_words
 from benchmarks.pairs import Ratio, compare
 from paragan.coevolution.population import Population
-from paragan.coevolution.workers.genome_exchange import Halo
+from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.distributed.launch import mpiexec
-from paragan.distributed.transports.gloo_communicator import Linked
+from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 
 OWNERS, WORKERS, CORES = (0, 0, 1, 1), 2, 16
 MOST_BYTES = 1 << 34
@@ -48,7 +48,7 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
     def standings():
         return [cell.standing() for cell in population.cells]
 
-    halo = Halo(communicator, OWNERS, population.topology, population.cells[0].centre, standings)
+    halo = GenomeExchange(communicator, OWNERS, population.topology, population.cells[0].centre, standings)
     mine = {cell.number: cell.centre for cell in population.cells}
     messages = [part for standing in standings() for part in standing.packed()]
     own = [genome.tensors for centre in mine.values() for genome in centre.values()]
@@ -69,7 +69,7 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
 
 def _gloo(rank: int, port: int | None) -> tuple[int, Any, Callable[[object], object]]:
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    communicator = Linked(store, "exchange", rank, WORKERS, [1 - rank], most_bytes=MOST_BYTES)
+    communicator = GlooCommunicator(store, "exchange", rank, WORKERS, [1 - rank], most_bytes=MOST_BYTES)
 
     def pickled(objects: object) -> object:
         data = torch.frombuffer(bytearray(pickle.dumps(objects)), dtype=torch.uint8)
@@ -82,9 +82,9 @@ def _gloo(rank: int, port: int | None) -> tuple[int, Any, Callable[[object], obj
 def _mpi() -> tuple[int, Any, Callable[[object], object]]:
     from mpi4py import MPI  # begins MPI
 
-    from paragan.distributed.transports.mpi_communicator import World
+    from paragan.distributed.transports.mpi_communicator import MpiWorld
 
-    world = World()
+    world = MpiWorld()
     communicator = world.join("exchange", range(WORKERS), [1 - world.rank], most_bytes=MOST_BYTES)
 
     def pickled(objects: object) -> object:
@@ -93,7 +93,7 @@ def _mpi() -> tuple[int, Any, Callable[[object], object]]:
     return world.rank, communicator, pickled
 
 
-def _iteration(population: Population, halo: Halo, batches: int) -> dict[str, float]:
+def _iteration(population: Population, halo: GenomeExchange, batches: int) -> dict[str, float]:
     """Seconds by the clock of one that counts: everything, and the gather with its wait for the slower worker."""
     population.options = replace(population.options, batches=batches)
     population.exchange = halo

@@ -18,7 +18,7 @@ import torch
 from benchmarks.cellular_ground import EQUAL, Line, images, keep, population, upstream
 from benchmarks.cellular_upstream_images import Images, forever, loader
 from benchmarks.pairs import Ratio, compare
-from paragan.coevolution.executors.loop import Executor
+from paragan.coevolution.executors.loop import LoopExecutor
 from paragan.core.types import Side
 
 STEPS = 20  # per timed call
@@ -31,7 +31,7 @@ def step(data: Path, pairs: int) -> Ratio:
     ready = list(islice(ours.batches, STEPS))
     theirs._loader = [batch.x_BCHW for batch in ready]  # type: ignore[assignment]
     ours.batches = cycle(ready)  # type: ignore[assignment]
-    executor, g, d = Executor(), theirs.g, theirs.d
+    executor, g, d = LoopExecutor(), theirs.g, theirs.d
     return compare(lambda: theirs._train(g, d), lambda: executor.train([ours], STEPS, lambda cell, batch: 0), pairs)
 
 

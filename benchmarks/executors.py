@@ -20,13 +20,13 @@ from paragan.config import load
 from paragan.core.dist import ALONE
 from paragan.runs import choose_executor
 from paragan.runs.choose_executor import name_of, ways
-from paragan.runs.trial_steps import Bench
+from paragan.runs.trial_steps import TrialRun
 
 
 def measured(pairs: int, recipe: str, words: Sequence[str] = (), compiled: bool = False) -> dict[str, Ratio]:
     torch.set_num_threads(1)
     config = load(recipe, [*words, "train.executor=auto", "train.threads=1"])
-    bench = Bench(config, ALONE, None)
+    bench = TrialRun(config, ALONE, None)
     plain = replace(config, train=replace(config.train, executor="eager"))
     fixed = list(ways(plain, bench.device, bench.networks()))
     if compiled:

@@ -21,7 +21,7 @@ from benchmarks import gpu_cells
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.distributed.launch.join import join, leave
 from paragan.game.gan import GAN, Loss
@@ -32,7 +32,7 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan
-from paragan.parallel._memory_options import NOTHING, Demands
+from paragan.parallel._memory_options import NOTHING, MemoryOptions
 from paragan.schemes import shared_fakes, synchronous
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -49,14 +49,16 @@ RATIOS = {
     "ddp": ("ddp", NOTHING),
     "zero1": ("zero1", NOTHING),
     "zero3": ("zero3", NOTHING),
-    "ddp, bf16 reduction": ("ddp", Demands(narrow=True)),
-    "none, offload": ("none", Demands(offload=True)),
-    "zero1, offload": ("zero1", Demands(offload=True)),
-    "pure": ("none", Demands(pure=torch.bfloat16)),
+    "ddp, bf16 reduction": ("ddp", MemoryOptions(narrow=True)),
+    "none, offload": ("none", MemoryOptions(offload=True)),
+    "zero1, offload": ("zero1", MemoryOptions(offload=True)),
+    "pure": ("none", MemoryOptions(pure=torch.bfloat16)),
 }
 
 
-def stepper(calling: Calling, scheme, batch: int, world: World, strategy: str = "none", demands: Demands = NOTHING):
+def stepper(
+    calling: Calling, scheme, batch: int, world: World, strategy: str = "none", demands: MemoryOptions = NOTHING
+):
     """A call that makes one step."""
     policy = Policy(torch.optim.Adam, 2e-4, {"betas": (0.0, 0.9)})
 
@@ -65,7 +67,7 @@ def stepper(calling: Calling, scheme, batch: int, world: World, strategy: str = 
         return net.to(memory_format=torch.channels_last) if calling.channels_last else net
 
     def seat(side: Side, kind) -> Player:
-        make = Make(partial(construct, kind), partial(initialise, seed=0, stream=side.value), world.device)
+        make = NetworkFactory(partial(construct, kind), partial(initialise, seed=0, stream=side.value), world.device)
         placed = registry.load("parallel", strategy).Strategy(None, demands)
         return Player(side, placed.prepare(make, world), placed, policy, calling)
 
@@ -98,7 +100,7 @@ def measure(calling: Calling, scheme, steps: int, batch: int, world: World) -> d
     return {"images_per_s": images_per_s, "peak_mib": torch.cuda.max_memory_allocated() / 2**20}
 
 
-def ratio(strategy: str, demands: Demands, steps: int, batch: int, world: World) -> float:
+def ratio(strategy: str, demands: MemoryOptions, steps: int, batch: int, world: World) -> float:
     """Step time over that of the plain one, median of rounds in turn."""
     calling = Calling(demands.pure)
     one, plain = (stepper(calling, synchronous, batch, world, *how) for how in ((strategy, demands), ("none", NOTHING)))

@@ -25,15 +25,15 @@ from torch.utils.flop_counter import flop_registry
 from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE
-from paragan.core.network_factory import Make
-from paragan.core.types import Batch, Rows, Side, Verdict
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.layers.init import initialise
-from paragan.layers.update_once import arm
+from paragan.layers.update_once import begin_update
 from paragan.losses import hinge, nonsaturating, relativistic
 from paragan.parallel import none
 from paragan.penalties import r1, r2
@@ -90,7 +90,7 @@ def ours(case: Case, calling: Calling, scheme: Any, device: torch.device, batch:
         return net.to(memory_format=torch.channels_last) if calling.channels_last else net
 
     def seat(side: Side) -> Player:
-        make = Make(partial(construct, side), partial(initialise, seed=0, stream=side.value), device)
+        make = NetworkFactory(partial(construct, side), partial(initialise, seed=0, stream=side.value), device)
         return Player(
             side, none.Strategy().prepare(make, replace(ALONE, device=device)), policy=policy, calling=calling
         )
@@ -116,14 +116,14 @@ def plain(case: Case, device: torch.device, batch: int) -> Callable[[], None]:
     x, y = images(case, device, batch)
 
     def judged(images: Tensor) -> Tensor:
-        return Verdict.of(d(images, y)).logits_B
+        return DiscriminatorOutput.of(d(images, y)).logits_B
 
     def slope(logits_B: Tensor, images: Tensor) -> Tensor:
         (gradient,) = torch.autograd.grad(logits_B.sum(), images, create_graph=True)
         return case.slopes / 2 * gradient.square().sum() / batch
 
     def step() -> None:
-        arm(d)
+        begin_update(d)
         with torch.no_grad():
             fake = g(torch.randn(batch, g.latent, device=device), y)
         real, fake = (images.detach().requires_grad_(case.slopes > 0) for images in (x, fake))
@@ -134,7 +134,7 @@ def plain(case: Case, device: torch.device, batch: int) -> Callable[[], None]:
         adam_d.zero_grad()
         loss.backward()
         adam_d.step()
-        arm(g)
+        begin_update(g)
         d.requires_grad_(False)
         on_real = judged(x) if case.loss.G_NEEDS_REAL else None
         loss = case.loss.g_loss(judged(g(torch.randn(batch, g.latent, device=device), y)), on_real).mean()

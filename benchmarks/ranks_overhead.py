@@ -14,7 +14,7 @@ import torch
 from benchmarks.pairs import compare, keep
 from paragan.core import rng
 from paragan.core.dist import World
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.distributed.launch.join import join, leave
 from paragan.game.ema import Ema
@@ -39,7 +39,7 @@ def steps(strategy, world: World):
     def seat(side: Side) -> Player:
         kind = sngan.Generator if side is Side.G else sngan.Discriminator
         options = sngan.Options(width=WIDTH, conditional=False)
-        make = Make(lambda: _layout(kind(options, SHAPE, 0)), partial(initialise, seed=0, stream=side.value))
+        make = NetworkFactory(lambda: _layout(kind(options, SHAPE, 0)), partial(initialise, seed=0, stream=side.value))
         ema = Ema(strategy.average(make, world), EmaOptions()) if side is Side.G else None
         net = strategy.prepare(make, world)
         return Player(side, net, strategy, Policy(), Calling(channels_last=True), ema)

@@ -21,7 +21,7 @@ import torch
 from benchmarks.pairs import compare, keep
 from paragan.core import rng
 from paragan.core.dist import World
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.distributed.launch.join import join, leave
 from paragan.distributed.launch.rank_env import here
@@ -34,7 +34,7 @@ from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import dcgan
 from paragan.parallel import ddp, local_sgd
-from paragan.parallel._memory_options import Demands
+from paragan.parallel._memory_options import MemoryOptions
 from paragan.schemes import synchronous
 from tests.two_hosts import lacking, run_on_both, two_hosts
 
@@ -47,7 +47,7 @@ def steps(strategy, world: World):
     def seat(side: Side) -> Player:
         kind = dcgan.Generator if side is Side.G else dcgan.Discriminator
         options = dcgan.Options(width=WIDTH)
-        make = Make(lambda: kind(options, SHAPE, 0), partial(initialise, seed=0, stream=side.value))
+        make = NetworkFactory(lambda: kind(options, SHAPE, 0), partial(initialise, seed=0, stream=side.value))
         return Player(side, strategy.prepare(make, world), strategy, Policy())
 
     gan = GAN(seat(Side.G), seat(Side.D), Loss(hinge.d_loss, hinge.g_loss), Prior(0, dcgan.Options().latent))
@@ -60,15 +60,15 @@ def on_a_host(pairs: int) -> None:
     torch.set_num_threads(1)
     world = join(here(), devices.pick(), 120.0)
     weights, plain = steps(ddp.Strategy(), world)
-    _, narrow = steps(ddp.Strategy(demands=Demands(narrow=True)), world)
+    _, narrow = steps(ddp.Strategy(demands=MemoryOptions(narrow=True)), world)
     _, every_other = steps(local_sgd.Strategy(local_sgd.Options(every=2)), world)
-    _, both = steps(local_sgd.Strategy(local_sgd.Options(every=2), Demands(narrow=True)), world)
+    _, both = steps(local_sgd.Strategy(local_sgd.Options(every=2), MemoryOptions(narrow=True)), world)
     timed = {
         "bf16 reductions / ddp": compare(narrow, plain, pairs, clock=time.monotonic),
         "averaged every 2 / ddp": compare(every_other, plain, pairs, clock=time.monotonic),
         "both / ddp": compare(both, plain, pairs, clock=time.monotonic),
     }
-    if world.leads:
+    if world.is_main:
         keep("two-hosts", timed, f"{weights:,} weights, batch {BATCH} over two hosts at {RATE}, wall seconds", "wall")
     leave(world)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.protocols import Turn
-from paragan.core.types import Batch, Feed, Outputs, Rows, Side, Terms
+from paragan.core.types import Batch, LossTerms, Outputs, Rows, Side, TurnInputs
 from paragan.game.network import CalledNetwork
 from paragan.layers.init import initialise
 from paragan.models import sngan
@@ -45,10 +45,10 @@ def turn(side: Side, *penalties, step: int = 4) -> Turn:
     fakes = (rng.normal(SEED, "fakes", rows, SHAPE).double().tanh(),) if side is Side.D else None
     chain = (Side.D,) if side is Side.D else (Side.G, Side.D)
     needs_real = side is Side.D or any(getattr(penalty, "needs_real", False) for penalty in penalties)
-    return Turn(side, chain, Feed(rows, SEED, z, y, real=real, fakes=fakes), _nothing, penalties, needs_real)
+    return Turn(side, chain, TurnInputs(rows, SEED, z, y, real=real, fakes=fakes), _nothing, penalties, needs_real)
 
 
-def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[Terms, dict[str, Tensor]]:
+def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[LossTerms, dict[str, Tensor]]:
     """The terms, and the gradient of every parameter of the turn's side (0 where none arrived)."""
     net, called = pair[played.side], {side: CalledNetwork(module) for side, module in pair.items()}
     net.zero_grad()
@@ -57,5 +57,5 @@ def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[Ter
     return terms, {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in net.named_parameters()}
 
 
-def _nothing(outputs: Outputs, feed: Feed) -> Terms:
-    return Terms({"adversarial": outputs.fake.logits_B * 0})
+def _nothing(outputs: Outputs, feed: TurnInputs) -> LossTerms:
+    return LossTerms({"adversarial": outputs.fake.logits_B * 0})

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 
 
 class Generator(nn.Module):
@@ -30,9 +30,9 @@ class Discriminator(nn.Module):
         super().__init__()
         self.first, self.last = nn.Linear(shape[0] * shape[1] * shape[2], 8), nn.Linear(8, 1)
 
-    def forward(self, x: Tensor) -> Verdict:
+    def forward(self, x: Tensor) -> DiscriminatorOutput:
         features = self.first(x.flatten(1)).relu()
-        return Verdict(self.last(features).squeeze(1), features)
+        return DiscriminatorOutput(self.last(features).squeeze(1), features)
 
 
 class IgnoringGenerator(Generator):
@@ -58,7 +58,7 @@ class ConditionalGenerator(IgnoringGenerator):
 
 
 class ConditionalDiscriminator(Discriminator):
-    def forward(self, x: Tensor, y: Tensor | None = None) -> Verdict:
+    def forward(self, x: Tensor, y: Tensor | None = None) -> DiscriminatorOutput:
         return super().forward(x)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ def test_kills_leave_no_trace(tmp_path, times, kimg):
     assert last.returncode == 0, output
     assert "resuming at step" in output
 
-    a, b = (Checkpoints(tmp_path / name / "checkpoints").newest() for name in ("straight", "killed"))
+    a, b = (CheckpointWriter(tmp_path / name / "checkpoints").newest() for name in ("straight", "killed"))
     assert a.step == b.step == kimg * 1000 / BATCH
     assert a.values == b.values
     for group, tensors in a.groups.items():

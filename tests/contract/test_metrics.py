@@ -7,8 +7,8 @@ import torch
 
 from paragan.core import registry
 from paragan.core.tree import map_tensors
-from paragan.metrics._judged import Judged
-from paragan.metrics._pairs import PairMean, Pairs
+from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._pairs import ImagePairs, PairMean
 
 CLASSES = 3
 
@@ -17,13 +17,13 @@ def judged(count, seed, spread=1.0):
     generator = torch.Generator().manual_seed(seed)
     features = spread * torch.randn(count, 6, generator=generator, dtype=torch.float64)
     logits = torch.randn(count, CLASSES, generator=generator, dtype=torch.float64)
-    return Judged(features, logits, torch.randint(CLASSES, (count,), generator=generator))
+    return SampleFeatures(features, logits, torch.randint(CLASSES, (count,), generator=generator))
 
 
 def pairs(count, seed):
     generator = torch.Generator().manual_seed(seed)
     made, target = torch.rand(2, count, 3, 12, 13, generator=generator, dtype=torch.float64) * 2 - 1
-    return Pairs(made, target)
+    return ImagePairs(made, target)
 
 
 REAL, FAKE = judged(80, seed=0), judged(60, seed=1, spread=0.6)
@@ -97,8 +97,8 @@ def test_a_metric_is_a_value(empty, shown, parts):
 @pytest.mark.parametrize("name", PAIRED)
 def test_pairs_in_float32_are_counted_in_float64(name):
     found, kind = pairs(9, seed=3), registry.load("metrics", name).Metric
-    found = Pairs(found.made.float(), found.target.float())
-    assert kind().update(found) == kind().update(Pairs(found.made.double(), found.target.double()))
+    found = ImagePairs(found.made.float(), found.target.float())
+    assert kind().update(found) == kind().update(ImagePairs(found.made.double(), found.target.double()))
 
 
 @pytest.mark.parametrize("name", PAIRED)
@@ -106,7 +106,8 @@ def test_equal_pairs_are_as_good_as_it_gets(name):
     target = pairs(9, seed=3).target
     near, far = (target + noise for noise in (0.1, 0.3))
     equal, near, far = (
-        registry.load("metrics", name).Metric().update(Pairs(made, target)).compute() for made in (target, near, far)
+        registry.load("metrics", name).Metric().update(ImagePairs(made, target)).compute()
+        for made in (target, near, far)
     )
     assert equal in (0, 1, 100)
     assert abs(equal - near) < abs(equal - far)
@@ -117,8 +118,8 @@ def test_float32_is_counted_in_float64(name):
     """Far from the origin, where sums of squares in float32 have lost what matters."""
 
     def value(dtype):
-        real, fake = (Judged(j.features_BF.float() + 1000, j.logits_BK, j.asked_B) for j in (REAL, FAKE))
-        real, fake = (Judged(j.features_BF.to(dtype), j.logits_BK, j.asked_B) for j in (real, fake))
+        real, fake = (SampleFeatures(j.features_BF.float() + 1000, j.logits_BK, j.asked_B) for j in (REAL, FAKE))
+        real, fake = (SampleFeatures(j.features_BF.to(dtype), j.logits_BK, j.asked_B) for j in (real, fake))
         return registry.load("metrics", name).Metric.against(real).update(fake).compute()
 
     assert value(torch.float32) == value(torch.float64)
@@ -132,6 +133,6 @@ def test_its_state_is_tensors_that_can_travel(empty, shown):
 @pytest.mark.parametrize("name", JUDGED)
 def test_real_against_real_is_as_good_as_it_gets(name):
     """Every metric says so with one of its two ends: 0 for distances, 1 for shares and ratios."""
-    perfect = Judged(REAL.features_BF, torch.nn.functional.one_hot(REAL.asked_B).double(), REAL.asked_B)
+    perfect = SampleFeatures(REAL.features_BF, torch.nn.functional.one_hot(REAL.asked_B).double(), REAL.asked_B)
     value = registry.load("metrics", name).Metric.against(REAL).update(perfect).compute()
     assert min(abs(value), abs(value - 1)) < 1e-9

@@ -13,10 +13,10 @@ from torch.func import functional_call, stack_module_state
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError, ParaganError
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.blocks import through
 from paragan.layers.init import SCHEMES, initialise
-from paragan.layers.update_once import arm, mixes_samples
+from paragan.layers.update_once import begin_update, mixes_samples
 
 MODELS = registry.names("models")
 SMALL = {"groups": 4, "embed": 5, "width": 8, "g_widths": (8, 12), "d_widths": (12, 8), "latent": 6, "dropout": 0.0}
@@ -68,18 +68,18 @@ def condition_for(net: nn.Module, x: Tensor) -> Tensor | None:
     return torch.randn(BATCH, *shape, generator=draws, dtype=torch.float64).tanh()[: len(x)].to(x.dtype)
 
 
-def call(net: nn.Module, x: Tensor, y: Tensor | None = None) -> Tensor | Verdict:
+def call(net: nn.Module, x: Tensor, y: Tensor | None = None) -> Tensor | DiscriminatorOutput:
     condition = condition_for(net, x)
     return net(x, y) if condition is None else net(x, y, condition)
 
 
-def tensor_of(output: Tensor | Verdict) -> Tensor:
-    return output.logits_B if isinstance(output, Verdict) else output
+def tensor_of(output: Tensor | DiscriminatorOutput) -> Tensor:
+    return output.logits_B if isinstance(output, DiscriminatorOutput) else output
 
 
-def all_of(output: Tensor | Verdict) -> Tensor:
+def all_of(output: Tensor | DiscriminatorOutput) -> Tensor:
     """Features, too: what a label says may be there alone."""
-    if not isinstance(output, Verdict):
+    if not isinstance(output, DiscriminatorOutput):
         return output
     return torch.cat([value.reshape(BATCH, -1) for value in (output.logits_B, output.features)], 1)
 
@@ -114,7 +114,7 @@ def test_shapes_and_ranges(name, side, classes, shape):
         assert (0.9 < largest <= 1) == getattr(net, "bounded", True)
     else:
         patches = 2 if getattr(net, "takes_condition", False) else 0  # one that sees images from images judges places
-        assert isinstance(out, Verdict) and len(out.logits_B) == BATCH and out.logits_B.dim() == 1 + patches
+        assert isinstance(out, DiscriminatorOutput) and len(out.logits_B) == BATCH and out.logits_B.dim() == 1 + patches
         assert out.features is not None and out.features.shape[0] == BATCH
 
 
@@ -180,7 +180,7 @@ def test_every_scheme_fits(name, side, classes):
 def test_state_and_copies(name, side, classes):
     net = stirred(build(name, side, classes))
     x, y = inputs(net, classes)
-    arm(net)
+    begin_update(net)
     call(net, x, y)
     other = build(name, side, classes, seed=1)
     other.load_state_dict(net.state_dict())
@@ -188,7 +188,7 @@ def test_state_and_copies(name, side, classes):
         assert torch.equal(tensor_of(call(same.eval(), x, y)), tensor_of(call(net.eval(), x, y)))
     frozen = {k: v.clone() for k, v in net.state_dict().items()}
     twin = copy.deepcopy(net).train()
-    arm(twin)
+    begin_update(twin)
     tensor_of(call(twin, x, y)).sum().backward()
     stirred(twin)
     assert all(torch.equal(frozen[k], v) for k, v in net.state_dict().items())
@@ -218,11 +218,11 @@ def test_stacked_equals_each_alone(name, side, classes):
     x, y = inputs(nets[0], classes)
     parameters, buffers = stack_module_state(nets)
     template = copy.deepcopy(nets[0])
-    arm(template)
+    begin_update(template)
     given = () if (condition := condition_for(nets[0], x)) is None else (condition,)
     out = torch.vmap(lambda p, b: tensor_of(functional_call(template, (p, b), (x, y, *given))))(parameters, buffers)
     for i, net in enumerate(nets):
-        arm(net)
+        begin_update(net)
         torch.testing.assert_close(out[i], tensor_of(call(net, x, y)), rtol=1e-10, atol=1e-11)
         for key, value in net.named_buffers():
             torch.testing.assert_close(buffers[key][i], value, rtol=1e-10, atol=1e-12)

@@ -14,7 +14,7 @@ import pytest
 
 import paragan
 from paragan import config
-from paragan.config.fill import Filler
+from paragan.config.fill import ConfigReader
 from paragan.core import registry, strict_yaml
 from paragan.core.settings_tree import Place
 
@@ -55,7 +55,7 @@ def test_default_options_pass_their_own_check(folder, name):
     kind = registry.options(folder, name)
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
     written = strict_yaml.dump(config._plain(kind()))
-    filler = Filler(config.check)
+    filler = ConfigReader(config.check)
     assert filler.fill(kind, strict_yaml.document(written, Place("defaults"), [])) == kind()
     assert filler.problems == []
 

@@ -33,11 +33,13 @@ def groups(timeout_s):
 
 def over_gloo(timeout_s=WAIT_S, most_bytes=1 << 20):
     here, there = groups(timeout_s)
-    return gloo_link.Sender(here, 1, timeout_s=timeout_s), gloo_link.Receiver(there, 0, most_bytes, timeout_s=timeout_s)
+    return gloo_link.GlooSender(here, 1, timeout_s=timeout_s), gloo_link.GlooReceiver(
+        there, 0, most_bytes, timeout_s=timeout_s
+    )
 
 
 def in_memory(timeout_s=WAIT_S):
-    link = thread_link.Link(timeout_s=timeout_s)
+    link = thread_link.ThreadLink(timeout_s=timeout_s)
     return link, link
 
 
@@ -121,7 +123,7 @@ def test_silence_is_not_death():
 
 def test_an_end_that_is_gone_is_told_to_the_other():
     here, there = groups(1.0)
-    inbox = gloo_link.Receiver(there, 0, 1 << 20, timeout_s=1.0)  # nobody sends
+    inbox = gloo_link.GlooReceiver(there, 0, 1 << 20, timeout_s=1.0)  # nobody sends
     with pytest.raises(RankError, match="rank 0 of the link is gone"):
         inbox.receive(WAIT_S)
     assert inbox.receive(0.0) is None

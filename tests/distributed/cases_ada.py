@@ -31,7 +31,7 @@ def ranks_are_the_batch(world: World, kind: str, uneven: bool) -> list:
         found += [synchronous.step(gan, batches).read(ranks.sum)["d/augment_p"] for _ in range(STEPS)]
     pairs = ((here.g, plain.g), (here.d, plain.d))
     weights = max(distance(a.strategy.weights(a.net), dict(b.net.state_dict())) for a, b in pairs)
-    return [weights, distance(here.augment.kept, plain.augment.kept), *told]
+    return [weights, distance(here.augment.state, plain.augment.state), *told]
 
 
 def _game(world: World, made):
@@ -46,5 +46,5 @@ def scripted(world: World, script: list[list[float]], images: int) -> list[float
     for sums in script:
         mine = torch.tensor(sums[world.rank] if world.size > 1 else sum(sums)) / images
         augment.observe(mine, images, world.sum)
-        found.append(float(augment.kept["p"]))
+        found.append(float(augment.state["p"]))
     return found

@@ -14,9 +14,9 @@ from paragan.core.dist import ALONE, World
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.policy import Policy
-from paragan.game.remote_player import Away
+from paragan.game.remote_player import RemotePlayer
 from paragan.game.snapshot import Snapshot
-from paragan.loading.places import Places
+from paragan.loading.places import BatchRows
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from paragan.schemes.asynchronous import Options, Scheme
@@ -33,7 +33,7 @@ def seat(side: Side, roles: Roles, k: int, name: str, options: dict):
         own = roles.own
         return player(side, strategy(name, options) if own.size > 1 else none.Strategy(), mesh=own, per_step=per_step)
     seen = Snapshot(network(side)) if side is Side.D else None
-    return Away(side, Policy(updates_per_step=per_step), seen)
+    return RemotePlayer(side, Policy(updates_per_step=per_step), seen)
 
 
 def begun(world: World, num_g: int, k: int = 1, name: str = "ddp", options: dict | None = None, **chosen):
@@ -42,7 +42,7 @@ def begun(world: World, num_g: int, k: int = 1, name: str = "ddp", options: dict
     roles = scheme.roles(world, 30.0)
     gan = game(*(seat(side, roles, k, name, options or {}) for side in Side))
     share = roles.own.share(BATCH)
-    return gan, scheme, batches(*share) if Side.D in roles.sides else Places(None, BATCH, share)
+    return gan, scheme, batches(*share) if Side.D in roles.sides else BatchRows(None, BATCH, share)
 
 
 @cache

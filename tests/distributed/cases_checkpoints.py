@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from paragan.checkpoint import writer as module
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
@@ -56,14 +56,14 @@ def save(world: World, folder: str, g: str, d: str) -> list[str]:
     states = {seat.side.value: state_of(seat) for seat in (gan.g, gan.d)}
     groups = {name: pieces for name, (pieces, _) in states.items()}
     values = {name: counts for name, (_, counts) in states.items()}
-    path = Checkpoints(Path(folder), world=world).save(SAVED, groups, values)
+    path = CheckpointWriter(Path(folder), world=world).save(SAVED, groups, values)
     return sorted(os.listdir(path))
 
 
 def go_on(world: World, folder: str, g: str, d: str) -> float:
     """Read, train the last steps; the largest difference from a run that never stopped, in one process."""
     gan = build(world, g, d)
-    found = Checkpoints(Path(folder), world=world).newest()
+    found = CheckpointWriter(Path(folder), world=world).newest()
     for seat in (gan.g, gan.d):
         restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
     play_on(world, gan, SAVED, STEPS)
@@ -78,7 +78,7 @@ def stopped_and_not(world: World, folder: str, steps: int) -> bool:
     play_on(world, straight, 0, SAVED + steps)
     save(world, folder, "averaged", "averaged")
     gan = build(world, "averaged", "averaged")
-    found = Checkpoints(Path(folder), world=world).newest()
+    found = CheckpointWriter(Path(folder), world=world).newest()
     for seat in (gan.g, gan.d):
         restore(seat, found.groups[seat.side.value], found.values[seat.side.value])
     play_on(world, gan, SAVED, SAVED + steps)
@@ -103,7 +103,7 @@ def full_disk(world: World, folder: str, rank: int, step: int) -> str:
     before = module.save_file
     module.save_file = full if world.rank == rank else before
     try:
-        Checkpoints(Path(folder), world=world).save(step, held(world, step), {})
+        CheckpointWriter(Path(folder), world=world).save(step, held(world, step), {})
     except ParaganError as error:
         return str(error)
     finally:
@@ -115,7 +115,7 @@ def one_unseen(world: World, folder: str, rank: int) -> str:
     """One rank has another file system: its folder is another one."""
     mine = Path(folder) / ("elsewhere" if world.rank == rank else "here")
     try:
-        Checkpoints(mine, world=world).save(1, held(world, 1), {})
+        CheckpointWriter(mine, world=world).save(1, held(world, 1), {})
     except ParaganError as error:
         return str(error)
     return "saved"
@@ -125,17 +125,17 @@ def killed_in_a_save(world: World, folder: str, rank: int) -> None:
     """After it has written its file."""
     if world.rank == rank:
         module.sha256_of = lambda path: os.kill(os.getpid(), signal.SIGKILL)
-    Checkpoints(Path(folder), world=world).save(2, held(world, 2), {})
+    CheckpointWriter(Path(folder), world=world).save(2, held(world, 2), {})
 
 
 def save_held(world: World, folder: str, step: int) -> None:
-    Checkpoints(Path(folder), world=world).save(step, held(world, step), {"step": step})
+    CheckpointWriter(Path(folder), world=world).save(step, held(world, step), {"step": step})
 
 
 def read_held(world: World, folder: str) -> list:
     """Step, values and both tensors of the newest; what was said."""
     said: list[str] = []
-    found = Checkpoints(Path(folder), say=said.append, world=world).newest()
+    found = CheckpointWriter(Path(folder), say=said.append, world=world).newest()
     stored: Stored = found.groups["g"]
     return [found.step, found.values, stored["net/w"].tolist(), stored["net/one"].item(), len(said)]
 
@@ -200,7 +200,7 @@ def run(world: World, folder: str, words: list[str], scores: list[float]) -> lis
     """A tiny run whose scores are given; steps it saved, and rank 0's view of what is left."""
     trainer = _tiny(world, folder, ["every.score_kimg=0.016", "every.save_kimg=0.032", *words])
     trainer.resume()
-    left = iter(scores if world.leads else [9.0 - n for n in range(len(scores))])  # the others may believe otherwise
+    left = iter(scores if world.is_main else [9.0 - n for n in range(len(scores))])  # the others may believe otherwise
     trainer.score = lambda player, prior: Score({"fd": next(left), "other": 1.0}, 10, {"by": "hand"})
     saved = [event.step for event in trainer.run() if hasattr(event, "path")]
     return [saved, int(trainer.clock.step), trainer.saved_at]

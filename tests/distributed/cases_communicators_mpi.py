@@ -102,7 +102,7 @@ def equals(world):
 
 
 def main(folder, what):
-    world = mpi_communicator.World()
+    world = mpi_communicator.MpiWorld()
     (folder / f"pid-{world.rank}").write_text(str(os.getpid()))
     case = globals().get(what.replace("/", "_"))
     told = {"returned": case(world)} if case else mishap(join(world), world.rank, world.size, what)

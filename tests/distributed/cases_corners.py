@@ -16,7 +16,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.engine.agreement import Agreement
 from paragan.evaluation import classifier
@@ -25,7 +25,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.layers.init import initialise
 from paragan.parallel import hsdp, local_sgd, none
-from paragan.parallel._memory_options import Demands
+from paragan.parallel._memory_options import MemoryOptions
 from paragan.penalties import orthogonal
 from paragan.schemes import shared_fakes, synchronous
 from tests.distributed.cases_laws import strategy
@@ -58,7 +58,7 @@ def coupled(world: World, name: str) -> str:
 def pure(world: World, name: str) -> tuple[list[str], float]:
     """Formats of a pure network's weights and of what is stepped; how far from float64 it ends, in ways walked."""
     on, seats = Switches(bn=True), []
-    low = Demands(pure=torch.bfloat16)
+    low = MemoryOptions(pure=torch.bfloat16)
 
     def play(demands, dtype, kind, where, share):
         players = []
@@ -78,7 +78,7 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
         return torch.cat([c.detach().double().flatten() for c in copies])
 
     alone = ("none", ALONE, (0, BATCH))  # averaged is another algorithm
-    exact = play(Demands(), torch.float64, *((name, world, world.share(BATCH)) if name == "averaged" else alone))
+    exact = play(MemoryOptions(), torch.float64, *((name, world, world.share(BATCH)) if name == "averaged" else alone))
     mine = play(low, torch.float32, name, world, world.share(BATCH))
     formats = sorted({str(p.dtype) for p in seats[0].net.parameters()})
     stepped = sorted({str(p.dtype) for group in seats[0].optimizer.param_groups for p in group["params"]})
@@ -144,7 +144,7 @@ def tied(world: World, name: str) -> float:
     on = Switches(sn=False, conditional=False)
 
     def play(kind, where, share):
-        making = Make(lambda: Tied().double(), partial(initialise, seed=0, stream="g"))
+        making = NetworkFactory(lambda: Tied().double(), partial(initialise, seed=0, stream="g"))
         g = Player(G, kind().prepare(making, where), kind(), Policy(torch.optim.Adam, 1e-2))
         gan = game(on, g, player(D, on, kind(), where))
         told, check = stream(on, *share), Agreement(where, 1)

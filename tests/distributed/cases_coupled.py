@@ -8,14 +8,14 @@ import torch
 
 from paragan.core import rng
 from paragan.core.dist import ALONE, World
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.game.state_buffers import remember
-from paragan.layers.all_reduce import Across, whole
+from paragan.layers.all_reduce import RankGather, whole
 from paragan.layers.init import initialise
 from paragan.losses import hinge, relativistic_average
 from paragan.models import contragan, sngan
@@ -35,10 +35,12 @@ KINDS = {
 MORE = {"consistency": {"fake_weight": 0.5}, "lecam": {"decay": 0.6, "warmup": 1}}
 
 
-def make(side: Side, name: str) -> Make:
+def make(side: Side, name: str) -> NetworkFactory:
     file, options = (sngan, TOLD) if name == "auxiliary" else (contragan, COMPARED)
     kind = file.Generator if side is Side.G else file.Discriminator
-    return Make(lambda: kind(options, SHAPE, CLASSES).double(), partial(initialise, seed=0, stream=side.value))
+    return NetworkFactory(
+        lambda: kind(options, SHAPE, CLASSES).double(), partial(initialise, seed=0, stream=side.value)
+    )
 
 
 def penalties(name: str, side: Side) -> tuple:
@@ -80,8 +82,8 @@ def alone(name: str) -> dict[Side, dict[str, torch.Tensor]]:
     for _ in range(STEPS):
         synchronous.step(plain, batches)
     assert distance(dict(plain.d.net.state_dict()), dict(make(Side.D, name)().state_dict())) > 1e-4
-    assert all(abs(float(value)) > 1e-4 for value in plain.d.kept.values())
-    return {seat.side: seat.net.state_dict() | seat.kept for seat in (plain.g, plain.d)}
+    assert all(abs(float(value)) > 1e-4 for value in plain.d.state.values())
+    return {seat.side: seat.net.state_dict() | seat.state for seat in (plain.g, plain.d)}
 
 
 def ranks_are_the_batch(world: World, name: str, kind: str, uneven: bool) -> float:
@@ -92,7 +94,7 @@ def ranks_are_the_batch(world: World, name: str, kind: str, uneven: bool) -> flo
     for _ in range(STEPS):
         synchronous.step(gan, batches)
     seats = (gan.g, gan.d)
-    return max(distance(seat.strategy.weights(seat.net) | seat.kept, alone(name)[seat.side]) for seat in seats)
+    return max(distance(seat.strategy.weights(seat.net) | seat.state, alone(name)[seat.side]) for seat in seats)
 
 
 def whole_rows(world: World) -> list:
@@ -100,7 +102,7 @@ def whole_rows(world: World) -> list:
     total, counts = 20, UNEVEN[world.size]
     rows = Rows(0, sum(counts[: world.rank]), counts[world.rank], total)
     x = torch.arange(total, dtype=torch.float64)[rows.window, None].requires_grad_()
-    found = whole(x, rows, Across(world.group))
+    found = whole(x, rows, RankGather(world.group))
     ((world.rank + 1) * found.square().sum()).backward()
-    labels = whole(torch.arange(total)[rows.window], rows, Across(world.group))
+    labels = whole(torch.arange(total)[rows.window], rows, RankGather(world.group))
     return [found[:, 0].tolist(), x.grad[:, 0].tolist(), labels.tolist()]

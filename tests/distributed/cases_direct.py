@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from paragan.core.errors import RankError
 from paragan.distributed.transports import gloo_link
-from paragan.distributed.transports.nccl_communicator import Direct
+from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, graph_of, mishap, play
 
 _NUMBER = itertools.count()  # of memberships: all ranks of a pool make theirs in one order
@@ -100,7 +100,7 @@ class Work:
 
 def join(store, rank, graph, device=None, **options):
     found = Device() if device is None else device
-    comm = Direct(
+    comm = NcclCommunicator(
         store, options.pop("name", "m"), rank, len(graph), graph[rank], device=HOST,
         **{"pair": found.pair, "most_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options},
     )  # fmt: skip

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.shard import local
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
@@ -48,7 +48,7 @@ def held(world: World, name: str, width: int, steps: int = 1) -> dict[str, int]:
     seats, total = [], 0
     for side in Side:
         shape = (width, 64, 5, (64,)) if side is Side.G else (width, 64, 4, ())
-        make = Make(lambda shape=shape: Wide(*shape), partial(initialise, seed=0, stream=side.value))
+        make = NetworkFactory(lambda shape=shape: Wide(*shape), partial(initialise, seed=0, stream=side.value))
         placing = strategy(name)
         net = placing.prepare(make, world)
         total += sum(p.numel() for p in net.parameters())

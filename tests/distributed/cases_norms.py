@@ -15,7 +15,7 @@ from paragan.core.errors import RankError
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import Across, AllReduceSum, convert
-from paragan.layers.update_once import arm
+from paragan.layers.update_once import begin_update
 
 CHANNELS = 3
 KINDS = {
@@ -103,7 +103,7 @@ def against_whole(world, kind, cuts, ranks=None, naive=False):
     for seed in range(3):
         data = batch(ends[-1], seed, SHAPES.get(kind, (4, 3)))
         for net in (mine, *wholes):
-            arm(net)
+            begin_update(net)
         here = derivatives(mine, *(t[own] for t in data))
         there = [derivatives(net, *(t[cut] for t in data)) for net, cut in zip(wholes, theirs, strict=True)]
         means = meet(wholes)
@@ -156,7 +156,7 @@ def followed(world):
     idle = net.norm.mean.tolist()
     if world.rank == 1:
         x[0, 0] = float("inf")
-    arm(net)
+    begin_update(net)
     net(x)
     return idle, net.norm.mean.tolist(), net.norm.var.tolist()
 
@@ -170,7 +170,7 @@ def far_from_zero(world, low):
     rows = slice(0, 12) if world.rank == 0 else slice(12, 32)
     net, whole = AffineBatchNorm(2), AffineBatchNorm(2).double()
     convert(net, world, None)
-    arm(net), arm(whole)
+    begin_update(net), begin_update(whole)
     mine, exact = x[rows].clone().requires_grad_(), x.double().requires_grad_()
     with torch.autocast("cpu", torch.bfloat16, enabled=low):
         out = net(mine)

@@ -23,7 +23,7 @@ from paragan.game.policy import Policy
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.layers.update_once import arm
+from paragan.layers.update_once import begin_update
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import differences, strategy
@@ -130,7 +130,7 @@ def called_in_another_order(world: World) -> dict[str, Any]:
     net = kind.prepare(lambda: nn.Sequential(*(AffineBatchNorm(CHANNELS) for _ in range(2))).double(), world)
     d, agreement = Player(Side.D, net, kind), Agreement(world, 1)
     agreement.check(Clock(step=0), {"d": d})
-    arm(net)
+    begin_update(net)
     call(net)
     return {"naive": said(lambda: call(naive)), "ours": said(lambda: agreement.check(Clock(step=1), {"d": d}))}
 
@@ -171,7 +171,7 @@ def vectors_of_ranks(world: World) -> dict[str, Any]:
         net = nn.Sequential(normalise(layer))
         wrapped = DistributedDataParallel(net, **{"broadcast_buffers": False})
         for _ in range(2):
-            arm(net)
+            begin_update(net)
             wrapped(rows(world, 8, width=6)[1])
         with torch.no_grad():
             everyone = torch.tensor(world.gather(net.eval()[0].weight.flatten().tolist()))

@@ -17,7 +17,7 @@ from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.loading.places import Places
+from paragan.loading.places import BatchRows
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from paragan.schemes.parameter_server import Options, Scheme, worker
@@ -41,7 +41,7 @@ def begun(world: World, staleness: int, k: int = 1, seats=None):
     works = not roles.sides
     gan = game(*(seats(side) if seats else seat(side, k, works) for side in Side))
     share = roles.own.share(BATCH)
-    return gan, scheme, batches(*share) if works else Places(None, BATCH, share)
+    return gan, scheme, batches(*share) if works else BatchRows(None, BATCH, share)
 
 
 def no_delay(world: World, k: int = 1) -> list:

@@ -16,7 +16,7 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.parallel import local_sgd, none
-from paragan.parallel._memory_options import Demands
+from paragan.parallel._memory_options import MemoryOptions
 from paragan.parallel._placement import placed
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
@@ -85,7 +85,7 @@ def averaged_every_update(world: World) -> float:
 def apart_and_together(world: World, narrow: bool) -> list[bool]:
     """After each of 4 updates, every 2 of which average: whether all ranks hold equal weights, buffers and average."""
     on = Switches(bn=True)
-    demands = Demands(narrow=narrow)
+    demands = MemoryOptions(narrow=narrow)
     gan = game(
         on, *(player(side, on, local_sgd.Strategy(local_sgd.Options(every=2), demands), world) for side in (G, D))
     )
@@ -115,7 +115,7 @@ def recomputed(world: World, name: str) -> tuple[float, float, int]:
     """
     on, calls = Switches(bn=True, parts=2), []
 
-    def play(demands: Demands):
+    def play(demands: MemoryOptions):
         placing = {side: strategy(name) for side in (G, D)}
         for of_side in placing.values():
             of_side.demands = demands
@@ -128,7 +128,7 @@ def recomputed(world: World, name: str) -> tuple[float, float, int]:
         calls.clear()
         return gan, count
 
-    (ours, often), (plain, once) = play(Demands(recompute=True)), play(Demands())
+    (ours, often), (plain, once) = play(MemoryOptions(recompute=True)), play(MemoryOptions())
     start = {side: dict(make(side, on)().state_dict()) for side in Side}
     seats = ((ours.g, plain.g), (ours.d, plain.d))
     pairs = [(a.strategy.weights(a.net), b.strategy.weights(b.net), start[a.side]) for a, b in seats]
@@ -139,7 +139,7 @@ def narrow(world: World, name: str) -> float:
     """Reductions in bf16, plain gradient descent: the difference of D's weights from float64 ones, in ways walked."""
     on, policy = Switches(), Policy(torch.optim.SGD, 1e-2)
 
-    def play(demands: Demands):
+    def play(demands: MemoryOptions):
         seats = []
         for side in (G, D):
             placing = strategy(name)
@@ -152,7 +152,7 @@ def narrow(world: World, name: str) -> float:
         weights = gan.d.strategy.weights(gan.d.net)
         return torch.cat([weights[name].flatten() for name, _ in sorted(gan.d.net.named_parameters())])
 
-    low, full = play(Demands(narrow=True)), play(Demands())
+    low, full = play(MemoryOptions(narrow=True)), play(MemoryOptions())
     start = torch.cat([p.detach().flatten() for _, p in sorted(make(D, on)().named_parameters())])
     return float((low - full).norm() / (full - start).norm())
 

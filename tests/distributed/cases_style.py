@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from paragan.core.dist import ALONE, World
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
@@ -27,9 +27,11 @@ from tests.laws.small_gan import distance
 OPTIONS = stylegan2.Options(latent=6, style=4, mapping=2, width=4, base=32, mixing=0.0, noise=False, group=3)
 
 
-def make(side: Side) -> Make:
+def make(side: Side) -> NetworkFactory:
     kind = stylegan2.Generator if side is Side.G else stylegan2.Discriminator
-    return Make(lambda: kind(OPTIONS, SHAPE, CLASSES).double(), partial(initialise, seed=0, stream=side.value))
+    return NetworkFactory(
+        lambda: kind(OPTIONS, SHAPE, CLASSES).double(), partial(initialise, seed=0, stream=side.value)
+    )
 
 
 def game(world: World, made) -> GAN:
@@ -39,7 +41,7 @@ def game(world: World, made) -> GAN:
         policy = Policy(torch.optim.Adam, 2e-3, {"betas": (0.0, 0.9), "eps": 1e-4})
         players[side] = Player(side, own.prepare(make(side), world), own, policy)
     lengths = path_length.Penalty(path_length.Options(interval=2, decay=0.3))
-    lengths.kept["mean"] = lengths.kept["mean"].double()
+    lengths.state["mean"] = lengths.state["mean"].double()
     slope = r1.Penalty(r1.Options(weight=0.5, interval=2))
     loss = Loss(nonsaturating.d_loss, nonsaturating.g_loss)
     found = GAN(players[Side.G], players[Side.D], loss, Prior(5, 6, CLASSES, dtype=torch.float64), (lengths,), (slope,))
@@ -58,7 +60,7 @@ def ranks_are_the_batch(world: World, kind: str, uneven: bool, shared: bool) -> 
             scheme.step(one, batches)
     pairs = ((gan.g, plain.g), (gan.d, plain.d))
     assert distance(dict(plain.g.net.state_dict()), dict(make(Side.G)().state_dict())) > 1e-4
-    means = [game.g.kept["path_length/mean"] for game in (gan, plain)]
+    means = [game.g.state["path_length/mean"] for game in (gan, plain)]
     assert means[1] > 0
     far = max(distance(a.strategy.weights(a.net), dict(b.net.state_dict())) for a, b in pairs)
     return far, float((means[0] - means[1]).abs())

@@ -81,7 +81,7 @@ def test_a_coordinator_needs_no_device():
         if rank < 2:
             comm = join(store, rank, graph, coordinated=True)
         else:
-            comm = gloo_communicator.Linked(
+            comm = gloo_communicator.GlooCommunicator(
                 store, "m", 2, 2, [], most_bytes=MOST_BYTES, timeout_s=PATIENCE_S, coordinated=True
             )
         comm.hand({1: [message(7)]} if rank == 2 else {2: []} if rank == 1 else {})

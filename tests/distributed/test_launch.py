@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.main import main
 from tests.processes import children, environment, wait_for
 
@@ -77,7 +77,7 @@ def left(out):
 
 
 def same_weights(a, b):
-    a, b = (Checkpoints(out / "checkpoints").newest() for out in (a, b))
+    a, b = (CheckpointWriter(out / "checkpoints").newest() for out in (a, b))
     assert a.step == b.step
     for group, tensors in a.groups.items():
         assert tensors.keys() == b.groups[group].keys()

@@ -13,7 +13,7 @@ import sys
 import pytest
 from safetensors.torch import load_file
 
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.main import main
 from tests.processes import environment
 
@@ -45,7 +45,7 @@ def trained(folder, *words):
     out = folder / "run"
     called(folder, *COMMAND, *words, "--out", str(out))
     called(folder, "export", str(out))
-    newest = Checkpoints(out / "checkpoints").newest()
+    newest = CheckpointWriter(out / "checkpoints").newest()
     assert newest.step == 20
     tensors = {f"{group}/{name}": t for group, named in newest.groups.items() for name, t in named.items()}
     exported = load_file(out / "export" / "generator.safetensors")

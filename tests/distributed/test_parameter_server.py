@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles
@@ -90,7 +90,7 @@ def test_whoever_is_killed_the_others_end_in_a_line(three_ranks, tmp_path, rank)
 
 
 def tensors(folder: Path) -> dict[str, torch.Tensor]:
-    found = Checkpoints(folder / "checkpoints").newest()
+    found = CheckpointWriter(folder / "checkpoints").newest()
     return {f"{group}/{name}": value for group, stored in found.groups.items() for name, value in stored.items()}
 
 

@@ -45,9 +45,11 @@ def moved(batch, device):
 
 
 EXECUTORS = {
-    "loop": lambda device: loop.Executor(),
-    "stacked": lambda device: stacked.Executor(BATCH),
-    "recorded": lambda device: stacked.Recording(stacked.Executor(BATCH), graphs.of(torch.device(device)) or TapeGraph),
+    "loop": lambda device: loop.LoopExecutor(),
+    "stacked": lambda device: stacked.StackedExecutor(BATCH),
+    "recorded": lambda device: stacked.RecordedSteps(
+        stacked.StackedExecutor(BATCH), graphs.of(torch.device(device)) or TapeGraph
+    ),
 }
 
 
@@ -57,7 +59,7 @@ def test_the_device_computes_what_the_cpu_computes(device, executor):
     there, here, kind = on(device), cells(), EXECUTORS[executor](device)
     for first in (0, 8):
         kind.train(there, 8, lambda cell, batch, first=first: loss_of(cell, batch + first))
-    loop.Executor().train(here, 16, loss_of)
+    loop.LoopExecutor().train(here, 16, loss_of)
     for a, b in zip(there, here, strict=True):
         for side in Side:
             for mine, theirs in zip(a.players[side].net.parameters(), b.players[side].net.parameters(), strict=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from paragan.distributed.transports.nccl_communicator import Direct
+from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.hardware import peers
 from tests.distributed.cases_communicators import MOST_BYTES, PATIENCE_S, graph_of, mishap, play
 from tests.distributed.cases_direct import Device
@@ -21,7 +21,7 @@ from tests.distributed.cases_direct import Device
 def join(store, rank, graph, device, **options):
     """Its messages come from the host, and return there."""
     pair = Device().pair if device.type == "cpu" else peers.pair
-    comm = Direct(
+    comm = NcclCommunicator(
         store, options.pop("name", "m"), rank, len(graph), graph[rank], device=device, pair=pair,
         **{"most_bytes": MOST_BYTES, "timeout_s": PATIENCE_S, **options},
     )  # fmt: skip

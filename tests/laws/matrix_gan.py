@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core.dist import World
-from paragan.core.network_factory import Make
-from paragan.core.types import Batch, Side, Verdict
+from paragan.core.network_factory import NetworkFactory
+from paragan.core.types import Batch, DiscriminatorOutput, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.options import EmaOptions
@@ -103,12 +103,12 @@ class Discriminator(Net):
         h = self.blocks[1](F.avg_pool2d(self.blocks[0](x, y), 2), y).sum((2, 3))
         h = h + self.gamma * h.square()
         logits = self.last(h).squeeze(1)
-        return Verdict.of(logits if self.embed is None else logits + (self.embed(y) * h).sum(1))
+        return DiscriminatorOutput.of(logits if self.embed is None else logits + (self.embed(y) * h).sum(1))
 
 
-def make(side: Side, on: Switches) -> Make:
+def make(side: Side, on: Switches) -> NetworkFactory:
     kind = Generator if side is Side.G else Discriminator
-    return Make(lambda: kind(on).double(), partial(initialise, seed=0, stream=side.value))
+    return NetworkFactory(lambda: kind(on).double(), partial(initialise, seed=0, stream=side.value))
 
 
 def player(side: Side, on: Switches, strategy, world: World) -> Player:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from paragan.core import rng
-from paragan.core.types import Batch, Rows, Side, Verdict
+from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.options import EmaOptions
@@ -72,7 +72,7 @@ class Net(nn.Module):
     def forward(self, h, y=None):
         for block in self.blocks:
             h = block(h, y)
-        return Verdict.of(h) if isinstance(h, tuple) else h
+        return DiscriminatorOutput.of(h) if isinstance(h, tuple) else h
 
 
 def network(side: Side, seed: int = 0) -> nn.Module:

@@ -9,7 +9,7 @@ import torch
 
 from paragan.build import grid as build_cells
 from paragan.coevolution.workers.cell_assignment import shared_out
-from paragan.coevolution.workers.genome_exchange import Halo
+from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
@@ -41,7 +41,7 @@ def expected(words, tmp_path_factory):
 
 
 def grid(words, numbers, folder):
-    ground = build_cells.Ground.of(load("digits", words), folder, lambda text: None)
+    ground = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
     return ground.population([ground.cell(number) for number in numbers], lambda text: None)
 
 
@@ -68,7 +68,7 @@ def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, 
         population = grid(words, mine, tmp_path)
         cells = population.cells
         like = cells[0].centre
-        population.exchange = Halo(
+        population.exchange = GenomeExchange(
             communicator, owners, population.topology, like, lambda cells=cells: [cell.standing() for cell in cells]
         )
         workers.append(population)

@@ -11,7 +11,7 @@ import torch
 
 from paragan.build import grid as build_cells
 from paragan.coevolution.executors import loop, stacked
-from paragan.coevolution.workers.genome_exchange import Halo
+from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
@@ -58,7 +58,7 @@ def test_a_cell_alone_is_a_run_of_its_settings(tmp_path, own, runs):
 
 
 def grid(words, cells, folder):
-    ground = build_cells.Ground.of(load("digits", words), folder, lambda text: None)
+    ground = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
     return ground.population([ground.cell(number) for number in cells], lambda text: None)
 
 
@@ -92,7 +92,7 @@ def test_any_workers_evolve_the_same(tmp_path, owners):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
         population = grid(SMALL, mine, tmp_path)
         standings = [population.cells]
-        population.exchange = Halo(
+        population.exchange = GenomeExchange(
             communicator,
             owners,
             population.topology,
@@ -142,8 +142,8 @@ def differing():
 def test_stacked_cells_may_differ_in_loss_and_optimiser():
     one, other = differing(), differing()
     assert stacked.unfit(one) is None
-    told = loop.Executor().train(one, 30, lambda cell, batch: 0)
-    executor = stacked.Executor(stacks.BATCH)
+    told = loop.LoopExecutor().train(one, 30, lambda cell, batch: 0)
+    executor = stacked.StackedExecutor(stacks.BATCH)
     for _ in range(3):
         also = executor.train(other, 10, lambda cell, batch: 0)
     assert stacks.apart(stacks.weights(one), stacks.weights(other)) < 1e-9

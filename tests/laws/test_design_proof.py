@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from paragan.core.types import Batch, Feed, Rows, Side
+from paragan.core.types import Batch, Rows, Side, TurnInputs
 from paragan.game.prior import Prior
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
@@ -75,7 +75,7 @@ class TwoPriors:
     def feed(self, stream, real):
         draws = [prior.draw(stream, Rows(real.rows.step, 0, BATCH, BATCH)) for prior in self.cells]
         z, y = (torch.stack(t, 1).flatten(0, 1) for t in zip(*draws, strict=True))
-        return Feed(real.rows, 0, z, y, None, real)
+        return TurnInputs(real.rows, 0, z, y, None, real)
 
 
 def two_streams(seeds):

@@ -10,7 +10,7 @@ from paragan.coevolution.cell import Cell
 from paragan.coevolution.executors import loop, stacked
 from paragan.coevolution.executors.stacked_adam import StackedAdam
 from paragan.core import rng
-from paragan.core.types import Batch, Rows, Side, Verdict
+from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.options import EmaOptions
@@ -54,7 +54,7 @@ class Critic(nn.Module):
 
     def forward(self, x, y=None):
         h = torch.relu(self.see(x))
-        return Verdict(self.judge(h).flatten(1), h.mean((2, 3)))
+        return DiscriminatorOutput(self.judge(h).flatten(1), h.mean((2, 3)))
 
 
 NETS = {
@@ -138,8 +138,8 @@ GAMES = {
 )
 def test_fifty_steps_end_at_the_same_weights(name, steps):
     one, other = cells(**GAMES[name]), cells(**GAMES[name])
-    told, also = loop.Executor().train(one, steps, loss_of), {}
-    executor = stacked.Executor(BATCH)
+    told, also = loop.LoopExecutor().train(one, steps, loss_of), {}
+    executor = stacked.StackedExecutor(BATCH)
     for first in range(0, steps, 10):  # several generations of one executor
         also = executor.train(other, 10, lambda cell, batch, first=first: loss_of(cell, batch + first))
     assert apart(weights(one), weights(other)) < 1e-9
@@ -157,7 +157,7 @@ def test_fifty_steps_end_at_the_same_weights(name, steps):
 @pytest.mark.parametrize("name", ["synchronous", "conv", "r1", "shared-fakes"])
 def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
     found = []
-    for executor in (loop.Executor(), stacked.Executor(BATCH)):
+    for executor in (loop.LoopExecutor(), stacked.StackedExecutor(BATCH)):
         seen = {}
         finish = none.Strategy.finish
 
@@ -186,7 +186,7 @@ def test_gradients_are_the_same_to_twelve_digits(name, monkeypatch):
 
 def test_a_genome_of_a_stacked_cell_is_its_own():
     found = cells()
-    executor = stacked.Executor(BATCH)
+    executor = stacked.StackedExecutor(BATCH)
     executor.train(found, 2, loss_of)
     first = found[0].trained(1)
     before = {side: genome.digest for side, genome in first.items()}

@@ -14,14 +14,14 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.distributed.transports.thread_link import Link
+from paragan.distributed.transports.thread_link import ThreadLink
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.snapshot import Snapshot
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
-from paragan.schemes._lag import Pace
-from paragan.schemes.asynchronous.fakes import FakesInbox, FakesPost
-from paragan.schemes.asynchronous.sides import CriticSide, GeneratorSide
+from paragan.schemes._lag import LagBound
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
+from paragan.schemes.asynchronous.sides import DiscriminatorSide, GeneratorSide
 from tests.laws.small_gan import batches, game, network, play, player
 
 STEPS, WAIT_S = 4, 60.0
@@ -35,9 +35,9 @@ def seats(k):
 def played(pace, steps, buffer=None, delay=lambda: None):
     """Both sides of one game, each with its own half of it; they share nothing but the links."""
     on_g, on_d = game(*seats(pace.k)), game(*seats(pace.k))
-    fakes, states = (Link(pace.staleness + 2, WAIT_S) for _ in range(2))
-    generator = GeneratorSide(Snapshot(network(Side.D)), FakesPost([fakes]), states, pace)
-    critic = CriticSide(Buffer(buffer or BufferOptions(), 0), FakesInbox([fakes], LIKE, True), [states], pace)
+    fakes, states = (ThreadLink(pace.staleness + 2, WAIT_S) for _ in range(2))
+    generator = GeneratorSide(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
+    critic = DiscriminatorSide(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE, True), [states], pace)
     errors = []
 
     def run(side, gan):
@@ -64,7 +64,7 @@ def played(pace, steps, buffer=None, delay=lambda: None):
 def test_no_delay_is_synchrony(scheme, k):
     plain = game(*seats(k))
     play(plain, scheme, batches(), STEPS)
-    g, d, generator, critic = played(Pace(0, 0, k, reuse=scheme is shared_fakes, timeout_s=WAIT_S), STEPS)
+    g, d, generator, critic = played(LagBound(0, 0, k, reuse=scheme is shared_fakes, timeout_s=WAIT_S), STEPS)
     for mine, expected in ((g, plain.g), (d, plain.d)):
         assert (mine.version, int(mine.updates)) == (expected.version, int(expected.updates))
         theirs = expected.net.state_dict()
@@ -81,7 +81,7 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
     draw = random.Random(bound)
     options = BufferOptions(cached=cached, max_age=bound)
     _, _, generator, critic = played(
-        Pace(bound, bound, timeout_s=WAIT_S), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03]))
+        LagBound(bound, bound, timeout_s=WAIT_S), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03]))
     )
     assert max(generator.told.lags) == bound
     assert max(critic.told.lags) <= 2 * bound  # the newest is at most `bound` behind, the cached as much older
@@ -89,9 +89,9 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
 
 
 def test_nobody_waits_for_ever_and_a_stop_is_heard():
-    for pace in (Pace(0, 0, timeout_s=0.3), Pace(0, 0, stopped=lambda: True)):
-        fakes, states = Link(), Link()
-        side = GeneratorSide(Snapshot(network(Side.D)), FakesPost([fakes]), states, pace)
+    for pace in (LagBound(0, 0, timeout_s=0.3), LagBound(0, 0, stopped=lambda: True)):
+        fakes, states = ThreadLink(), ThreadLink()
+        side = GeneratorSide(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
         began = time.monotonic()
         with pytest.raises(RankError, match="D: nothing has come"):
             side.step(game(*seats(1)), [next(batches()).rows])

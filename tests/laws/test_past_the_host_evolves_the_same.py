@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from paragan.build import workers
 from paragan.coevolution.workers.cell_assignment import shared_out
-from paragan.coevolution.workers.genome_exchange import Halo, sent
+from paragan.coevolution.workers.genome_exchange import GenomeExchange, sent
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.hardware import peers
@@ -43,7 +43,7 @@ def test_workers_that_exchange_past_the_host_are_one_process(tmp_path, num_worke
         communicator.exchange = lambda sends: (counts.extend(map(len, sends.values())), usual(sends))[1]
         population = grid(WORDS, [cell for cell, owner in enumerate(owners) if owner == rank], tmp_path)
         cells = population.cells
-        population.exchange = Halo(
+        population.exchange = GenomeExchange(
             communicator, owners, population.topology, cells[0].centre, lambda: [c.standing() for c in cells], HOST
         )
         for _ in range(GENERATIONS):

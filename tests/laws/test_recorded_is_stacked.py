@@ -32,8 +32,8 @@ def counted():
     TapeGraph.replays = 0
 
 
-def recording() -> stacked.Recording:
-    return stacked.Recording(stacked.Executor(BATCH), TapeGraph)
+def recording() -> stacked.RecordedSteps:
+    return stacked.RecordedSteps(stacked.StackedExecutor(BATCH), TapeGraph)
 
 
 DRAWS = {"all kinds": loss_of, "few kinds": lambda cell, batch: (batch // 6 + cell.number // 2) % 3}
@@ -45,7 +45,7 @@ DRAWS = {"all kinds": loss_of, "few kinds": lambda cell, batch: (batch // 6 + ce
 )
 def test_recorded_turns_are_turns(name, draw):
     played, recorded = cells(**GAMES[name]), cells(**GAMES[name])
-    plain, other = stacked.Executor(BATCH), recording()
+    plain, other = stacked.StackedExecutor(BATCH), recording()
     told = []
     for first in (0, 12, 24):  # generations: weights, rates and averages are taken over anew
         also = {"loss_of": lambda cell, batch, first=first: DRAWS[draw](cell, batch + first)}
@@ -70,7 +70,7 @@ def test_what_the_host_counts_is_no_part_of_the_recording():
             for p in cell.players.values():
                 p.policy = replace(p.policy, schedule=ScheduleOptions("linear", warmup=3, start=5, end=20))
             cell.gan.g.ema.options = EmaOptions(half_life_kimg=0.02, start_kimg=0.05)
-    stacked.Executor(BATCH).train(both[0], 20, lambda cell, batch: 0)
+    stacked.StackedExecutor(BATCH).train(both[0], 20, lambda cell, batch: 0)
     recording().train(both[1], 20, lambda cell, batch: 0)
     assert TapeGraph.replays >= 30 and apart(weights(both[0]), weights(both[1])) <= 1e-12
 
@@ -84,7 +84,7 @@ def spoiled(stream, position):
 
 def test_a_step_that_is_skipped_in_one_cell_is_skipped_there_alone():
     both = cells(losses=()), cells(losses=())
-    for found, executor in zip(both, (stacked.Executor(BATCH), recording()), strict=True):
+    for found, executor in zip(both, (stacked.StackedExecutor(BATCH), recording()), strict=True):
         found[1].batches = spoiled(found[1].batches, 7)
         executor.train(found, 12, lambda cell, batch: 0)
     assert TapeGraph.replays >= 18 and apart(weights(both[0]), weights(both[1])) <= 1e-12
@@ -96,17 +96,17 @@ def test_a_step_that_is_skipped_in_one_cell_is_skipped_there_alone():
 def test_recorded_and_not_may_take_turns():
     """As while they are timed: both train the same stack."""
     other, plain = cells(losses=()), cells(losses=())
-    together = stacked.Executor(BATCH)
-    kinds = [together, stacked.Recording(together, TapeGraph), loop.Executor()]
+    together = stacked.StackedExecutor(BATCH)
+    kinds = [together, stacked.RecordedSteps(together, TapeGraph), loop.LoopExecutor()]
     for number in range(9):
         kinds[number % 3].train(other, 4, lambda cell, batch: 0)
-        loop.Executor().train(plain, 4, lambda cell, batch: 0)
+        loop.LoopExecutor().train(plain, 4, lambda cell, batch: 0)
     assert apart(weights(other), weights(plain)) <= 1e-9 and TapeGraph.replays > 10
 
 
 def test_fakes_that_are_shared_are_played():
     played, recorded = cells(**GAMES["shared-fakes"]), cells(**GAMES["shared-fakes"])
-    stacked.Executor(BATCH).train(played, 8, loss_of)
+    stacked.StackedExecutor(BATCH).train(played, 8, loss_of)
     recording().train(recorded, 8, loss_of)
     assert TapeGraph.replays == 0 and apart(weights(recorded), weights(played)) == 0
 
@@ -119,7 +119,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
     )
     config = load("digits", (*WORDS, *words))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
-    assert isinstance(found.executor, auto.Executor) and list(found.executor.others) == [
+    assert isinstance(found.executor, auto.AutoExecutor) and list(found.executor.others) == [
         "loop",
         "stacked",
         "recorded",

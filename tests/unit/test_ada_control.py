@@ -46,7 +46,7 @@ def test_p_follows_the_signs(interval):
         told.append(float(augment.observe(torch.tensor(mean), 32, lambda share: share)["p"]))
     expected = by_hand(means, 32, options)
     assert told == pytest.approx(expected[:-1], abs=1e-6)
-    assert float(augment.kept["p"]) == pytest.approx(expected[-1], abs=1e-6)
+    assert float(augment.state["p"]) == pytest.approx(expected[-1], abs=1e-6)
     assert {0.0, 0.35} <= {round(p, 6) for p in expected} and len(set(expected)) > 4
 
 
@@ -59,7 +59,7 @@ def test_what_is_observed_stays_as_it_is():
 
 def test_a_fixed_p_is_nothing_to_remember():
     augment = Augment(Options(target=None, p=0.2))
-    assert not augment.kept and adaptive(augment) is None
+    assert not augment.state and adaptive(augment) is None
     assert adaptive(Augment(Options())) is not None and adaptive(None) is None
     gan = small(augment)
     assert not {"d/sign", "d/augment_p"} & set(synchronous.step(gan, batches()).scalars)
@@ -68,7 +68,7 @@ def test_a_fixed_p_is_nothing_to_remember():
 def test_p_may_go_its_own_way():
     """From 0 to 0.6 by a cosine over 120 images, of which step 3 of 20 is the middle."""
     grows, x = Augment(Options(target=None, final=0.6, final_kimg=0.12)), torch.rand(20, 3, 8, 8)
-    assert not grows.kept
+    assert not grows.state
     for step, p in ((0, 0.0), (2, 0.15), (3, 0.3), (6, 0.6), (99, 0.6)):
         rows = Rows(step, 0, 20, 20)
         assert torch.equal(grows(x, 1, "s", rows), Augment(Options(target=None, p=p))(x, 1, "s", rows))
@@ -101,7 +101,7 @@ def test_logits_that_are_no_numbers_have_no_sign():
     with torch.no_grad():
         next(gan.d.net.parameters()).fill_(math.nan)
     assert math.isnan(synchronous.step(gan, batches()).read()["d/sign"])
-    assert float(gan.augment.kept["steps"]) == 0 and float(gan.augment.kept["p"]) == pytest.approx(0.4)
+    assert float(gan.augment.state["steps"]) == 0 and float(gan.augment.state["p"]) == pytest.approx(0.4)
 
 
 def test_a_step_reads_nothing_back():
@@ -121,8 +121,8 @@ def test_parts_are_the_whole(parts):
             synchronous.step(gan, stream)
     for a, b in zip(*((*gan.g.net.parameters(), *gan.d.net.parameters()) for gan in games), strict=True):
         assert (a - b).abs().max() <= 1e-12
-    assert games[0].augment.kept == games[1].augment.kept
-    assert float(games[0].augment.kept["p"]) != pytest.approx(0.4)
+    assert games[0].augment.state == games[1].augment.state
+    assert float(games[0].augment.state["p"]) != pytest.approx(0.4)
 
 
 ADA = (
@@ -136,20 +136,20 @@ def test_stop_and_go_on(tmp_path):
     straight, first = trainer(tmp_path / "a", 0.128, *ADA), trainer(tmp_path / "b", 0.064, *ADA)
     events = list(straight.run())
     list(first.run())
-    assert float(first.gan.augment.kept["steps"]) == 1
+    assert float(first.gan.augment.state["steps"]) == 1
     second = trainer(tmp_path / "b", 0.128, *ADA)
     assert second.resume() and second.clock.step == 4
     rest = [event.read() for event in second.run() if isinstance(event, Report)]
     assert rest == [event.read() for event in events if isinstance(event, Report)][4:]
     assert all(torch.equal(value, tensors(second)[name]) for name, value in tensors(straight).items())
-    assert second.gan.augment.kept == straight.gan.augment.kept
+    assert second.gan.augment.state == straight.gan.augment.state
     assert len({found["d/augment_p"] for found in rest}) > 1
 
 
 def test_telemetry_does_not_move_it(tmp_path):
     run = trainer(tmp_path, 0.128, *ADA)
     synchronous.step(run.gan, run.batches)
-    before = {name: float(value) for name, value in run.gan.augment.kept.items()}
+    before = {name: float(value) for name, value in run.gan.augment.state.items()}
     assert before["steps"] == 1
     Telemetry(run.batches.source, run.batches.source, 16)(run.gan)
-    assert {name: float(value) for name, value in run.gan.augment.kept.items()} == before
+    assert {name: float(value) for name, value in run.gan.augment.state.items()} == before

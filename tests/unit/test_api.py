@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 import paragan as pg
 from paragan.cli.export import export
 from paragan.core.types import Rows
-from paragan.export.sampler import Facts, Sampled
+from paragan.export.sampler import GeneratorInfo, SampledImages
 from paragan.game import latents
 from paragan.game.prior import Prior
 from paragan.game.sample import sample, sampling_network
@@ -186,7 +186,7 @@ def test_a_pass_has_few_rows_and_the_callers_draws_stay(trained, monkeypatch):
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "RGB"), (3, "RGB"), (4, "RGB")])
 def test_images_are_pictures(channels, mode, tmp_path):
     x = torch.linspace(-1.2, 1.2, 2 * channels * 12).reshape(2, channels, 3, 4)
-    images = Sampled(x, (0, 1))
+    images = SampledImages(x, (0, 1))
     assert [(image.mode, image.size) for image in images] == [(mode, (4, 3))] * 2
     least, *others = images[0].split()
     assert least.getextrema()[0] == 0
@@ -200,9 +200,9 @@ def test_images_are_pictures(channels, mode, tmp_path):
 
 
 def test_facts_are_checked():
-    assert Facts.read([1, 2, 3], ["a"], 0, 0) == Facts((1, 2, 3), ("a",), 0, 0)
+    assert GeneratorInfo.read([1, 2, 3], ["a"], 0, 0) == GeneratorInfo((1, 2, 3), ("a",), 0, 0)
     with pytest.raises(ValueError, match="shape"):
-        Facts.read([1, 2, 3.0], ["a"], 0, 0)
+        GeneratorInfo.read([1, 2, 3.0], ["a"], 0, 0)
 
 
 def test_a_generator_and_its_images_say_what_they_are_in_a_line(run):

@@ -15,13 +15,13 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, together
 from paragan.core.types import Rows, Side
-from paragan.distributed.transports.thread_link import Link
-from paragan.engine.delays import Delays, means
+from paragan.distributed.transports.thread_link import ThreadLink
+from paragan.engine.delays import DelayLog, means
 from paragan.parallel import none
-from paragan.report.record import History, Moment
+from paragan.report.record import History, RecordEntry
 from paragan.schemes.asynchronous import Options, Scheme, update_order
-from paragan.schemes.asynchronous.fakes import FakesInbox, FakesPost, pairs
-from paragan.schemes.asynchronous.gradient_alarm import Alarm
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, pairs
+from paragan.schemes.asynchronous.gradient_alarm import GradientAlarm
 from tests.laws.small_gan import batches, game, player
 from tests.tiny_run import SMALL, TINY
 
@@ -35,15 +35,15 @@ def small_game(k=1):
 )
 @pytest.mark.parametrize("labelled", [False, True])
 def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, num_g, num_d, labelled):
-    links = {pair: Link() for pair in pairs(total, num_g, num_d)}
+    links = {pair: ThreadLink() for pair in pairs(total, num_g, num_d)}
     images = torch.arange(total * 4.0).view(total, 1, 2, 2)
     labels = torch.arange(total) + 10 if labelled else None
     for i, rows in enumerate(Rows(0, 0, total, total).shares(num_g)):
-        post = FakesPost([links.get((i, j)) for j in range(num_d)])
+        post = FakesSender([links.get((i, j)) for j in range(num_d)])
         post.send(rows, images[rows.window], None if labels is None else labels[rows.window], version=3, note=i)
     come = []
     for j, rows in enumerate(Rows(0, 0, total, total).shares(num_d)):
-        inbox = FakesInbox([links[i, j] for i in range(num_g) if (i, j) in links], torch.empty(1, 2, 2), labelled)
+        inbox = FakesReceiver([links[i, j] for i in range(num_g) if (i, j) in links], torch.empty(1, 2, 2), labelled)
         found = inbox.receive(1.0) if rows.count else None
         if found is not None:
             assert (len(found.images), found.version) == (rows.count, 3)
@@ -54,26 +54,26 @@ def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, 
 
 
 def test_a_delivery_waits_for_its_last_part():
-    links = [Link(), Link()]
-    inbox = FakesInbox(links, torch.empty(1, 1, 1), labelled=False)
+    links = [ThreadLink(), ThreadLink()]
+    inbox = FakesReceiver(links, torch.empty(1, 1, 1), labelled=False)
     first, second = Rows(0, 0, 2, 4), Rows(0, 2, 2, 4)
-    FakesPost(links[:1]).send(first, torch.zeros(2, 1, 1, 1), None, 0)
+    FakesSender(links[:1]).send(first, torch.zeros(2, 1, 1, 1), None, 0)
     assert inbox.receive(0.05) is None
-    FakesPost(links[1:]).send(second, torch.ones(2, 1, 1, 1), None, 0, note=1)
+    FakesSender(links[1:]).send(second, torch.ones(2, 1, 1, 1), None, 0, note=1)
     found = inbox.receive(0.05)
     assert found.images.flatten().tolist() == [0, 0, 1, 1] and found.note == 1
 
 
 def test_the_alarm_rings_at_what_lasts_and_not_at_what_is_usual():
     usual = [1.0, 3.0, 0.5, 2.0] * 10
-    alarm = Alarm(10.0)
+    alarm = GradientAlarm(10.0)
     assert not any(alarm.rings(norm) for norm in usual)
     assert not alarm.rings(20.0)  # one step; a mean of five is below
     rung = [alarm.rings(40.0) for _ in range(5)]
-    assert rung[-1] and not Alarm(None).rings(math.nan)
-    fresh = Alarm(10.0)
+    assert rung[-1] and not GradientAlarm(None).rings(math.nan)
+    fresh = GradientAlarm(10.0)
     assert not any(fresh.rings(1e9 if n == 3 else 1.0) for n in range(19)), "too few to tell"
-    scaled, plain = Alarm(10.0, scaled=True), Alarm(10.0)
+    scaled, plain = GradientAlarm(10.0, scaled=True), GradientAlarm(10.0)
     assert not any(scaled.rings(norm) for norm in [*usual, math.inf, math.inf])
     assert any(plain.rings(norm) for norm in [*usual, math.nan])
 
@@ -85,9 +85,12 @@ def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
         scheme.step(gan, stream)
     assert [told.in_step_at for told in scheme.told.values()] == [None, None]
     norms = iter([1.0] * 20 + [1e3] * 100)
-    alarm, getattr(scheme._game, side)._alarm = Alarm(5.0), SimpleNamespace(rings=lambda norm: alarm.rings(next(norms)))
+    alarm, getattr(scheme._game, side)._alarm = (
+        GradientAlarm(5.0),
+        SimpleNamespace(rings=lambda norm: alarm.rings(next(norms))),
+    )
     other = scheme._game.critic if side == "generator" else scheme._game.generator
-    other._alarm = Alarm(None)
+    other._alarm = GradientAlarm(None)
     for _ in range(25):
         scheme.step(gan, stream)
     scheme.quiesce()
@@ -225,7 +228,7 @@ def test_delays_are_joined_over_ranks_and_told_once():
     by_rank = [{"g": told()}, {"g": told(used=[1, 1])}, {"d": told("d", in_step_at=7)}]
     world = SimpleNamespace(gather=lambda mine: by_rank)
     trainer = SimpleNamespace(scheme=SimpleNamespace(tell=lambda: {}), world=world, roles=SimpleNamespace(apart=True))
-    delays = Delays(trainer)
+    delays = DelayLog(trainer)
     found = delays.new()
     assert found["g"]["lag"] == {"0": 2, "2": 6} and found["g"]["used"] == [[1, 2], [1, 1]]
     assert found["d"]["age"] == {"1": 8} and found["d"]["in_step_at"] == 7
@@ -233,12 +236,12 @@ def test_delays_are_joined_over_ranks_and_told_once():
     (line,) = delays.fallen(found)
     assert line.startswith("d: gradients have left all proportion: from its update 7 on")
     assert delays.fallen(found) == []
-    assert Delays(SimpleNamespace(scheme=SimpleNamespace())).new() == {}
+    assert DelayLog(SimpleNamespace(scheme=SimpleNamespace())).new() == {}
 
 
 def test_the_report_adds_histograms_up_and_leaves_what_is_none():
     history = History()
     odd = {"g": {"lag": {"1": 2, "x": 3, "-1": 4, "2": "many", "3": True}, "age": [1]}, "d": "none", "other": 1}
     for values in ({"g": {"lag": {"0": 1, "1": 1}}}, odd):
-        history.take("delays", Moment(1, 0.1, values))
+        history.take("delays", RecordEntry(1, 0.1, values))
     assert dict(history.delays[("g", "lag")]) == {0: 1, 1: 3}

@@ -12,7 +12,7 @@ from torch.func import functional_call, stack_module_state
 from paragan.core.errors import DataError
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm, batch_norm
-from paragan.layers.update_once import arm, mixes_samples
+from paragan.layers.update_once import begin_update, mixes_samples
 
 
 def images(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -32,7 +32,7 @@ def test_equals_torch_over_updates_and_in_evaluation(shape):
     torchs = (nn.BatchNorm2d(3) if len(shape) == 4 else nn.BatchNorm1d(3)).double()
     torchs.weight.data, torchs.bias.data = ours.gain.data.clone(), ours.bias.data.clone()
     for seed in range(3):
-        arm(ours)
+        begin_update(ours)
         torch.testing.assert_close(
             ours(images(*shape, seed=seed)), torchs(images(*shape, seed=seed)), rtol=1e-12, atol=1e-13
         )
@@ -46,10 +46,10 @@ def test_running_statistics_follow_once_per_update():
     norm, x = BatchNorm(3).double(), images(6, 3, 4, 4)
     norm(x)
     assert torch.equal(norm.mean, torch.zeros(3, dtype=torch.float64))
-    arm(norm)
+    begin_update(norm)
     norm(x), norm(x)
     torch.testing.assert_close(norm.mean, 0.1 * x.mean((0, 2, 3)), rtol=1e-12, atol=0)
-    arm(norm.eval())
+    begin_update(norm.eval())
     norm(x)
     torch.testing.assert_close(norm.mean, 0.1 * x.mean((0, 2, 3)), rtol=1e-12, atol=0)
 
@@ -57,16 +57,16 @@ def test_running_statistics_follow_once_per_update():
 def test_a_batch_that_is_not_finite_does_not_poison_them():
     norm, x = BatchNorm(2).double(), images(4, 2)
     x[0, 1] = float("inf")
-    arm(norm)
+    begin_update(norm)
     norm(x)
     assert norm.mean[0] != 0 and norm.mean[1] == 0 and norm.var[1] == 1
 
 
 def test_an_update_between_forward_and_backward():
     norm, x = filled(AffineBatchNorm(3).double()), images(6, 3, 4, 4).requires_grad_()
-    arm(norm)
+    begin_update(norm)
     first = norm(x).sin().sum()
-    arm(norm)
+    begin_update(norm)
     norm(images(6, 3, 4, 4, seed=1))
     (grad,) = torch.autograd.grad(first, x)
     (fresh,) = torch.autograd.grad(norm(x).sin().sum(), x)
@@ -90,7 +90,7 @@ def test_statistics_stay_float32_under_autocast(classes):
     """A mean of 50 with a deviation of 1: bf16 statistics would be off by tenths."""
     x = (images(64, 2, 16, 16) / 3 + 50).bfloat16()
     norm = batch_norm(2, classes)
-    arm(norm)
+    begin_update(norm)
     with torch.autocast("cpu", torch.bfloat16):
         y = norm(x, torch.zeros(64, dtype=torch.int64))
     wide = x.double()
@@ -125,10 +125,10 @@ def test_stacked_norms_follow_each_alone():
     norms, x = [filled(AffineBatchNorm(3).double()) for _ in range(2)], images(2, 4, 3, 2, 2)
     parameters, buffers = stack_module_state(norms)
     template = copy.deepcopy(norms[0])
-    arm(template)
+    begin_update(template)
     out = torch.vmap(lambda p, b, x: functional_call(template, (p, b), (x,)))(parameters, buffers, x)
     for i, norm in enumerate(norms):
-        arm(norm)
+        begin_update(norm)
         torch.testing.assert_close(out[i], norm(x[i]), rtol=1e-12, atol=1e-14)
         torch.testing.assert_close(buffers["norm.var"][i], norm.norm.var, rtol=1e-12, atol=0)
 

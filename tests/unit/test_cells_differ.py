@@ -30,7 +30,7 @@ def silent(text):
 
 
 def ground(folder, *words):
-    return build_cells.Ground.of(load("digits", (*WORDS, *words)), folder, silent)
+    return build_cells.GridFactory.of(load("digits", (*WORDS, *words)), folder, silent)
 
 
 def grid(folder, *words):

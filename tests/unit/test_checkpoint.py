@@ -13,7 +13,7 @@ import torch
 
 from paragan.checkpoint import writer as module
 from paragan.checkpoint.reader import read
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE
 from paragan.core.errors import CheckpointError
 from paragan.core.option_types import TORCH_OPTIMISERS
@@ -24,7 +24,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.state import restore, state_of
 from paragan.parallel import none
-from paragan.parallel._memory_options import Demands
+from paragan.parallel._memory_options import MemoryOptions
 from paragan.schemes import synchronous
 from tests.laws.small_gan import batches, distance, game, network, play, player
 
@@ -42,7 +42,7 @@ def again(pieces: Pieces, values):
 @pytest.fixture
 def store(tmp_path):
     said: list[str] = []
-    store = Checkpoints(tmp_path / "checkpoints", keep=3, say=said.append)
+    store = CheckpointWriter(tmp_path / "checkpoints", keep=3, say=said.append)
     store.__dict__["said"] = said
     return store
 
@@ -54,8 +54,8 @@ def files_of(path):
 @pytest.mark.parametrize(("keep", "left"), [(1, (4, 5)), (2, (3, 4, 5)), (9, (1, 2, 3, 4, 5))])
 def test_prune_before_removes_what_a_kill_has_left_and_nothing_newer(store, keep, left):
     for step in range(1, 6):
-        Checkpoints(store.folder, keep=9).save(*example(step))
-    Checkpoints(store.folder, keep).prune_before(store.path_of(4))
+        CheckpointWriter(store.folder, keep=9).save(*example(step))
+    CheckpointWriter(store.folder, keep).prune_before(store.path_of(4))
     assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in left]
 
 
@@ -252,7 +252,7 @@ def test_another_models_state_is_refused_by_tensor_and_changes_nothing():
 def bf16_player(pure: bool) -> Player:
     """One weight held in bf16, its optimiser's in float32; or all in float32."""
     net = torch.nn.Linear(3, 2)
-    demands = Demands(pure=torch.bfloat16) if pure else Demands()
+    demands = MemoryOptions(pure=torch.bfloat16) if pure else MemoryOptions()
     strategy = none.Strategy(None, demands)
     return Player(Side.D, strategy.prepare(lambda: net, ALONE), strategy, Policy(torch.optim.Adam, 1e-3))
 

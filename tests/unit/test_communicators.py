@@ -13,7 +13,7 @@ from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports import thread_communicator
 from paragan.distributed.transports.arrivals import ALL_WELL
 from paragan.distributed.transports.communicator import WorkerError
-from paragan.distributed.transports.peer_connection import Kind, Way
+from paragan.distributed.transports.peer_connection import Kind, PeerConnection
 from tests.distributed.cases_communicators import GRAPHS, fine, graph_of, play, together
 
 WAIT_S = 30.0
@@ -154,7 +154,7 @@ def test_the_newest_that_was_posted_is_had_once_and_whole():
     assert here.newest() == {1: []}
 
 
-class Recorded(Way):
+class Recorded(PeerConnection):
     """A way that keeps what goes."""
 
     def __init__(self):

@@ -7,8 +7,8 @@ import torch
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Part
-from paragan.core.types import Feed, Outputs, Rows, Side, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import DiscriminatorOutput, Outputs, Rows, Side, TurnInputs
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan
 from paragan.penalties import consistency
@@ -95,8 +95,10 @@ def test_a_pair_is_varied_together():
     feed = turn(Side.D).feed
     real = type(feed.real)(rows, x, None, x)
     net = Pairs()
-    outputs = Outputs(Verdict(torch.zeros(BATCH, 8)), Verdict(net(x, None, x)), x)
-    part = Part(CalledNetwork(net), Feed(rows, 0, real=real, condition=x, fakes=(x,)), outputs, lambda out, x: out)
+    outputs = Outputs(DiscriminatorOutput(torch.zeros(BATCH, 8)), DiscriminatorOutput(net(x, None, x)), x)
+    part = PenaltyContext(
+        CalledNetwork(net), TurnInputs(rows, 0, real=real, condition=x, fakes=(x,)), outputs, lambda out, x: out
+    )
     values = consistency.Penalty(consistency.Options(1.0, 1.0))(part)
     assert values.shape == (BATCH,)
     assert len(seen) == 2 and torch.equal(*seen[1]) and not torch.equal(seen[1][0][:BATCH], x)
@@ -105,8 +107,10 @@ def test_a_pair_is_varied_together():
 def test_samples_that_are_no_images_are_refused():
     feed = turn(Side.D).feed
     real = type(feed.real)(feed.rows, torch.zeros(BATCH, 7))
-    outputs = Outputs(Verdict(torch.zeros(BATCH)), Verdict(torch.zeros(BATCH)), torch.zeros(BATCH, 7))
-    part = Part(None, Feed(feed.rows, 0, real=real), outputs, None)
+    outputs = Outputs(
+        DiscriminatorOutput(torch.zeros(BATCH)), DiscriminatorOutput(torch.zeros(BATCH)), torch.zeros(BATCH, 7)
+    )
+    part = PenaltyContext(None, TurnInputs(feed.rows, 0, real=real), outputs, None)
     with pytest.raises(
         ConfigError, match=r"consistency mirrors and moves images, found samples of \(7,\); leave it out"
     ):

@@ -13,7 +13,7 @@ import pytest
 
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports import control, control_connection
-from paragan.distributed.transports.control import Line, Listener, connect
+from paragan.distributed.transports.control import ControlConnection, Listener, connect
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -269,7 +269,7 @@ def test_the_loopback_alone_unless_another_host_is_named(listener):
 
 
 def test_a_listener_that_runs_out_of_files_or_threads_goes_on(listener, monkeypatch):
-    server, start, troubles = listener._server, Line.start, [RuntimeError("can't start new thread")]
+    server, start, troubles = listener._server, ControlConnection.start, [RuntimeError("can't start new thread")]
 
     class OutOfFiles:
         def __getattr__(self, name):
@@ -284,7 +284,7 @@ def test_a_listener_that_runs_out_of_files_or_threads_goes_on(listener, monkeypa
     worker, line = meet(listener)
     listener._server = OutOfFiles()
     monkeypatch.setattr(control, "_ATTEMPT_S", WAIT_S)  # who is not taken is told so, and need not wait
-    monkeypatch.setattr(Line, "start", out_of_threads)
+    monkeypatch.setattr(ControlConnection, "start", out_of_threads)
     second, _ = meet(listener, pid=2)
     told = {told.partition("took nobody ")[2] for told in listener.refused}
     assert told == {"(Too many open files)", "(can't start new thread)"}

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings, strategies as some
 
 from paragan.core.errors import RankError
 from paragan.distributed.transports import control
-from paragan.distributed.transports.control import Line, Listener, connect
-from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, Seal, new_token, session
+from paragan.distributed.transports.control import ControlConnection, Listener, connect
+from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, new_token, session
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -80,21 +80,21 @@ def signed(seal, body):
 
 
 class Raw:
-    """A worker down to its bytes, which can say what no `Line` would."""
+    """A worker down to its bytes, which can say what no `ControlConnection` would."""
 
     def __init__(self, address, token=TOKEN, own=bytes(32)):
         self.sock = socket.create_connection(address, WAIT_S)
         self.challenge = frame(self.sock)
-        said = Seal(session(token), DOWN).unpack(*self.challenge) if token == TOKEN else {"nonce": "00" * 32}
+        said = FrameSigner(session(token), DOWN).unpack(*self.challenge) if token == TOKEN else {"nonce": "00" * 32}
         self.token, self.own, self.other = token, own, bytes.fromhex(said["nonce"])
 
     def hello(self, **values):
-        return Seal(session(self.token, self.other), UP).pack({"nonce": self.own.hex(), "about": {}} | values)
+        return FrameSigner(session(self.token, self.other), UP).pack({"nonce": self.own.hex(), "about": {}} | values)
 
     def enter(self):
         """As any worker does; from here on `out` signs what the coordinator takes."""
         self.sock.sendall(self.hello())
-        self.out = Seal(session(self.token, self.other, self.own), UP)
+        self.out = FrameSigner(session(self.token, self.other, self.own), UP)
         self.welcome = frame(self.sock)
         return self
 
@@ -256,7 +256,7 @@ def test_a_recorded_coordinator_gets_nothing_from_a_worker(listener):
     raw = Raw(listener.address).enter()
     line = listener.accept(WAIT_S)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        worker = Line(socket.create_connection(server.getsockname()), "coordinator", WAIT_S)
+        worker = ControlConnection(socket.create_connection(server.getsockname()), "coordinator", WAIT_S)
         sock, _ = server.accept()
         with sock:
             sock.sendall(b"".join((*raw.challenge, *raw.welcome)))

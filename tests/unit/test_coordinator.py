@@ -15,7 +15,7 @@ from paragan.config import load
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.transports import thread_communicator
 from paragan.distributed.transports.communicator import WorkerError
-from paragan.distributed.transports.heartbeat import Beats, Status
+from paragan.distributed.transports.heartbeat import HeartbeatReader, Status
 from tests.unit.threaded_grid import WAIT_S, WORDS, Grid, Line, alone
 
 
@@ -113,7 +113,7 @@ def test_a_worker_that_is_late_changes_nothing(begun, tmp_path):
             late.set()
             grid.beats[1].close()
             time.sleep(2.5)
-            grid.beats.append(Beats(grid.workers[1].line, 0.1, grid.workers[1].status))
+            grid.beats.append(HeartbeatReader(grid.workers[1].line, 0.1, grid.workers[1].status))
 
     grid = begun(workers=2, beat_s=0.5, hooks={1: delay})
     grid.evolve(2)
@@ -204,7 +204,7 @@ class TestAge:
     @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
     def test_no_copy_is_older(self, tmp_path, generation, waits):
         """The other one has posted its first generation, and then no more."""
-        ground = build_cells.Ground.of(load("digits", WORDS), tmp_path, lambda text: None)
+        ground = build_cells.GridFactory.of(load("digits", WORDS), tmp_path, lambda text: None)
         owners, populations = [0, 0, 1, 1], []
         for communicator in thread_communicator.world(2, timeout_s=0.5):
             cells = [ground.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]

@@ -8,7 +8,7 @@ import torch
 from paragan.core import rng
 from paragan.core.clock import Clock, Every
 from paragan.core.tree import map_tensors
-from paragan.core.types import Batch, Feed, Report, Rows, Verdict
+from paragan.core.types import Batch, DiscriminatorOutput, Report, Rows, TurnInputs
 from paragan.game.prior import Prior
 
 
@@ -43,9 +43,9 @@ def test_parts_of_parts():
 def test_feed_parts_cut_everything_alike(first):
     rows, x = Rows(0, first, 6, 12), torch.arange(6.0)
     real = Batch(rows, x.view(6, 1, 1, 1), x.long(), x + 100)
-    made = Feed(rows, 0, x).parts(2)
+    made = TurnInputs(rows, 0, x).parts(2)
     fakes = tuple(part.z_BZ for part in made)
-    feed = Feed(rows, 0, x.view(6, 1), x.long(), x, real, fakes, version=3)
+    feed = TurnInputs(rows, 0, x.view(6, 1), x.long(), x, real, fakes, version=3)
     for n in (1, 2, 3):
         parts = feed.parts(n)
         for part in parts:
@@ -96,7 +96,7 @@ def test_every_is_due_once_per_period_whatever_the_step():
 
 
 def test_map_tensors_reaches_every_nest():
-    nest = {"a": (torch.ones(1), [torch.ones(1)]), "b": Verdict(torch.ones(1), None), "c": "text"}
+    nest = {"a": (torch.ones(1), [torch.ones(1)]), "b": DiscriminatorOutput(torch.ones(1), None), "c": "text"}
     out = map_tensors(lambda t: t * 2, nest)
     assert out["a"][0] == 2
     assert out["a"][1][0] == 2
@@ -107,10 +107,10 @@ def test_map_tensors_reaches_every_nest():
 
 def test_a_verdict_from_whatever_a_network_returns():
     logits, features = torch.zeros(3), torch.zeros(3, 2)
-    assert Verdict.of(logits).logits_B is logits
-    assert Verdict.of((logits, features)).features is features
-    verdict = Verdict(logits, features)
-    assert Verdict.of(verdict) is verdict
+    assert DiscriminatorOutput.of(logits).logits_B is logits
+    assert DiscriminatorOutput.of((logits, features)).features is features
+    verdict = DiscriminatorOutput(logits, features)
+    assert DiscriminatorOutput.of(verdict) is verdict
     assert [len(v.features) for v in verdict.split([1, 2])] == [1, 2]
 
 

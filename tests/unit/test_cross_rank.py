@@ -11,11 +11,11 @@ from torch.func import functional_call
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.layers.all_reduce import Across
+from paragan.layers.all_reduce import RankGather
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import CrossRankBatchNorm, convert
-from paragan.layers.update_once import arm, mixes_samples
+from paragan.layers.update_once import begin_update, mixes_samples
 
 TWO = World(0, 2, group=object())  # conversion to all ranks talks to nobody
 FOUR = World(0, 4, group=object())
@@ -38,13 +38,13 @@ class _Strange(nn.BatchNorm2d):
 @pytest.fixture
 def only_rank(monkeypatch):
     """Sums over a group of one rank, without a group."""
-    monkeypatch.setattr(Across, "sum_", lambda self, values: values)
+    monkeypatch.setattr(RankGather, "sum_", lambda self, values: values)
 
 
 @pytest.fixture
 def nobody(monkeypatch):
     """A group that must not be asked."""
-    monkeypatch.delattr(Across, "sum_")
+    monkeypatch.delattr(RankGather, "sum_")
 
 
 def images(*shape: int) -> torch.Tensor:
@@ -77,8 +77,8 @@ def test_converted_norms_still_mix_samples_and_are_armed():
         assert mixes_samples(norm)
     net = AffineBatchNorm(2)
     convert(net, TWO, None)
-    arm(net)
-    assert net.norm.armed
+    begin_update(net)
+    assert net.norm.update_due
 
 
 def test_a_world_of_one_changes_nothing():

@@ -46,7 +46,7 @@ def test_every_worker_has_an_accelerator_of_its_own():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a worker on the CPU is meant")
 def test_a_worker_on_the_cpu_is_told_why():
     run, listener, said = config(), Listener(new_token()), []
-    office = workers._Office(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
+    office = workers._CoordinatorServer(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
     over = threading.Event()
 
     def accept():
@@ -79,7 +79,7 @@ def test_a_worker_that_shares_one_is_told_why():
             self.closed = True
 
     run, came = config(), Came()
-    office = workers._Office(run, None, lambda text: None, "", None, None, {"config": dump(run)}, None, None)
+    office = workers._CoordinatorServer(run, None, lambda text: None, "", None, None, {"config": dump(run)}, None, None)
     waiting = [came]
     office.listener = type("Listener", (), {"accept": lambda self, wait_s: waiting.pop() if waiting else None})()
     member = type("Member", (), {"line": Came()})()

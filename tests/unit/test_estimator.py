@@ -12,7 +12,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.config import load
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 
 TINY = (
@@ -106,7 +106,7 @@ class Bare:
     ],
     ids=lambda g: type(g).__name__,
 )
-@pytest.mark.parametrize("d", [Judge(), Judge(lambda logit: Verdict(logit)), Judge(lambda logit: logit)])
+@pytest.mark.parametrize("d", [Judge(), Judge(lambda logit: DiscriminatorOutput(logit)), Judge(lambda logit: logit)])
 def test_modules_and_objects_train_and_stay_as_they_are(tmp_path, g, d):
     weights = [*(g.parameters() if isinstance(g, nn.Module) else _weights(g)), *d.parameters()]
     before = [weight.detach().clone() for weight in weights]

@@ -19,7 +19,7 @@ from paragan.evaluation.judge import Judge, ready_made, train_or_load
 from paragan.game.prior import Prior
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_large_images_are_made_a_few_at_a_time(side, mode, most):
 
     shape = (1, side, side)
     source = SimpleNamespace(shape=shape, class_names=())
-    judge = SimpleNamespace(shape=shape, judge=lambda x, y: Judged(x.flatten(1), x.flatten(1)))
+    judge = SimpleNamespace(shape=shape, judge=lambda x, y: SampleFeatures(x.flatten(1), x.flatten(1)))
     judged = Evaluator(judge, source, source, num_images=510, mode=mode)._fakes(generate)
     assert len(judged.features_BF) == 510 == sum(count for _, count in asked)
     assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most

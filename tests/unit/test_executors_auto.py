@@ -16,7 +16,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.hardware import executors as compiling, precision, products
 from paragan.runs import choose_executor, trial_steps
-from paragan.runs.trial_steps import Bench, Measured
+from paragan.runs.trial_steps import Timing, TrialRun
 from tests.tiny_run import newest
 
 WORDS = (
@@ -56,7 +56,7 @@ class Clock:
         found = self.step_ms[way(config)]
         if isinstance(found, Exception):
             raise found
-        return Measured(found / 1000, self.set_up_s if config.train.executor != "eager" else 0.0)
+        return Timing(found / 1000, self.set_up_s if config.train.executor != "eager" else 0.0)
 
 
 def choose(tmp_path, clock, *words, world=World()):  # noqa: B008 a world of one is immutable
@@ -88,7 +88,7 @@ def test_the_least_of_all_rounds_counts(tmp_path):
     class Disturbed(Clock):
         def __call__(self, config, budget_s):
             slowed = 5.0 if way(config) == FIRST and len(self.asked) // 2 in (0, 3) else 0.0  # first round, and last
-            return Measured(super().__call__(config, budget_s).step_s + slowed)
+            return Timing(super().__call__(config, budget_s).step_s + slowed)
 
     found, said = choose(tmp_path, Disturbed({LAST: 3.0, FIRST: 2.0}))
     assert way(found) == FIRST and said[1] == "executor  eager fp32: 2.00 ms a step"
@@ -132,7 +132,7 @@ def test_what_was_given_stays_and_what_the_hardware_lacks_is_not_tried(tmp_path,
 def test_dense_networks_have_a_library(tmp_path):
     def measure(config, budget_s):
         asked.append((config.g.matmul, config.d.matmul))
-        return Measured(0.001 if config.g.matmul == "onednn" else 0.002)
+        return Timing(0.001 if config.g.matmul == "onednn" else 0.002)
 
     asked = []
     found, said = choose(tmp_path, measure, DENSE, "d.matmul=native")
@@ -160,7 +160,7 @@ def test_measuring_ends_with_its_budget(tmp_path, monkeypatch):
     found, said = choose(tmp_path, clock := Clock({LAST: 3.0, FIRST: 2.0}))
     assert clock.asked == [way(found)] == [LAST] and said[0] == "executor  eager fp32: not tried, 0 s are over"
     monkeypatch.undo()
-    bench = Bench(config(), World(), None)
+    bench = TrialRun(config(), World(), None)
     steps = []
     monkeypatch.setattr(trial_steps.time, "perf_counter", lambda: steps.append(0) or 30.0 * len(steps))
     bench(replace(config(), train=replace(config().train, executor="eager")), 20.0)
@@ -209,7 +209,7 @@ def test_measuring_moves_nothing_of_the_run(tmp_path):
     torch.manual_seed(1)
     before, weights = torch.get_rng_state(), [weight.clone() for weight in (*g.parameters(), *d.parameters())]
     written = replace(config(), train=replace(config().train, executor="eager"))
-    Bench(written, World(), Networks(g, d, 4, 0))(written, 20.0)
+    TrialRun(written, World(), Networks(g, d, 4, 0))(written, 20.0)
     assert torch.equal(before, torch.get_rng_state())
     assert all(map(torch.equal, weights, (*g.parameters(), *d.parameters())))
     settings = ("g.channels_last=true", "d.channels_last=true", "g.precision=fp32", "d.precision=fp32")
@@ -222,5 +222,5 @@ def test_measuring_moves_nothing_of_the_run(tmp_path):
 
 def test_a_rank_measures_its_share_of_the_batch_and_compiles_nothing():
     world = World(rank=0, size=2)
-    assert Bench(config(), world, None).rows == 4
+    assert TrialRun(config(), world, None).rows == 4
     assert "other ranks would wait" in str(choose_executor._uncompiled(1e9, world))

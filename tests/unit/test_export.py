@@ -20,7 +20,7 @@ from paragan.config import load
 from paragan.core import files
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.export import formats, generator_file
-from paragan.export.sampler import Facts, Sampler
+from paragan.export.sampler import GeneratorInfo, Sampler
 from tests.tiny_run import newest, rewrite_state, train
 
 NETS = {
@@ -209,7 +209,7 @@ class Unruly(nn.Module):
 
 
 def test_a_network_that_cannot_be_traced_is_one_line(tmp_path):
-    sampler = Sampler(Unruly(), Facts((1, 2, 2), (), 0, 0), 0, None)
+    sampler = Sampler(Unruly(), GeneratorInfo((1, 2, 2), (), 0, 0), 0, None)
     with pytest.raises(CheckpointError, match=r"^export: Unruly cannot be traced \(.*\); export safetensors$"):
         formats.torch_program(sampler, tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []

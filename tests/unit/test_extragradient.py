@@ -18,7 +18,7 @@ from paragan.game.prior import Prior
 from paragan.game.state_buffers import remember
 from paragan.losses import wasserstein
 from paragan.parallel import none
-from paragan.parallel._memory_options import Demands
+from paragan.parallel._memory_options import MemoryOptions
 from paragan.schemes import extragradient, synchronous
 
 BATCH, STEPS, LR = 4, 5, 0.05
@@ -100,10 +100,10 @@ class Counting:
     name, needs, per_sample, interval = "counting", frozenset(), False, 1
 
     def __init__(self):
-        self.kept = {"asked": torch.zeros(())}
+        self.state = {"asked": torch.zeros(())}
 
     def __call__(self, part):
-        self.kept["asked"] += 1
+        self.state["asked"] += 1
         return part.outputs.fake.logits_B * 0
 
 
@@ -112,7 +112,7 @@ def test_what_penalties_remember_is_of_updates():
     remember(gan)
     for step in range(3):
         extragradient.step(gan, iter([real(step)]))
-    assert float(counting.kept["asked"]) == int(gan.d.updates) == 3
+    assert float(counting.state["asked"]) == int(gan.d.updates) == 3
 
 
 def test_where_plain_steps_circle_it_arrives():
@@ -129,7 +129,9 @@ def test_where_plain_steps_circle_it_arrives():
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.RMSprop], ids=["skips on the device", "is not called"])
-@pytest.mark.parametrize("demands", [Demands(), Demands(pure=torch.bfloat16)], ids=["plain", "float32 copies"])
+@pytest.mark.parametrize(
+    "demands", [MemoryOptions(), MemoryOptions(pure=torch.bfloat16)], ids=["plain", "float32 copies"]
+)
 def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind):
     """Gradients of the look ahead are fine, those there are not."""
     gan = game(kind, none.Strategy(demands=demands), torch.float32)

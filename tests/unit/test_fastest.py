@@ -25,13 +25,13 @@ class Slow:
         until = time.thread_time() + 0.05
         while time.thread_time() < until:
             pass
-        return loop.Executor().train(*given)
+        return loop.LoopExecutor().train(*given)
 
 
-@pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": loop.Executor()}, "loop")])
+@pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": loop.LoopExecutor()}, "loop")])
 def test_the_faster_one_is_chosen_and_told(others, chosen):
     said = []
-    executor = auto.Executor(others, said.append)
+    executor = auto.AutoExecutor(others, said.append)
     executor.train(cells(), 2, loss_of)
     assert executor.chosen == chosen
     assert len(said) == 1 and said[0].startswith(f"executor  {chosen} (ms per cell and step: slow ")
@@ -39,9 +39,9 @@ def test_the_faster_one_is_chosen_and_told(others, chosen):
 
 def test_looking_changes_nothing():
     one, other = cells(), cells()
-    executor = auto.Executor({"slow": Slow(), "stacked": stacked.Executor(BATCH)}, lambda text: None)
+    executor = auto.AutoExecutor({"slow": Slow(), "stacked": stacked.StackedExecutor(BATCH)}, lambda text: None)
     executor.train(one, 7, loss_of)
-    stacked.Executor(BATCH).train(other, 7, loss_of)
+    stacked.StackedExecutor(BATCH).train(other, 7, loss_of)
     assert executor.chosen == "stacked"
     assert apart(weights(one), weights(other)) == 0
     assert [cell.batches.position for cell in one] == [7] * len(one)
@@ -50,7 +50,7 @@ def test_looking_changes_nothing():
 
 def test_one_alone_is_not_timed():
     said = []
-    executor = auto.Executor({"loop": loop.Executor()}, said.append)
+    executor = auto.AutoExecutor({"loop": loop.LoopExecutor()}, said.append)
     executor.train(cells(), 1, loss_of)
     assert executor.chosen == "loop" and not said
 
@@ -59,7 +59,7 @@ def test_one_alone_is_not_timed():
 def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
     def begin(*more):
         run = grid.evolution(load("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
-        assert isinstance(run.population.executor, auto.Executor)
+        assert isinstance(run.population.executor, auto.AutoExecutor)
         return run
 
     run = begin("train.kimg=0.008")
@@ -72,6 +72,6 @@ def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
 def test_a_scheme_that_needs_the_players_themselves_is_never_stacked(tmp_path):
     config = load("digits", (*WORDS, "scheme=extragradient"))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
-    assert isinstance(found.executor, loop.Executor)
+    assert isinstance(found.executor, loop.LoopExecutor)
     found.evolve()
     assert all(int(player.updates) == 2 for cell in found.cells for player in cell.players.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.coevolution.executors.inputs import Streams
+from paragan.coevolution.executors.inputs import CellStreams
 from paragan.datasets import synthetic
 from paragan.loading.loader import Loader
 
@@ -19,7 +19,7 @@ def loader(seed: int) -> Loader:
 def test_every_stream_gives_its_batch_whatever_kind_it_is(plain):
     """plain: those that are other iterators than loaders."""
     streams = [iter([next(loader(n))]) if n in plain else loader(n) for n in range(3)]
-    batch = next(Streams(streams))
+    batch = next(CellStreams(streams))
     expected = [next(loader(n)) for n in range(3)]
     assert torch.equal(batch.x_BCHW, torch.cat([one.x_BCHW for one in expected]))
     assert torch.equal(batch.y_B, torch.cat([one.y_B for one in expected]))

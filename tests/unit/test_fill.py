@@ -10,7 +10,7 @@ import pytest
 
 from paragan import config
 from paragan.config.describe import describe
-from paragan.config.fill import Filler
+from paragan.config.fill import ConfigReader
 from paragan.core import registry
 from paragan.core.option_types import Chosen, Count, Fraction, On, Positive, Range
 from paragan.core.settings_tree import Node, Place
@@ -38,7 +38,7 @@ class Outer:
 
 
 def fill(text: str):
-    filler = Filler(config.check)
+    filler = ConfigReader(config.check)
     return filler.fill(Outer, document(text, Place("x"), [])), [str(problem) for problem in filler.problems]
 
 
@@ -88,4 +88,4 @@ def test_types_are_told_in_words(hint, words):
 
 
 def test_nodes_that_were_made_by_hand_read_the_same():
-    assert Filler(config.check).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)
+    assert ConfigReader(config.check).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from paragan.coevolution.eval_network import Stage
-from paragan.coevolution.fitness import Bout
+from paragan.coevolution.eval_network import EvalNetwork
+from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome, Traits
 from paragan.coevolution.topology import ring, torus
 from paragan.core.types import Batch, Rows, Side
@@ -39,8 +39,8 @@ def real(cell):
 
 def bout(reals):
     z = torch.randn(NUM, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(9))
-    stages = {side: Stage(net) for side, net in nets(1)[0].items()}
-    return Bout(stages, LOSS, z, torch.arange(NUM) % 3, reals)
+    stages = {side: EvalNetwork(net) for side, net in nets(1)[0].items()}
+    return FitnessEvaluator(stages, LOSS, z, torch.arange(NUM) % 3, reals)
 
 
 @pytest.mark.parametrize("topology", [torus(1, 1), torus(2, 2), torus(3, 4), ring(6, 2)], ids=len)

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load, save
 
 from paragan.coevolution import tensor_bytes
-from paragan.coevolution.cell_state import Standing
+from paragan.coevolution.cell_state import CellState
 from paragan.coevolution.genome import Genome, Traits
 from paragan.core.errors import CheckpointError
 from paragan.core.types import Side
@@ -107,15 +107,15 @@ def test_a_body_may_be_of_nothing():
 
 def test_a_standing_in_parts_is_the_same():
     centre = {side: Genome(TENSORS, TRAITS) for side in Side}
-    standing, host = Standing(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3))), torch.device("cpu")
+    standing, host = CellState(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3))), torch.device("cpu")
     assert [len(standing.packed()), len(standing.packed(host))] == [3, 5]
     for messages in (standing.packed(), standing.packed(host)):
-        found = Standing.unpacked(messages, centre)
+        found = CellState.unpacked(messages, centre)
         assert found.plain == standing.plain and found.number == 3
         assert [found.centre[side].digest for side in Side] == [centre[side].digest for side in Side]
     for messages in ([], standing.packed()[:1], standing.packed()[1:], standing.packed(host)[1:]):
         with pytest.raises(CheckpointError, match=r"(cell|genome): found bytes that are none"):
-            Standing.unpacked(messages, centre)
+            CellState.unpacked(messages, centre)
 
 
 @pytest.mark.parametrize("about", [[], "x", {"x": 1}, {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}])

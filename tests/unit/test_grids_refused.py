@@ -16,7 +16,7 @@ from paragan.config import dump, load
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import external_workers, handshake, mpiexec
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 from paragan.distributed.transports.control import Listener
 from paragan.distributed.transports.signed_frames import new_token
 from paragan.runs.grids import serve, staffed
@@ -63,7 +63,7 @@ def test_more_workers_than_cells(tmp_path):
 
 def test_mpi_under_torchrun(tmp_path):
     with pytest.raises(ConfigError, match="transport: found mpi under torchrun, expected gloo, or mpiexec instead"):
-        start(tmp_path, "transport=mpi", place=Place(0, 3, 0, 3))
+        start(tmp_path, "transport=mpi", place=RankEnv(0, 3, 0, 3))
 
 
 def test_gloo_under_mpiexec_is_told_once(tmp_path, monkeypatch):
@@ -77,8 +77,8 @@ def test_gloo_under_mpiexec_is_told_once(tmp_path, monkeypatch):
 
 def test_another_number_of_processes_than_workers():
     with pytest.raises(ConfigError, match="workers: found 4 where 3 processes were started, expected 2 and the coord"):
-        staffed(config("workers=4"), external_workers.Company(0, 3, lambda text: None, lambda: ""))
-    assert staffed(config(), external_workers.Company(0, 3, lambda text: None, lambda: "")).workers == 2
+        staffed(config("workers=4"), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: ""))
+    assert staffed(config(), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: "")).workers == 2
 
 
 def test_beats_rarer_than_anybody_waits():
@@ -160,7 +160,7 @@ class TestWorker:
 
     def test_one_that_is_refused_is_told_why(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
-        office = workers._Office(config(), None, said.append, "", listener, None, welcome, None, None)
+        office = workers._CoordinatorServer(config(), None, said.append, "", listener, None, welcome, None, None)
         monkeypatch.setattr(workers, "unfit", lambda theirs, text: "found another moon, expected this one")
         over = threading.Event()
 
@@ -194,29 +194,32 @@ class TestWorker:
         gone, welcome = Gone(), {"config": dump(config())}
         waiting = [gone]
         listener.accept = lambda wait_s: waiting.pop() if waiting else None
-        office = workers._Office(config(), None, print, "", listener, None, welcome, None, None)
+        office = workers._CoordinatorServer(config(), None, print, "", listener, None, welcome, None, None)
         assert office._accept() is None and gone.closed
 
 
 class TestCompany:
     def test_what_is_told_is_heard(self):
         told = []
-        first = external_workers.Company(0, 2, told.append, lambda: "")
+        first = external_workers.ExternalWorkers(0, 2, told.append, lambda: "")
         assert not first.has_called
         first.call({"token": "t", "port": 3})
         assert first.has_called
-        assert external_workers.Company(1, 2, told.append, lambda: told[0]).called() == {"token": "t", "port": 3}
+        assert external_workers.ExternalWorkers(1, 2, told.append, lambda: told[0]).called() == {
+            "token": "t",
+            "port": 3,
+        }
 
     def test_what_is_none_is_refused(self):
         with pytest.raises(RankError, match="rank 0 said something else than where its coordinator listens"):
-            external_workers.Company(1, 2, lambda text: None, lambda: "[1]").called()
+            external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "[1]").called()
 
     def test_where_the_first_could_not_begin_the_others_end(self):
-        assert serve(config(), external_workers.Company(1, 2, lambda text: None, lambda: "{}")) == 0
+        assert serve(config(), external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "{}")) == 0
 
     def test_the_first_tells_the_others_that_it_could_not(self, tmp_path, monkeypatch):
         told = []
-        mine = external_workers.Company(0, 6, told.append, lambda: "")
+        mine = external_workers.ExternalWorkers(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="found 5 for a grid of 4"):
             train_grid._together(config(), "digits", tmp_path / "run", False, mine, Interrupt())
         assert told == ["{}"]

@@ -15,7 +15,7 @@ import paragan as pg
 from paragan import build
 from paragan.build.initial_weights import initialised
 from paragan.checkpoint.reader import MANIFEST, sha256_of
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.export import export
 from paragan.cli.main import main
 from paragan.config import load
@@ -54,7 +54,7 @@ def started(folder, path, *words):
 
 
 def tensors(folder, side, prefix):
-    return dict(Checkpoints(folder / "checkpoints").newest().groups[side].under(prefix))
+    return dict(CheckpointWriter(folder / "checkpoints").newest().groups[side].under(prefix))
 
 
 def same(net, saved):

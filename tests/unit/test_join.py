@@ -19,13 +19,13 @@ from paragan.core import dist as dist_world
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, FollowedError, RankError, outcome
 from paragan.distributed.launch import failure, join, rank_env
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 from paragan.hardware import device
 from tests.processes import listeners
 
 
 def rank(number, size=2, attempt=0, run="x"):
-    return Place(number, size, number, size, attempt, run)
+    return RankEnv(number, size, number, size, attempt, run)
 
 
 # how they meet
@@ -120,7 +120,7 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
     monkeypatch.delenv("NCCL_SOCKET_IFNAME")
-    for placed, expected in ((Place(0, 4, 0, 2), None), (Place(0, 2, 0, 2), "=lo")):
+    for placed, expected in ((RankEnv(0, 4, 0, 2), None), (RankEnv(0, 2, 0, 2), "=lo")):
         monkeypatch.setattr(join, "_base", lambda *given: dist.HashStore())
         with pytest.raises(RankError):
             join.join(placed, torch.device("cpu"), 0.01)
@@ -152,10 +152,10 @@ def test_a_store_listens_on_the_address_that_it_is_given():
 @pytest.mark.parametrize("host", ["192.0.2.1", "localhost"])
 def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, capfd):
     """192.0.2.0/24 belongs to no host. What other hosts cannot reach is not what they were given."""
-    store = join._served(Place(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
+    store = join._served(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
     if store is None:
         with pytest.raises((RuntimeError, dist.DistError)):  # torch's own client of the store finds no way either
-            join._served(Place(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
+            join._served(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
     assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} names no interface of this host")
 
 

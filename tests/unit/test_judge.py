@@ -184,7 +184,7 @@ def test_a_judge_that_need_not_be_kept_scores_where_nothing_may_be_written(small
 @pytest.mark.parametrize(("shape", "turns"), [((1, 6, 6), 4), ((1, 4, 6), 2)])
 def test_turned_images(shape, turns):
     images = torch.arange(3 * shape[1] * shape[2], dtype=torch.uint8).view(3, *shape)
-    turned = judging.Turned(Memory(images))
+    turned = judging.ScaledJudge(Memory(images))
     x, y = turned.fetch(np.arange(3 * turns))
     assert len(turned) == 3 * turns
     assert y.tolist() == [turn for turn in range(turns) for _ in range(3)]

@@ -8,7 +8,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.evaluation.evaluator import images_of
-from paragan.evaluation.fixed_samples import Pictures
+from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from tests import unlabelled_networks as networks
@@ -41,11 +41,11 @@ def test_sheets_and_scores_of_an_ignoring_generator_name_no_class():
     game = game_of(networks.IGNORING)
     names = tuple("0123456789")
     player = Player(Side.G, game.g.net)
-    x, _, rows = Pictures()(player, game.prior, names)
+    x, _, rows = FixedSamples()(player, game.prior, names)
     assert rows == ()
     assert len(x.flatten(1).unique(dim=0)) == len(x)  # no row repeats another
     _, asked = images_of(CalledNetwork(game.g.net), game.prior, 20)(0, 20)
     assert asked is None
     conditional = game_of(networks.CONDITIONAL)
-    assert Pictures()(Player(Side.G, conditional.g.net), conditional.prior, names)[2] == names
+    assert FixedSamples()(Player(Side.G, conditional.g.net), conditional.prior, names)[2] == names
     assert images_of(CalledNetwork(conditional.g.net), conditional.prior, 20)(0, 20)[1] is not None

@@ -16,13 +16,13 @@ from paragan.core.interrupt import Interrupt
 from paragan.core.notes import Note
 from paragan.distributed.launch import exit_status, launcher, rank_env
 from paragan.distributed.launch.local_ranks import Job
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs.folder import RunFolder
 from paragan.writers.jsonl import RankWriter
 
 
 def rank(number, size=2, attempt=0, run="x"):
-    return Place(number, size, number, size, attempt, run)
+    return RankEnv(number, size, number, size, attempt, run)
 
 
 def leave_end(folder, number, error, attempt=0, run="x"):

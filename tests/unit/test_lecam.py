@@ -10,8 +10,8 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Part
-from paragan.core.types import Outputs, Side, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import DiscriminatorOutput, Outputs, Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.validation import refuse_what_it_cannot
@@ -22,7 +22,7 @@ LOGITS = torch.randn(5, 2, BATCH, generator=torch.Generator().manual_seed(0), dt
 
 
 def called(penalty, real, fake):
-    part = Part(None, turn(Side.D).feed, Outputs(Verdict(fake), Verdict(real)), None)
+    part = PenaltyContext(None, turn(Side.D).feed, Outputs(DiscriminatorOutput(fake), DiscriminatorOutput(real)), None)
     return penalty(part)
 
 
@@ -72,11 +72,11 @@ def test_gradients_take_the_means_as_given():
 def test_logits_that_are_not_finite_are_not_remembered():
     penalty = lecam.Penalty(lecam.Options())
     called(penalty, *LOGITS[0])
-    before = {name: value.clone() for name, value in penalty.kept.items()}
+    before = {name: value.clone() for name, value in penalty.state.items()}
     called(penalty, LOGITS[1][0] * math.nan, LOGITS[1][1])
-    assert penalty.kept == before
+    assert penalty.state == before
     called(penalty, *LOGITS[1])
-    torch.testing.assert_close(penalty.kept["real"], LOGITS[:2, 0].mean(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(penalty.state["real"], LOGITS[:2, 0].mean(), rtol=1e-12, atol=0)
 
 
 def test_what_it_remembers_is_on_the_way_of_no_gradient():
@@ -108,12 +108,12 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
 
     def state(run):
         d = run.players["d"]
-        return {**d.net.state_dict(), **d.kept}
+        return {**d.net.state_dict(), **d.state}
 
     straight, first, second = trainer("a", 0.064), trainer("b", 0.032), trainer("b", 0.064)
     list(straight.run()), list(first.run())
     assert second.resume() and second.clock.step == 2
-    assert float(second.players["d"].kept["lecam/updates"]) == 2
+    assert float(second.players["d"].state["lecam/updates"]) == 2
     list(second.run())
     there, here = state(straight), state(second)
     assert all(torch.equal(value, here[name]) for name, value in there.items())

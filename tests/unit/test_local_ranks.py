@@ -15,7 +15,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status, launcher, local_ranks
 from paragan.distributed.launch.local_ranks import Attempt, Job
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs.folder import RunFolder
 from tests.processes import wait_for
 
@@ -89,7 +89,7 @@ def test_restarts_are_bounded_and_the_lost_run_is_reported(folder, capfd):
 
 def test_a_failure_that_would_come_again_is_not_tried_again(folder, capfd, monkeypatch):
     monkeypatch.setattr(launcher.uuid, "uuid4", lambda: type("", (), {"hex": "x"}))
-    exit_status.write(folder.path, Place(1, 2, 1, 2, 0, "x"), ConfigError("g.parts: no"), 2, "g.parts: no")
+    exit_status.write(folder.path, RankEnv(1, 2, 1, 2, 0, "x"), ConfigError("g.parts: no"), 2, "g.parts: no")
     assert launched(folder, "sys.exit(2)") == 2
     assert "attempt 1" not in log(folder)
     assert capfd.readouterr().err == "g.parts: no\n"

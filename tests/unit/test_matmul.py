@@ -53,7 +53,7 @@ def derivatives(call, inputs):
 
 def test_it_is_linear_to_second_order(asked):
     inputs = tensors((100, 96), (128, 96), (128,))
-    found, wanted = (derivatives(call, inputs) for call in (products.Product.apply, F.linear))
+    found, wanted = (derivatives(call, inputs) for call in (products.MatmulBackend.apply, F.linear))
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
     assert asked[:3] == [(100, 96, 128), (100, 128, 96), (128, 100, 96)]  # its own, of its input, of its weight
 
@@ -61,9 +61,9 @@ def test_it_is_linear_to_second_order(asked):
 def test_its_algebra_in_float64():
     """Small ones are torch's own, with the same derivatives."""
     inputs = tensors((3, 4), (2, 4), (2,), dtype=torch.float64)
-    assert torch.autograd.gradcheck(products.Product.apply, inputs)
-    assert torch.autograd.gradgradcheck(products.Product.apply, inputs)
-    assert torch.equal(products.Product.apply(*inputs[:2]), F.linear(*inputs[:2]))
+    assert torch.autograd.gradcheck(products.MatmulBackend.apply, inputs)
+    assert torch.autograd.gradgradcheck(products.MatmulBackend.apply, inputs)
+    assert torch.equal(products.MatmulBackend.apply(*inputs[:2]), F.linear(*inputs[:2]))
 
 
 def test_only_what_is_float32_and_large_is_asked_for(asked):

@@ -7,7 +7,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.metrics import class_variance_mean, class_variance_min, coverage, label_accuracy
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 
 def normal(count, num_features=4, seed=0, dtype=torch.float64):
@@ -16,12 +16,12 @@ def normal(count, num_features=4, seed=0, dtype=torch.float64):
 
 def test_label_accuracy_is_the_share_recognised():
     logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [5.0, 0.0, 4.0], [0.0, 0.0, 1.0]])
-    judged = Judged(normal(4), logits, torch.tensor([0, 1, 2, 2]))
+    judged = SampleFeatures(normal(4), logits, torch.tensor([0, 1, 2, 2]))
     assert label_accuracy.Metric.against(judged).update(judged).compute() == 3 / 4
 
 
 def test_label_accuracy_needs_classes_and_images():
-    without = Judged(normal(4))
+    without = SampleFeatures(normal(4))
     with pytest.raises(ConfigError, match="without classes"):
         label_accuracy.Metric.against(without).update(without)
     with pytest.raises(ConfigError, match="no images"):
@@ -33,40 +33,44 @@ def variances(judged, classes):
 
 
 def test_class_variance_is_the_ratio_class_by_class():
-    real = Judged(normal(300, seed=1), None, torch.arange(300) % 3)
-    fake = Judged(0.7 * normal(90, seed=2) + 5, None, torch.arange(90) % 3)
+    real = SampleFeatures(normal(300, seed=1), None, torch.arange(300) % 3)
+    fake = SampleFeatures(0.7 * normal(90, seed=2) + 5, None, torch.arange(90) % 3)
     ratios = variances(fake, range(3)) / variances(real, range(3))
     for module, expected in ((class_variance_min, ratios.min()), (class_variance_mean, ratios.mean())):
         assert module.Metric.against(real).update(fake).compute() == pytest.approx(float(expected), rel=1e-10)
 
 
 def test_one_collapsed_class_shows_in_the_minimum():
-    real = Judged(normal(300, seed=1), None, torch.arange(300) % 3)
+    real = SampleFeatures(normal(300, seed=1), None, torch.arange(300) % 3)
     features = normal(300, seed=2)
     features[::3] = features[0]
-    fake = Judged(features, None, real.asked_B)
+    fake = SampleFeatures(features, None, real.asked_B)
     assert class_variance_min.Metric.against(real).update(fake).compute() == pytest.approx(0, abs=1e-12)
     assert class_variance_mean.Metric.against(real).update(fake).compute() > 0.5
 
 
 def test_a_class_of_one_image_has_no_variance():
-    real = Judged(normal(300), None, torch.arange(300) % 3)
-    fake = Judged(normal(3), None, torch.tensor([0, 0, 1]))
+    real = SampleFeatures(normal(300), None, torch.arange(300) % 3)
+    fake = SampleFeatures(normal(3), None, torch.tensor([0, 0, 1]))
     assert class_variance_min.Metric.against(real).update(fake).compute() == 0
 
 
 def test_real_classes_that_do_not_vary_are_left_out():
-    real = Judged(normal(21), None, torch.tensor([0] * 10 + [1] * 10 + [2]))
+    real = SampleFeatures(normal(21), None, torch.tensor([0] * 10 + [1] * 10 + [2]))
     assert class_variance_mean.Metric.against(real).update(real).compute() == pytest.approx(1, rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("real", "fake", "found"),
     [
-        (Judged(normal(4)), None, "without labels"),
-        (Judged(normal(2), None, torch.tensor([0, 1])), None, "no class whose real images differ"),
-        (Judged(normal(4), None, torch.zeros(4).long()), Judged(normal(4)), "without classes"),
-        (Judged(normal(4), None, torch.zeros(4).long()), Judged(normal(1), None, torch.tensor([3])), "found class 3"),
+        (SampleFeatures(normal(4)), None, "without labels"),
+        (SampleFeatures(normal(2), None, torch.tensor([0, 1])), None, "no class whose real images differ"),
+        (SampleFeatures(normal(4), None, torch.zeros(4).long()), SampleFeatures(normal(4)), "without classes"),
+        (
+            SampleFeatures(normal(4), None, torch.zeros(4).long()),
+            SampleFeatures(normal(1), None, torch.tensor([3])),
+            "found class 3",
+        ),
     ],
 )
 def test_class_variance_refuses(real, fake, found):
@@ -86,12 +90,12 @@ def plain_coverage(real_NF, fake_MF, k=5):
 def test_coverage_is_the_definition(spread):
     real, fake = normal(60, seed=1), spread * normal(40, seed=2)
     expected = plain_coverage(real, fake)
-    assert coverage.Metric.against(Judged(real)).update(Judged(fake)).compute() == expected
+    assert coverage.Metric.against(SampleFeatures(real)).update(SampleFeatures(fake)).compute() == expected
     assert 0 < expected < 1
 
 
 def test_coverage_in_several_cuts(monkeypatch):
-    real, fake = Judged(normal(60, seed=1)), Judged(normal(40, seed=2))
+    real, fake = SampleFeatures(normal(60, seed=1)), SampleFeatures(normal(40, seed=2))
     whole = coverage.Metric.against(real).update(fake)
     monkeypatch.setattr(coverage, "_ROWS_AT_ONCE", 7)
     cut = coverage.Metric.against(real).update(fake)
@@ -106,14 +110,16 @@ def test_coverage_of_a_perfect_generator_is_as_expected():
     for i in range(1, k + 1):
         missed *= (n - i) / (n + m - i)
     values = [
-        coverage.Metric.against(Judged(normal(n, seed=2 * s))).update(Judged(normal(m, seed=2 * s + 1))).compute()
+        coverage.Metric.against(SampleFeatures(normal(n, seed=2 * s)))
+        .update(SampleFeatures(normal(m, seed=2 * s + 1)))
+        .compute()
         for s in range(30)
     ]
     assert sum(values) / 30 == pytest.approx(1 - missed, abs=0.01)
 
 
 def test_coverage_of_copies_is_whole_and_of_nothing_is_none():
-    real = Judged(1000 + normal(40))  # far from the origin, where inner products make equal rows differ
+    real = SampleFeatures(1000 + normal(40))  # far from the origin, where inner products make equal rows differ
     metric = coverage.Metric.against(real)
     assert metric.compute() == 0
     assert metric.update(real).compute() == 1
@@ -123,19 +129,19 @@ def test_coverage_of_copies_is_whole_and_of_nothing_is_none():
 def test_coverage_of_many_equal_images():
     """Six equal real images have no room around them: only the same image covers them."""
     real = torch.cat([torch.zeros(6, 3), 10 + normal(30, 3, dtype=torch.float32)])
-    metric = coverage.Metric.against(Judged(real))
-    near, exact = (metric.update(Judged(torch.full((1, 3), value))).compute() for value in (1e-6, 0.0))
+    metric = coverage.Metric.against(SampleFeatures(real))
+    near, exact = (metric.update(SampleFeatures(torch.full((1, 3), value))).compute() for value in (1e-6, 0.0))
     assert (near, exact) == (0, 6 / 36)
 
 
 def test_coverage_needs_more_than_k_real_images():
     with pytest.raises(ConfigError, match=r"score\.num_images"):
-        coverage.Metric.against(Judged(normal(coverage.K)))
+        coverage.Metric.against(SampleFeatures(normal(coverage.K)))
 
 
 def test_joined_pieces_are_the_whole():
-    whole = Judged(normal(10), normal(10, 3), torch.arange(10))
-    joined = Judged.joined([whole.rows(0, 4), whole.rows(4, 5), whole.rows(5, 10)])
+    whole = SampleFeatures(normal(10), normal(10, 3), torch.arange(10))
+    joined = SampleFeatures.joined([whole.rows(0, 4), whole.rows(4, 5), whole.rows(5, 10)])
     assert torch.equal(joined.features_BF, whole.features_BF)
     assert torch.equal(joined.logits_BK, whole.logits_BK)
     assert torch.equal(joined.asked_B, whole.asked_B)
@@ -143,5 +149,5 @@ def test_joined_pieces_are_the_whole():
 
 
 def test_joined_features_alone_have_no_classes():
-    joined = Judged.joined([Judged(normal(3)), Judged(normal(2))])
+    joined = SampleFeatures.joined([SampleFeatures(normal(3)), SampleFeatures(normal(2))])
     assert (joined.logits_BK, joined.asked_B) == (None, None)

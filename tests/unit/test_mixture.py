@@ -10,11 +10,11 @@ from torch import nn
 
 from paragan.coevolution.mixture import counts, evened, evolved, greedy, mixed
 from paragan.game.mixture import Mixture
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 
 def pool(value, rows=12):
-    return Judged(torch.full((rows, 1), float(value)))
+    return SampleFeatures(torch.full((rows, 1), float(value)))
 
 
 def near(target):
@@ -36,7 +36,7 @@ def test_counts_are_the_shares_and_all_of_them(num):
 
 
 def test_a_mixture_has_rows_of_their_own_of_each():
-    found = mixed([Judged(torch.arange(10.0)[:, None] + 100 * i) for i in range(3)], [0.5, 0.2, 0.3])
+    found = mixed([SampleFeatures(torch.arange(10.0)[:, None] + 100 * i) for i in range(3)], [0.5, 0.2, 0.3])
     assert found.features_BF.squeeze(1).tolist() == [0, 1, 2, 3, 4, 105, 106, 207, 208, 209]
 
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from paragan.coevolution.mixture import Pool, mixed
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 NUM = 250
 
 
 def everything(offset=0):
     values = torch.arange(float(NUM))[:, None] + offset
-    return Judged(values, values * 2)
+    return SampleFeatures(values, values * 2)
 
 
 class Counted:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import paragan as pg
 from paragan.api.estimator import Estimator
-from paragan.cli.verify_networks import Asked, subject
+from paragan.cli.verify_networks import VerifyRequest, subject
 from paragan.core.types import Batch, Rows
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork
@@ -123,7 +123,7 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path):
         "def Generator(options, shape, num_classes):\n    return Perceptual(16)\n\n"
         "def Discriminator(options, shape, num_classes):\n    return Perceptual(1)\n"
     )
-    tried = subject(Asked(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
+    tried = subject(VerifyRequest(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact():
         found = diagnosis.traits(tried, pg.Side.D)
         assert found.mixing == () and found.rows == 0

@@ -11,7 +11,7 @@ from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.snapshot import packed
-from paragan.schemes.parameter_server.messages import Moved, become, most_bytes, moved
+from paragan.schemes.parameter_server.messages import NetworkChange, become, most_bytes, moved
 
 
 class Net(nn.Module):
@@ -43,7 +43,7 @@ def test_gradients_and_buffers_come_back_as_they_were():
     net = played(1, count=7)
     data = moved(net)
     assert data.dtype == torch.uint8 and len(data) <= most_bytes(net)
-    found = Moved.read(data, Net())
+    found = NetworkChange.read(data, Net())
     for (name, weight), gradient in zip(net.named_parameters(), found.gradients, strict=True):
         assert gradient is None if name == "unused" else gradient.equal(weight.grad), name
     assert found.buffers[0].equal(net.mean) and int(found.buffers[1]) == 7
@@ -53,7 +53,7 @@ def test_a_player_moves_as_if_it_had_played_itself():
     net = played(1)
     mine, theirs = (Player(Side.D, played(1), policy=Policy(torch.optim.Adam, 0.1, max_norm=0.5)) for _ in range(2))
     mine.net.mean.zero_()
-    norm = Moved.read(moved(net), mine.net).apply(mine, 5)
+    norm = NetworkChange.read(moved(net), mine.net).apply(mine, 5)
     expected = theirs.apply_gradients([weight.grad for weight in theirs.net.parameters()], 5)
     assert norm.equal(expected) and norm > 0.5
     state = theirs.net.state_dict()
@@ -86,8 +86,8 @@ def test_a_step_by_numbers_that_are_not_finite_is_skipped():
 
 
 def test_several_workers_add_up_and_agree():
-    parts = [Moved.read(moved(played(seed, count=seed)), Net()) for seed in (1, 2, 3)]
-    total = Moved.total(parts)
+    parts = [NetworkChange.read(moved(played(seed, count=seed)), Net()) for seed in (1, 2, 3)]
+    total = NetworkChange.total(parts)
     by_hand = [
         None if gs[0] is None else gs[0] + gs[1] + gs[2] for gs in zip(*(p.gradients for p in parts), strict=True)
     ]
@@ -95,9 +95,9 @@ def test_several_workers_add_up_and_agree():
         assert (found is None) == (expected is None) and (found is None or torch.allclose(found, expected))
     torch.testing.assert_close(total.buffers[0], sum(part.buffers[0] for part in parts) / 3)
     assert int(total.buffers[1]) == 1  # a count is the first one's
-    equal = Moved.total([parts[0]] * 3)
+    equal = NetworkChange.total([parts[0]] * 3)
     assert equal.buffers[0].equal(parts[0].buffers[0])  # vectors of spectral norm stay what they are, to the bit
-    assert Moved.total(parts[:1]).gradients[1].equal(parts[0].gradients[1])
+    assert NetworkChange.total(parts[:1]).gradients[1].equal(parts[0].gradients[1])
 
 
 def test_a_network_becomes_what_was_sent():
@@ -110,7 +110,7 @@ def test_a_network_becomes_what_was_sent():
 def test_another_networks_bytes_are_refused(cut):
     net = played(1)
     for data, read in (
-        (moved(net), lambda d: Moved.read(d, net)),
+        (moved(net), lambda d: NetworkChange.read(d, net)),
         (packed(net.state_dict()), lambda d: become(net, d)),
     ):
         odd = data[:-1] if cut < 0 else torch.cat([data, data[:1]])

@@ -15,7 +15,7 @@ from paragan.cli import train_grid
 from paragan.config import load
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import mpiexec
-from paragan.distributed.launch.mpiexec import Job
+from paragan.distributed.launch.mpiexec import MpiJob
 from paragan.distributed.launch.rank_env import alive
 from tests.processes import wait_for
 
@@ -40,7 +40,7 @@ def launch(tmp_path, monkeypatch):
 
     def begin(script, interrupt=None):
         monkeypatch.setattr(mpiexec, "_mpiexec", lambda: [sys.executable, "-c", REPORT + script])
-        job = Job(("--out", str(tmp_path / "run")), 3, tmp_path / "run", WAIT_S)
+        job = MpiJob(("--out", str(tmp_path / "run")), 3, tmp_path / "run", WAIT_S)
         return mpiexec.launch(job, interrupt or Interrupt())
 
     return begin

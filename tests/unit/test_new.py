@@ -15,7 +15,7 @@ import yaml
 import paragan
 from paragan.cli.main import main
 from paragan.cli.new import FILES, new
-from paragan.cli.verify_networks import Asked, subject
+from paragan.cli.verify_networks import VerifyRequest, subject
 from paragan.core.errors import ConfigError
 from paragan.verify import laws
 from paragan.verify.reference_run import exact
@@ -86,7 +86,7 @@ def test_new_in_another_folder_prints_commands_that_work_from_here(here, monkeyp
 def test_its_networks_hold_what_one_process_can_tell(here, monkeypatch):
     new("lawful")
     monkeypatch.syspath_prepend(here)
-    tried = subject(Asked("lawful.nets", ("model.width=4",), shape=(1, 8, 8)))
+    tried = subject(VerifyRequest("lawful.nets", ("model.width=4",), shape=(1, 8, 8)))
     with exact():
         rows = list(laws.examine(tried, (laws.stopping, laws.one_is_none)))
     assert {row.result for row in rows} == {"held"}

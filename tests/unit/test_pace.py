@@ -19,8 +19,8 @@ def elapse(monkeypatch: pytest.MonkeyPatch):
     return elapse
 
 
-def run(elapse, seconds: list[float]) -> pace.Pace:
-    timed = pace.Pace(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
+def run(elapse, seconds: list[float]) -> pace.ProgressTimer:
+    timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
     for spent in seconds:
         elapse(spent)
         timed.tell("step")
@@ -41,6 +41,6 @@ def test_one_step_is_better_than_none(elapse):
 def test_a_run_beyond_its_end_has_no_time_left():
     """A generation of a grid may be longer than the run."""
     every = EveryOptions(score_kimg=1, sample_kimg=1, save_kimg=1)
-    timed = pace.Pace(total=1000, every=every, began=0.0)
+    timed = pace.ProgressTimer(total=1000, every=every, began=0.0)
     timed.tell("checkpoint", again_s=5.0)
     assert timed.eta_s(Clock(step=100, images=9600), 10) == 0

@@ -17,7 +17,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.layers.update_once import arm
+from paragan.layers.update_once import begin_update
 from paragan.losses import hinge
 from paragan.parallel import none
 from paragan.penalties import r1
@@ -74,7 +74,7 @@ def test_spectral_norm_iterates_at_every_part_of_an_accumulated_batch():
     def step(normalise, parts: int) -> dict[str, torch.Tensor]:
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(6, 12), normalise(nn.Linear(12, 12)), nn.Tanh(), nn.Linear(12, 1)).double()
-        arm(net)
+        begin_update(net)
         for part in normal(8, 6).chunk(parts):
             (net(part).square().sum() / 8).backward()
         return gradients(net)
@@ -112,10 +112,10 @@ def test_two_forwards_before_one_backward_meet_overwritten_vectors():
         loss(InPlaceSpectralNorm(5, 3)).backward()
 
     ours = spectral_norm(nn.Linear(5, 3, bias=False).double())
-    arm(ours)
+    begin_update(ours)
     first = loss(ours)
     before = {name: value.clone() for name, value in ours.named_buffers()}
-    arm(ours)
+    begin_update(ours)
     loss(ours)  # another update's forward, before this one's backward
     assert distance(dict(ours.named_buffers()), before) > 1e-9
     first.backward()
@@ -131,13 +131,13 @@ def test_spectral_norms_vectors_are_lost_between_save_and_resume():
     torch.manual_seed(0)
     naive, ours = InPlaceSpectralNorm(8, 8), spectral_norm(nn.Linear(8, 8).double())
     x = normal(2, 8)
-    arm(ours)
+    begin_update(ours)
     naive(x), ours(x)
     torch.manual_seed(1)
     fresh_naive, fresh_ours = InPlaceSpectralNorm(8, 8), spectral_norm(nn.Linear(8, 8).double())
     for fresh, old in ((fresh_naive, naive), (fresh_ours, ours)):
         fresh.load_state_dict(old.state_dict())
-    arm(ours), arm(fresh_ours)
+    begin_update(ours), begin_update(fresh_ours)
     assert float((fresh_naive(x) - naive(x)).detach().abs().max()) > 1e-3
     assert torch.equal(fresh_ours(x), ours(x))
 

@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.prior import Prior
 from paragan.metrics import l1, psnr, ssim
-from paragan.metrics._pairs import Pairs
+from paragan.metrics._pairs import ImagePairs
 
 
 def images(seed, count=3, side=20):
@@ -44,7 +44,7 @@ def plain_ssim(a, b):
 
 
 def both(a, b):
-    return Pairs(torch.from_numpy(a), torch.from_numpy(b))
+    return ImagePairs(torch.from_numpy(a), torch.from_numpy(b))
 
 
 def test_ssim_is_that_of_the_paper():

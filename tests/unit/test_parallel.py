@@ -17,7 +17,7 @@ from paragan.models import sngan
 from paragan.parallel._blocks import blocks
 from paragan.parallel._fully_shard import _weights_on_meta, refuse_needing_whole
 from paragan.parallel._grad_norm import clip, norm_of
-from paragan.parallel._master_weights import Master
+from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._reachable_parameters import nothing, unreached
 
 
@@ -100,7 +100,7 @@ def test_masters_add_up_what_low_weights_would_lose():
     low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
     alone = nn.Parameter(low.detach().clone())
     sgd = Policy(torch.optim.SGD, 1e-4).optimizer
-    kept = stepped(low, lambda weights: Master(weights, sgd, torch.device("cpu")))
+    kept = stepped(low, lambda weights: MasterWeights(weights, sgd, torch.device("cpu")))
     stepped(alone, sgd)
     assert torch.equal(alone.detach().float(), torch.ones(4))  # each step of 1e-4 is rounded away
     assert torch.allclose(kept.copies[0].detach(), torch.full((4,), 0.97), atol=1e-5)
@@ -110,9 +110,9 @@ def test_masters_add_up_what_low_weights_would_lose():
 def test_masters_are_part_of_the_state():
     low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
     adam = Policy(torch.optim.Adam, 1e-4).optimizer
-    first = stepped(low, lambda weights: Master(weights, adam, torch.device("cpu")), steps=3)
+    first = stepped(low, lambda weights: MasterWeights(weights, adam, torch.device("cpu")), steps=3)
     again = nn.Parameter(torch.zeros(4, dtype=torch.bfloat16))
-    second = Master([again], adam, torch.device("cpu"))
+    second = MasterWeights([again], adam, torch.device("cpu"))
     second.load_state_dict(first.state_dict())
     assert torch.equal(second.copies[0], first.copies[0])
     assert torch.equal(again.detach(), low.detach())

@@ -10,8 +10,8 @@ from torch import nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Part
-from paragan.core.types import Outputs, Side, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import DiscriminatorOutput, Outputs, Side
 from paragan.game.network import CalledNetwork
 from paragan.models import dcgan
 from paragan.parallel import none
@@ -96,7 +96,9 @@ def test_orthogonal(side, parts):
 def test_orthogonal_reads_transposed_convolutions_by_output():
     net = nn.ConvTranspose2d(3, 2, 2).double()
     rows = net.weight.detach().transpose(0, 1).flatten(1)
-    part = Part(CalledNetwork(net), turn(Side.G).feed, Outputs(Verdict(torch.zeros(BATCH))), lambda out, x: out)
+    part = PenaltyContext(
+        CalledNetwork(net), turn(Side.G).feed, Outputs(DiscriminatorOutput(torch.zeros(BATCH))), lambda out, x: out
+    )
     value = orthogonal.Penalty(orthogonal.Options(weight=1.0))(part)
     torch.testing.assert_close(value, (2 * (rows[0] @ rows[1]) ** 2).expand(BATCH), rtol=1e-12, atol=0)
 
@@ -109,11 +111,11 @@ def test_patch_logits_count_as_their_mean(module):
             self.conv = nn.Conv2d(1, 1, 3).double()
 
         def forward(self, x, y=None):
-            return Verdict(self.conv(x).tanh().squeeze(1))
+            return DiscriminatorOutput(self.conv(x).tanh().squeeze(1))
 
     class Means(Patches):
         def forward(self, x, y=None):
-            return Verdict(super().forward(x).logits_B.mean((1, 2)))
+            return DiscriminatorOutput(super().forward(x).logits_B.mean((1, 2)))
 
     patches, means = Patches(), Means()
     means.load_state_dict(patches.state_dict())
@@ -123,7 +125,7 @@ def test_patch_logits_count_as_their_mean(module):
         x = played.feed.real.x_BCHW.requires_grad_()
         fakes = played.feed.fakes[0].requires_grad_()
         outputs = Outputs(net(fakes), net(x), images=fakes)
-        part = Part(
+        part = PenaltyContext(
             CalledNetwork(net),
             played.feed,
             outputs,

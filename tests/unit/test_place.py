@@ -14,7 +14,7 @@ import pytest
 
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch import rank_env
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 from tests.processes import wait_for
 
 ENVIRONMENT = {
@@ -63,7 +63,7 @@ def test_what_a_local_rank_is_given_is_what_it_reads(monkeypatch):
     """Whatever a cluster or the user has set, sockets of ranks on one host are confined to the loopback interface."""
     outside = {"RANK": "7", "WORLD_SIZE": "8", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
     given = outside | rank_env.environment(2, 3, "/proc/self/fd/9") | {rank_env.LAUNCHER: "5", rank_env.LOCK: "4"}
-    assert rank_env.here(given) == Place(2, 3, 2, 3, agent=5, store="/proc/self/fd/9", lock=4)
+    assert rank_env.here(given) == RankEnv(2, 3, 2, 3, agent=5, store="/proc/self/fd/9", lock=4)
     assert (given["GLOO_SOCKET_IFNAME"], given["NCCL_SOCKET_IFNAME"]) == ("lo", "=lo")
     monkeypatch.setattr(rank_env, "loopback", lambda: None)
     assert rank_env.confined() == {}

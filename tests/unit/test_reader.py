@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from paragan.checkpoint.reader import read
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Pieces
 from paragan.core.window import Window
@@ -24,7 +24,7 @@ def test_a_checkpoint_of_format_1_is_read(tmp_path):
     (path / "state.json").write_text(json.dumps({"step": 4, "values": {"position": 7}}))
     sums = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in path.iterdir()}
     (path / "manifest.json").write_text(json.dumps({"format": 1, "files": sums}))
-    found = Checkpoints(tmp_path).newest()
+    found = CheckpointWriter(tmp_path).newest()
     assert (found.step, found.values, list(found.groups)) == (4, {"position": 7}, ["g"])
     assert torch.equal(found.groups["g"]["net/w"], torch.arange(6.0).view(3, 2))
 
@@ -76,7 +76,7 @@ def test_pieces_that_do_not_fit_are_refused(cut):
 
 def test_one_group_is_read_without_the_files_of_the_others(tmp_path):
     tensors = Pieces({"net/w": torch.zeros(2)})
-    path = Checkpoints(tmp_path).save(1, {"g": tensors, "d": tensors}, {})
+    path = CheckpointWriter(tmp_path).save(1, {"g": tensors, "d": tensors}, {})
     (path / "d.safetensors").unlink()
     assert list(read(path, only="g").groups) == ["g"]
     with pytest.raises(CheckpointError, match=r"d\.safetensors is missing or damaged"):
@@ -84,6 +84,6 @@ def test_one_group_is_read_without_the_files_of_the_others(tmp_path):
 
 
 def test_a_checkpoint_without_the_group_is_refused(tmp_path):
-    path = Checkpoints(tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
+    path = CheckpointWriter(tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
     with pytest.raises(CheckpointError, match=r"g\.safetensors is missing or damaged \(not in the manifest\)"):
         read(path, only="g")

@@ -12,7 +12,7 @@ import pytest
 
 from paragan.report import record as _record
 from paragan.report.panels import best, labels, metric_charts
-from paragan.report.record import History, Moment, Record, plain
+from paragan.report.record import History, Record, RecordEntry, plain
 from paragan.report.record_values import natural
 from paragan.report.run_state import state
 from paragan.report.scale import figure, fit
@@ -56,7 +56,7 @@ def test_the_state_follows_the_end_or_exit_json(tmp_path, code, word):
     (tmp_path / "exit.json").write_text(json.dumps({"code": code, "step": 1, "reason": "why"}))
     assert state(tmp_path, History()).word == word
     history = History()
-    history.take("end", Moment(1, 1.0, {"code": 0, "reason": "finished"}))
+    history.take("end", RecordEntry(1, 1.0, {"code": 0, "reason": "finished"}))
     assert state(tmp_path, history).word == "finished"
 
 
@@ -93,7 +93,7 @@ def test_a_record_that_was_cut_back_is_read_anew(tmp_path):
 def test_seconds_of_all_sessions_add_up():
     history = History()
     for kind, seconds in (("start", 0.0), ("step", 10.0), ("start", 0.5), ("step", 4.0)):
-        history.take(kind, Moment(1, 1.0, {"seconds": seconds}))
+        history.take(kind, RecordEntry(1, 1.0, {"seconds": seconds}))
     assert history.seconds == 14.0
 
 
@@ -101,21 +101,21 @@ def test_seconds_of_all_sessions_add_up():
 def test_seconds_that_are_no_number_do_not_count(odd):
     history = History()
     for seconds in (10.0, odd, 12.0):
-        history.take("step", Moment(1, 1.0, {"seconds": seconds}))
+        history.take("step", RecordEntry(1, 1.0, {"seconds": seconds}))
     assert history.seconds == 12.0
 
 
 def test_the_numbers_of_a_line_are_looked_for_once(monkeypatch):
     looked = []
     monkeypatch.setattr(_record, "number", lambda value: looked.append(value) or float(value))
-    moment = Moment(1, 1.0, {"fd": 1, "coverage": 2})
+    moment = RecordEntry(1, 1.0, {"fd": 1, "coverage": 2})
     assert moment.numbers() == moment.numbers() == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
 
 
 def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
     history = History()
     for step, value in enumerate((3.0, None)):
-        history.take("score", Moment(step, float(step), {"fd": value}))
+        history.take("score", RecordEntry(step, float(step), {"fd": value}))
     (chart,) = metric_charts(history.scores, 1.0)
     assert (len(chart.lines[0].dots), len(chart.lines[0].bad)) == (1, 1)
     assert best("fd", history.scores).step == 0
@@ -139,8 +139,8 @@ def test_what_is_kept_of_a_foreign_record_is_bounded(tmp_path):
 def test_the_first_the_last_and_the_extremes_of_many_evaluations_are_kept():
     history = History()
     for n in range(5001):
-        history.take("score", Moment(n, float(n), {"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)}))
-        history.take("samples", Moment(n, float(n), {"path": f"samples/{n}.png"}))
+        history.take("score", RecordEntry(n, float(n), {"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)}))
+        history.take("samples", RecordEntry(n, float(n), {"path": f"samples/{n}.png"}))
     for kept in (history.scores, history.samples):
         steps = [moment.step for moment in kept]
         assert len(steps) <= 1000 and steps == sorted(steps) and (steps[0], steps[-1]) == (0, 5000)
@@ -149,7 +149,9 @@ def test_the_first_the_last_and_the_extremes_of_many_evaluations_are_kept():
 
 @pytest.mark.parametrize(("metric", "step"), [("fd[judge]", 2), ("label_accuracy", 1), ("class_variance_min", None)])
 def test_the_best_evaluation_follows_the_sense_of_the_metric(metric, step):
-    scores = [Moment(n, n / 1, {"step": n, metric: value}) for n, value in enumerate([5.0, 9.0, 1.0, float("nan")])]
+    scores = [
+        RecordEntry(n, n / 1, {"step": n, metric: value}) for n, value in enumerate([5.0, 9.0, 1.0, float("nan")])
+    ]
     found = best(metric, scores)
     assert (found.step if found else None) == step
 

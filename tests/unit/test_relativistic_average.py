@@ -12,14 +12,14 @@ from paragan import build
 from paragan.build import grid
 from paragan.config import choose, load
 from paragan.core.errors import ConfigError
-from paragan.core.types import Can, Outputs, Side, Verdict
+from paragan.core.types import Can, DiscriminatorOutput, Outputs, Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.validation import refuse_what_it_cannot
-from paragan.layers.all_reduce import Across
+from paragan.layers.all_reduce import RankGather
 from paragan.losses import relativistic_average
 from paragan.parallel import _forward_backward, local_sgd
 from tests.one_turn import nets, play, turn
@@ -80,7 +80,7 @@ def test_the_game_gives_it_the_whole_batch_with_its_gradient(side):
 
 def test_losses_that_do_not_compare_are_given_their_rows_alone():
     asked = []
-    outputs = Outputs(Verdict(FAKE), Verdict(REAL), whole=lambda x: asked.append(x) or x)
+    outputs = Outputs(DiscriminatorOutput(FAKE), DiscriminatorOutput(REAL), whole=lambda x: asked.append(x) or x)
     loss = Loss(lambda real, fake: fake - real, lambda fake, real: -fake)
     GAN(None, None, loss, Prior(0, 1))._d_objective(outputs, None)
     assert not asked
@@ -110,7 +110,7 @@ def test_rows_that_are_not_all_there_are_refused_where_nobody_can_be_asked():
         play(played, nets(), parts=3)
     called = {side: CalledNetwork(net) for side, net in nets().items()}
     with pytest.raises(ConfigError, match=r"^loss: found 2 of the 6 rows"):  # ranks could be asked, but not thrice
-        _forward_backward.forward_backward(played, called, 3, _forward_backward.input_gradient, across=Across(None))
+        _forward_backward.forward_backward(played, called, 3, _forward_backward.input_gradient, across=RankGather(None))
     rows = replace(played.feed.rows, total=12)
     with pytest.raises(ConfigError, match=r"^loss: found 6 of the 12 rows"):
         play(replace(played, feed=replace(played.feed, rows=rows)), nets())

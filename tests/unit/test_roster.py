@@ -12,7 +12,7 @@ from collections import deque
 import pytest
 
 from paragan.coevolution.workers import membership as rosters
-from paragan.coevolution.workers.membership import Lost, Roster
+from paragan.coevolution.workers.membership import FailedWorker, Membership
 from paragan.core.errors import RankError
 from paragan.distributed.launch.handshake import has_ended, offer
 
@@ -67,7 +67,7 @@ def begun(clock):
         for line in lines:
             waiting.put(line)
         accept = lambda: None if waiting.empty() else waiting.get()  # noqa: E731
-        found = Roster(accept, said.append, HEARTBEAT_S, timeout_s, spared=spared)
+        found = Membership(accept, said.append, HEARTBEAT_S, timeout_s, spared=spared)
         made.append(found)
         found.admit()
         for rank, member in enumerate(found.members):
@@ -156,5 +156,5 @@ def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
     roster, _ = begun(line, other)
     line.lost = "the other end closed the connection"
     assert roster.is_broken()
-    with pytest.raises(Lost):
+    with pytest.raises(FailedWorker):
         raise roster.lost()

@@ -14,9 +14,9 @@ from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.notes import Note
 from paragan.core.types import Report
-from paragan.engine.multi_writer import Desk
+from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.options import EveryOptions
-from paragan.engine.pace import Pace
+from paragan.engine.pace import ProgressTimer
 from paragan.engine.session import Session
 from paragan.writers.console import clock_time
 from paragan.writers.jsonl import Options, Writer
@@ -137,7 +137,7 @@ FAILURES = {
 @pytest.mark.parametrize("reason", FAILURES)
 def test_a_writer_that_fails_is_told_of_and_left_out(tmp_path, reason):
     run, odd = session(tmp_path), Odd(FAILURES[reason])
-    run.desk = Desk([("odd", odd), ("jsonl", run.desk._writers["jsonl"])])
+    run.desk = MultiWriter([("odd", odd), ("jsonl", run.desk._writers["jsonl"])])
     run.run()
     run.end(0, "finished")
     assert run.trainer.finished
@@ -192,7 +192,7 @@ def test_the_time_left_counts_what_is_due_between_the_steps(monkeypatch):
     """100 steps at 0.1 s, pictures at 1 s every 10 steps, a score at 3 s every 50, of which the first takes 20."""
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    pace = Pace(1000, EveryOptions(sample_kimg=0.1, score_kimg=0.5, save_kimg=0), began=0.0)
+    pace = ProgressTimer(1000, EveryOptions(sample_kimg=0.1, score_kimg=0.5, save_kimg=0), began=0.0)
 
     def spend(seconds, kind, again_s=None):
         now[0] += seconds

@@ -17,7 +17,7 @@ from paragan.distributed.transports.signed_frames import (
     DOWN,
     HEAD,
     UP,
-    Seal,
+    FrameSigner,
     find_token,
     new_token,
     save_token,
@@ -39,7 +39,7 @@ objects = some.dictionaries(some.text(), nests, max_size=5)
 
 
 def ends(**options):
-    return Seal(KEY, DOWN, **options), Seal(KEY, DOWN, **options)
+    return FrameSigner(KEY, DOWN, **options), FrameSigner(KEY, DOWN, **options)
 
 
 def opened(seal, frame):
@@ -79,11 +79,16 @@ def test_the_length_is_under_the_signature(lost):
 
 
 @pytest.mark.parametrize(
-    "other", [Seal(session(TOKEN, b"m" * 32), DOWN), Seal(session(new_token(), b"n" * 32), DOWN), Seal(KEY, UP)]
+    "other",
+    [
+        FrameSigner(session(TOKEN, b"m" * 32), DOWN),
+        FrameSigner(session(new_token(), b"n" * 32), DOWN),
+        FrameSigner(KEY, UP),
+    ],
 )
 def test_a_frame_of_another_session_token_or_direction_does_not_fit(other):
     with pytest.raises(RankError, match="signature"):
-        opened(Seal(KEY, DOWN), other.pack({"a": 1}))
+        opened(FrameSigner(KEY, DOWN), other.pack({"a": 1}))
 
 
 def test_each_frame_fits_once_and_in_its_place():
@@ -103,7 +108,7 @@ def test_each_frame_fits_once_and_in_its_place():
 @pytest.mark.parametrize("size", [0, 1, 101, 2**31, 2**32 - 1])
 def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
     with pytest.raises(RankError, match=f"found a frame of {size} bytes, expected 2 to 100"):
-        Seal(KEY, DOWN, 100).size(struct.pack(">I", size) + bytes(32))
+        FrameSigner(KEY, DOWN, 100).size(struct.pack(">I", size) + bytes(32))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +126,7 @@ def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
 )
 def test_signed_or_not_only_plain_objects_are_taken(body):
     with pytest.raises(RankError, match="found a signed frame of something else, expected a JSON object of finite"):
-        opened(Seal(KEY, DOWN), signed(Seal(KEY, DOWN), body))
+        opened(FrameSigner(KEY, DOWN), signed(FrameSigner(KEY, DOWN), body))
 
 
 def test_nothing_is_parsed_that_is_not_signed(monkeypatch):
@@ -144,7 +149,7 @@ def test_signatures_are_compared_in_constant_time(monkeypatch):
 @FEW
 @given(some.binary(min_size=HEAD.size, max_size=HEAD.size), some.binary(max_size=300))
 def test_bytes_of_chance_are_refused_and_nothing_worse(head, body):
-    seal = Seal(KEY, DOWN, 200)
+    seal = FrameSigner(KEY, DOWN, 200)
     for read in (lambda: opened(seal, head + body), lambda: seal.unpack(head, body)):
         with pytest.raises((RankError, AssertionError)):  # the size that the head tells is hardly that of the body
             read()
@@ -154,7 +159,7 @@ def test_bytes_of_chance_are_refused_and_nothing_worse(head, body):
 @given(some.binary(max_size=200) | some.text(alphabet='{}[]":,1e9.-NaInfty \\u', max_size=60).map(str.encode))
 def test_a_signed_body_of_chance_is_an_object_or_refused(body):
     try:
-        found = Seal(KEY, DOWN).unpack(signed(Seal(KEY, DOWN), body)[: HEAD.size], body)
+        found = FrameSigner(KEY, DOWN).unpack(signed(FrameSigner(KEY, DOWN), body)[: HEAD.size], body)
     except RankError:
         return
     assert isinstance(found, dict)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state
 
 from paragan.layers.spectral_norm import SpectralNorm, spectral_norm
-from paragan.layers.update_once import arm
+from paragan.layers.update_once import begin_update
 
 
 def layer(seed: int = 0) -> nn.Module:
@@ -25,7 +25,7 @@ def vectors(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
 
 def advance(module: nn.Module, x: torch.Tensor, times: int = 1) -> torch.Tensor:
     for _ in range(times):
-        arm(module)
+        begin_update(module)
         y = module(x)
     return y
 
@@ -68,7 +68,7 @@ def test_one_power_iteration_per_update_in_training_only():
     w, (u, _) = module.parametrizations.weight.original.detach(), vectors(module)
     module(x)
     assert torch.equal(u, vectors(module)[0])
-    arm(module)
+    begin_update(module)
     module(x), module(x)
     new_v = nn.functional.normalize(w.T @ u, dim=0)
     new_u = nn.functional.normalize(w @ new_v, dim=0)
@@ -96,7 +96,7 @@ def test_stacked_networks_advance_each_alone():
         nn.init.normal_(net[0].parametrizations.weight.original)
     parameters, buffers = stack_module_state(nets)
     template = copy.deepcopy(nets[0])
-    arm(template)
+    begin_update(template)
     out = torch.vmap(lambda p, b, x: functional_call(template, (p, b), (x,)))(parameters, buffers, x)
     for i, net in enumerate(nets):
         before = vectors(net[0])[0]

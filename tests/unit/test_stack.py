@@ -10,7 +10,7 @@ from torch import nn
 
 from paragan.coevolution.executors import loop, stacked
 from paragan.coevolution.executors.batched_linear import with_products
-from paragan.coevolution.executors.stacked_networks import Stack
+from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.layers.init import initialise
 from paragan.models import mlp
 from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weights
@@ -84,7 +84,7 @@ def flat(found):
 @pytest.mark.parametrize("times", [1, 2])
 def test_it_is_each_cells_own_network(make, shape, at_once, times):
     alone = nets(make)
-    stack = Stack([copy.deepcopy(net) for net in alone], ROWS)
+    stack = StackedNetwork([copy.deepcopy(net) for net in alone], ROWS)
     x = torch.randn(times * CELLS * ROWS, *shape, dtype=torch.float64, requires_grad=True)
     z = x.detach().clone().requires_grad_()
     found = flat(stack(x))
@@ -106,14 +106,14 @@ def test_it_is_each_cells_own_network(make, shape, at_once, times):
 
 def test_gradients_lie_as_the_weights_do():
     """A fused kernel walks both in memory order, and nothing is copied on the way."""
-    stack = Stack(nets(critic), ROWS)
+    stack = StackedNetwork(nets(critic), ROWS)
     flat(stack(torch.randn(CELLS * ROWS, *SHAPE, dtype=torch.float64))).sum().backward()
     for number in range(CELLS):
         assert all(gradient.is_contiguous() for gradient in stack.gradients(number))
 
 
 def test_under_autocast_each_cell_is_called():
-    stack = Stack([net.float() for net in nets(critic)], ROWS)
+    stack = StackedNetwork([net.float() for net in nets(critic)], ROWS)
     with torch.autocast("cpu", torch.bfloat16):
         stack(torch.randn(CELLS * ROWS, *SHAPE))
     assert not stack._is_alike
@@ -131,8 +131,8 @@ def test_what_the_copy_holds_is_nobodys_parameter():
 def test_large_cells_are_stepped_one_by_one(large, monkeypatch):
     monkeypatch.setattr(stacked, "_LARGE", large)
     one, other = cells(), cells()
-    loop.Executor().train(one, 20, loss_of)
-    executor = stacked.Executor(BATCH)
+    loop.LoopExecutor().train(one, 20, loss_of)
+    executor = stacked.StackedExecutor(BATCH)
     executor.train(other, 20, loss_of)
     assert [seat.adam is None for seat in executor._bound.seats.values()] == [large == 0] * 2
     assert apart(weights(one), weights(other)) < 1e-9

@@ -31,8 +31,8 @@ def with_policy(**changes):
 @pytest.mark.parametrize("changes", [{"schedule": DECAY}, {"max_norm": None}, {"arguments": {"eps": 1e-3}}], ids=str)
 def test_it_is_what_each_would_have_done(changes):
     one, other = with_policy(**changes), with_policy(**changes)
-    loop.Executor().train(one, 15, loss_of)
-    executor = stacked.Executor(BATCH)
+    loop.LoopExecutor().train(one, 15, loss_of)
+    executor = stacked.StackedExecutor(BATCH)
     executor.train(other, 15, loss_of)
     assert executor._bound.seats[Side.G].adam is not None
     assert apart(weights(one), weights(other)) < 1e-9
@@ -63,8 +63,8 @@ def test_a_bad_gradient_skips_one_cell_and_no_other():
     one, other = cells(), cells()
     for found in (one, other):
         found[2].batches = Broken(2)
-    loop.Executor().train(one, 6, loss_of)
-    stacked.Executor(BATCH).train(other, 6, loss_of)
+    loop.LoopExecutor().train(one, 6, loss_of)
+    stacked.StackedExecutor(BATCH).train(other, 6, loss_of)
     assert apart(weights(one), weights(other)) < 1e-9
     updates = [[int(cell.players[side].updates) for side in Side] for cell in other]
     assert updates == [[6, 6], [6, 6], [6, 4], [6, 6]]
@@ -84,9 +84,9 @@ class Broken(Stream):
 def test_the_two_executors_may_take_turns():
     """As they do where it is measured which of them is faster."""
     one, other = cells(), cells()
-    loop.Executor().train(one, 12, loss_of)
-    executor = stacked.Executor(BATCH)
+    loop.LoopExecutor().train(one, 12, loss_of)
+    executor = stacked.StackedExecutor(BATCH)
     for first in range(0, 12, 3):
-        either = executor if first % 2 else loop.Executor()
+        either = executor if first % 2 else loop.LoopExecutor()
         either.train(other, 3, lambda cell, batch, first=first: loss_of(cell, batch + first))
     assert apart(weights(one), weights(other)) < 1e-9

@@ -227,8 +227,8 @@ def test_path_length_is_the_papers():
     net = generator()
     pair = {**nets(), Side.G: net}
     penalty = path_length.Penalty(path_length.Options(weight=0.7, interval=3, every=2))
-    penalty.kept["mean"] = torch.tensor(0.3, dtype=torch.float64)
-    mean = penalty.kept["mean"].clone()
+    penalty.state["mean"] = torch.tensor(0.3, dtype=torch.float64)
+    mean = penalty.state["mean"].clone()
     for step in (4, 5):
         played = turn(Side.G, penalty, step=step)
         terms, grads = play(played, pair)
@@ -237,7 +237,7 @@ def test_path_length_is_the_papers():
         by_hand, mean = path_length_by_hand(net, feed.z_BZ[::2], feed.y_B[::2], noise, mean)
         expected = [weight * value.item() for value in by_hand for weight in (2 * 0.7 * 3, 0)]
         torch.testing.assert_close(terms.loss_B["path_length"].tolist(), expected, rtol=1e-9, atol=1e-12)
-        torch.testing.assert_close(penalty.kept["mean"], mean, rtol=1e-12, atol=0)
+        torch.testing.assert_close(penalty.state["mean"], mean, rtol=1e-12, atol=0)
         net.zero_grad()
         (sum(by_hand) * 2 * 0.7 * 3 / BATCH).backward()
         for name, parameter in net.named_parameters():

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm as torch_spectral_norm
 
 from paragan.core import rng
-from paragan.core.types import Batch, Rows, Side, Verdict
+from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
 from paragan.datasets._memory import Memory
 from paragan.engine.telemetry import Telemetry, judgement, nearest_distance, overfitting, saturation, singular_values
 from paragan.game.gan import GAN, Loss
@@ -213,7 +213,7 @@ class Knows(nn.Module):
 
     def forward(self, x_BCHW, y_B=None):
         near = torch.cdist(x_BCHW.flatten(1), self.known.flatten(1)).amin(1) < 1e-2
-        return Verdict((2.0 * near - 1)[:, None, None] + torch.tensor([-5.0, 0, 5]))
+        return DiscriminatorOutput((2.0 * near - 1)[:, None, None] + torch.tensor([-5.0, 0, 5]))
 
 
 def seats(g, d, **more):

@@ -10,8 +10,8 @@ import pytest
 from paragan.cli.main import main
 from paragan.cli.verify import table
 from paragan.core.errors import ConfigError
-from paragan.verify.finding import Finding
-from paragan.verify.reference_run import Apart, apart
+from paragan.verify.finding import LawResult
+from paragan.verify.reference_run import SeparateLatents, apart
 from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, faulty
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_tried_is_told_in_a_line(words, said, capsys):
 
 
 def test_the_table_folds_reasons_to_the_terminal():
-    rows = [Finding("a", "ddp", "held", 1e-16), Finding("b", "ddp", "FAILED", None, "because " * 20)]
+    rows = [LawResult("a", "ddp", "held", 1e-16), LawResult("b", "ddp", "FAILED", None, "because " * 20)]
     assert max(map(len, table(rows, 90).splitlines())) <= 90
     assert len(table(rows).splitlines()) == 4
     assert table(rows).splitlines()[-1] == "1 held, 1 FAILED"
@@ -162,7 +162,7 @@ def test_distance_is_by_bits_where_nothing_is_allowed():
     import torch
 
     one = {0: {"w": torch.ones(2)}, 1: {"w": torch.tensor([1.0, float("nan")])}}
-    assert apart(one, one, 0.0) == Apart()
+    assert apart(one, one, 0.0) == SeparateLatents()
     other = {0: one[0], 1: {"w": torch.ones(2)}}
     assert (apart(other, one).name, apart(other, one).step) == ("w", 1)
     assert apart({0: {"w": torch.tensor(-0.0)}}, {0: {"w": torch.tensor(0.0)}}, 0.0).largest == 0.0  # equal values

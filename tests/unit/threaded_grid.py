@@ -6,14 +6,14 @@ import queue
 import threading
 
 from paragan.build import grid
-from paragan.coevolution.workers.coordinator import Coordinator, Pace
-from paragan.coevolution.workers.membership import Roster
+from paragan.coevolution.workers.coordinator import Coordinator, HeartbeatOptions
+from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import load
 from paragan.core.errors import RankError
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
-from paragan.distributed.transports.heartbeat import Beats, Status
+from paragan.distributed.transports.heartbeat import HeartbeatReader, Status
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
@@ -54,17 +54,17 @@ class Grid:
         self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, beat_s=5.0, patience_s=WAIT_S, hooks=None
     ):
         config = load("digits", [*WORDS, *words])
-        self.ground = grid.Ground.of(config, folder, lambda text: None)
+        self.ground = grid.GridFactory.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
         for number in range(workers):
             self.come(age, (hooks or {}).get(number))
-        roster = Roster(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, beat_s, timeout_s)
+        roster = Membership(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, beat_s, timeout_s)
         options, first = config.grid, self.ground.cell(0)
         topology = self.ground.population([first], lambda text: None).topology
         self.coordinator = Coordinator(
-            roster, options.rows_columns, topology, self.meet, first.centre, Pace(age, last), timeout_s
+            roster, options.rows_columns, topology, self.meet, first.centre, HeartbeatOptions(age, last), timeout_s
         )
 
     def come(self, age=0, hook=None):
@@ -73,7 +73,7 @@ class Grid:
         self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
         line = Line(here, there)
         status = Status()
-        self.beats.append(Beats(line, 0.1, status))
+        self.beats.append(HeartbeatReader(line, 0.1, status))
         worker = Worker(line, self.ground, self.meet, lambda text: None, status, age=age, timeout_s=self.patience_s)
         if hook is not None:
             usual = worker._stop
@@ -104,7 +104,7 @@ class Grid:
 
 
 def alone(folder, generations, *words):
-    ground = grid.Ground.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
+    ground = grid.GridFactory.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
     population = ground.population([ground.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()

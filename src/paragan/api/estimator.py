@@ -20,7 +20,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Chosen
 from paragan.core.outside_code import told
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.modes import train
 
 _SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}
@@ -143,16 +143,18 @@ class _Discriminator(nn.Module):
         self.net, self.labelled = net, labelled
         self.takes_labels, self.returns_logits = _takes_labels(net), not hasattr(net, "model_fn")
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Verdict:
+    def forward(
+        self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
+    ) -> DiscriminatorOutput:
         output = _called(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
-        if isinstance(output, Verdict):
+        if isinstance(output, DiscriminatorOutput):
             return output
         if isinstance(output, Tensor) and self.returns_logits:
-            return Verdict(output)
+            return DiscriminatorOutput(output)
         if not isinstance(output, tuple) or len(output) != 2:
             found = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
             raise ConfigError(f"Estimator: {_name(self.net)} returned {found}, expected (output, out_logit)")
-        return Verdict(output[1])
+        return DiscriminatorOutput(output[1])
 
 
 class _Object(nn.Module):
@@ -242,5 +244,5 @@ def _follow_rank_0(net: nn.Module, world: World) -> None:
         raise ConfigError(f"Estimator: {_name(net)}: found other networks on other ranks, expected the same on all")
     for value in held.values():
         sent = value.clone(memory_format=torch.contiguous_format)
-        world.follow([sent.view(-1).view(torch.uint8)])
+        world.broadcast_from_main([sent.view(-1).view(torch.uint8)])
         value.copy_(sent)

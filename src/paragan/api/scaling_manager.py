@@ -167,7 +167,7 @@ class ScalingManager:
             with runs.explaining(self.world):
                 networks = gan.networks(self.world)
                 self.config = networks.recorded_in(self.config)
-                asked = runs.Asked(
+                asked = runs.RunRequest(
                     *(self.config, program_name(), self._out, self._fresh, self._place, networks),
                     goes_on="the same program goes on",
                 )

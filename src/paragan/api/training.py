@@ -26,8 +26,8 @@ from paragan.core.outside_code import told
 from paragan.core.printable import printable
 from paragan.distributed.launch.rank_env import here
 from paragan.export.bundle import score_of
-from paragan.export.generator import Reader, opened
-from paragan.export.sampler import Label, Sampled, Sampler
+from paragan.export.generator import GeneratorReader, opened
+from paragan.export.sampler import Label, SampledImages, Sampler
 from paragan.runs import session as runs
 from paragan.runs.from_python import run_to_end
 
@@ -65,10 +65,10 @@ def train(
             f"`torchrun --nproc-per-node {chosen.devices} PROGRAM`, or leave devices out"
         )
 
-    def asked(world: World) -> runs.Asked:
+    def asked(world: World) -> runs.RunRequest:
         networks = None if gan is None else gan.networks(world)
         mine = chosen if networks is None else networks.recorded_in(chosen)
-        return runs.Asked(mine, name, folder, fresh, place, networks, "Ctrl-C saves; the same program resumes")
+        return runs.RunRequest(mine, name, folder, fresh, place, networks, "Ctrl-C saves; the same program resumes")
 
     try:
         run_to_end(chosen, place, asked)
@@ -96,7 +96,9 @@ def load(
     outside = ANY if trust else ()
     read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
     model = None if generator is None else Networks.for_sampling(_instance(generator, seed=0))
-    return opened(Path(path), Reader(read, text, lambda read: build.open_data(read), _warn, model, device), best)
+    return opened(
+        Path(path), GeneratorReader(read, text, lambda read: build.open_data(read), _warn, model, device), best
+    )
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Run:
         """The generator of the newest checkpoint, read once."""
         return load(self.folder, trust=True, generator=self.networks)
 
-    def sample(self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None) -> Sampled:
+    def sample(self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None) -> SampledImages:
         """n images of the trained generator; `generator.sample` takes more."""
         return self.generator.sample(n, labels, seed)
 

@@ -77,7 +77,7 @@ class Augment:
         letters = len(options.pipeline)
         self._groups = (blitted,) if letters == 1 else (moved, coloured, filtered, noisy, cut)[: letters - 1]
         start = {"p": options.p, "steps": 0.0, "images": 0.0, "signs": 0.0}
-        self.kept = {} if options.target is None else {name: torch.tensor(value) for name, value in start.items()}
+        self.state = {} if options.target is None else {name: torch.tensor(value) for name, value in start.items()}
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
@@ -86,7 +86,7 @@ class Augment:
             )
         x = widened(x_BCHW)
         own = self.options
-        p = self.kept.get("p", faded(own.p, own.final, own.final_kimg, rows))
+        p = self.state.get("p", faded(own.p, own.final, own.final_kimg, rows))
         draws = Draws(seed, stream, rows, x, p)
         with autocast_off(x):
             for group in self._groups:
@@ -97,7 +97,7 @@ class Augment:
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
         """p rises or falls by the share of `kimg` that its images are. Logits that are not finite do not count."""
         assert self.options.target is not None
-        steps, shown, so_far, p = (self.kept[name] for name in ("steps", "images", "signs", "p"))
+        steps, shown, so_far, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
         told = {"p": p.clone()}
         sign = total(signs.float() * images).round()  # whole: of any number of ranks the same
         counts = sign.isfinite()

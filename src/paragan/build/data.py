@@ -10,7 +10,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.protocols import Source, paired
 from paragan.datasets._mapped import once_per_host
-from paragan.datasets._unlabelled import Unlabelled
+from paragan.datasets._unlabelled import UnlabelledSource
 from paragan.game.validation import refuse_other_data
 
 
@@ -31,7 +31,7 @@ class Data:
     @property
     def scored(self) -> tuple[Source, Source]:
         """Both splits with the labels that `data.labels=false` hides from the networks; a judge learns from them."""
-        train, held_out = (s.source if isinstance(s, Unlabelled) else s for s in (self.train, self.held_out))
+        train, held_out = (s.source if isinstance(s, UnlabelledSource) else s for s in (self.train, self.held_out))
         return train, held_out
 
 
@@ -47,7 +47,7 @@ def open_data(config: RunConfig, shared: bool = False) -> Data:
     if shared:
         found = [once_per_host(source) for source in found]
     if not labelled:
-        found = [Unlabelled(source) if source.class_names else source for source in found]
+        found = [UnlabelledSource(source) if source.class_names else source for source in found]
     train, held_out = found
     return Data(train, held_out, getattr(options, "flip", False))
 

@@ -32,12 +32,12 @@ def scorer(
     stop: Callable[[], bool] = never,
 ) -> Callable[[Player, Prior], Score] | None:
     """Scores a generator player; None: scoring is off. must_keep, stop: as `scorers.Keeping` has them."""
-    return scorers.scorer(*scoring(config, found, scorers.Keeping(folder, must_keep, say, world, stop)))
+    return scorers.scorer(*scoring(config, found, scorers.ExtractorCache(folder, must_keep, say, world, stop)))
 
 
 def scoring(
-    config: RunConfig, found: Data, keeping: scorers.Keeping
-) -> tuple[ScoreOptions, Source, Source, str | None, scorers.Keeping]:
+    config: RunConfig, found: Data, keeping: scorers.ExtractorCache
+) -> tuple[ScoreOptions, Source, Source, str | None, scorers.ExtractorCache]:
     """The arguments of `scorers.scorer` and `scorers.evaluator`, with the extractor that `auto` stands for."""
     path = getattr(config.data.options, "path", None)
     train, held_out = found.scored

@@ -14,21 +14,21 @@ from torch import nn
 
 from paragan.build.data import Data, open_data, refuse_unpaired
 from paragan.build.evaluation import never, scorer
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, choose, outside_names
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.network_factory import Make, Model
+from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.option_types import Chosen
 from paragan.core.outside_code import told
 from paragan.core.protocols import Strategy, paired
 from paragan.core.roles import Roles, together
 from paragan.core.types import Can, Side
-from paragan.engine.multi_writer import Desk
+from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.trainer import Trainer
-from paragan.evaluation.fixed_samples import Pictures
+from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.game.compiled import refuse_uncompiled
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
@@ -37,7 +37,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior, latent_of
-from paragan.game.remote_player import Away
+from paragan.game.remote_player import RemotePlayer
 from paragan.game.scheme import Batches, Scheme
 from paragan.game.snapshot import Snapshot
 from paragan.game.state_buffers import refuse_remembering, remember
@@ -46,11 +46,13 @@ from paragan.game.validation import refuse_odd_counts, refuse_what_it_cannot
 from paragan.hardware import device as devices, executors, precision, products
 from paragan.layers.init import initialise
 from paragan.loading.loader import Loader
-from paragan.loading.places import Places
-from paragan.parallel._memory_options import Demands
+from paragan.loading.places import BatchRows
+from paragan.parallel._memory_options import MemoryOptions
 
 
-def maker(config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None) -> Make:
+def maker(
+    config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None
+) -> NetworkFactory:
     """Builds one side's network with the weights of step 0: keyed by name and seed, whoever asks and however often.
 
     model: networks from memory, instead of the file that `config.model` names; its options they are still told.
@@ -77,11 +79,16 @@ def maker(config: RunConfig, side: Side, found: Data, device: torch.device, mode
             fill(net)  # it may keep what its constructor drew, and that takes the whole of it
         return net
 
-    return Make(construct, None if outside else fill, device)
+    return NetworkFactory(construct, None if outside else fill, device)
 
 
 def player(
-    side: Side, make: Make, options: PlayerOptions, scaled: bool = False, world: World = ALONE, executor: str = "eager"
+    side: Side,
+    make: NetworkFactory,
+    options: PlayerOptions,
+    scaled: bool = False,
+    world: World = ALONE,
+    executor: str = "eager",
 ) -> Player:
     """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
@@ -91,15 +98,15 @@ def player(
     return Player(side, net, strategy, policy(options), calling, ema)
 
 
-def away(side: Side, make: Make, options: PlayerOptions) -> Away:
+def away(side: Side, make: NetworkFactory, options: PlayerOptions) -> RemotePlayer:
     """The seat of a player that other ranks hold. D is known here as it was sent last; G by its images alone."""
     if side is Side.G:
-        return Away(side, policy(options))
+        return RemotePlayer(side, policy(options))
     net = _strategy(side, options, ALONE, make.device).prepare(make, ALONE)
-    return Away(side, policy(options), Snapshot(net, _calling(options, net, make.device)))
+    return RemotePlayer(side, policy(options), Snapshot(net, _calling(options, net, make.device)))
 
 
-def copy(side: Side, make: Make, options: PlayerOptions) -> Player:
+def copy(side: Side, make: NetworkFactory, options: PlayerOptions) -> Player:
     """The player of a server, on a rank that plays its turns and never steps: nothing that only a step needs."""
     return player(side, make, replace(options, ema=None, max_norm=None, offload=False))
 
@@ -120,7 +127,7 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
         )
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
     offload = options.offload and device.type != "cpu"
-    demands = Demands(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
+    demands = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
     strategy: Strategy = registry.load("parallel", chosen.name).Strategy(chosen.options, demands)
     return strategy
 
@@ -236,11 +243,11 @@ def trainer(
         _batches(config, found, device, roles),
         round(config.train.kimg * 1000),
         config.every,
-        Checkpoints(folder / "checkpoints", config.every.keep, say, world),
+        CheckpointWriter(folder / "checkpoints", config.every.keep, say, world),
         scorer(config, found, folder / "judge", say, not reading, roles.own, never if roles.apart else stop),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
-        pictures=Pictures(config.score.mode, paired(found.held_out)),
+        pictures=FixedSamples(config.score.mode, paired(found.held_out)),
         roles=roles,
         period=_period(config, roles),
     )
@@ -251,7 +258,7 @@ def _batches(config: RunConfig, found: Data, device: torch.device, roles: Roles)
     share = roles.own.share(config.train.batch)
     if Side.D in roles.plays:
         return Loader(found.train, config.train.batch, config.seed, device, share=share, flip=found.flip)
-    return Places(found.train, config.train.batch, share)
+    return BatchRows(found.train, config.train.batch, share)
 
 
 def _period(config: RunConfig, roles: Roles) -> int:
@@ -263,7 +270,7 @@ def _period(config: RunConfig, roles: Roles) -> int:
     return lcm(*periods)
 
 
-def writers(config: RunConfig, folder: Path, step: int) -> Desk:
+def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
     """The writers of a run that has come to `step`. Opens their files."""
     made = {w.name: registry.load("writers", w.name).Writer(w.options, folder, step) for w in config.writers}
-    return Desk(made.items())
+    return MultiWriter(made.items())

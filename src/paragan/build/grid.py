@@ -14,29 +14,29 @@ from torch import Tensor, nn
 
 from paragan import build
 from paragan.build import evaluation
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.coevolution import topology
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.class_subset_prior import Among
+from paragan.coevolution.class_subset_prior import ClassSubsetPrior
 from paragan.coevolution.diets import Diets
-from paragan.coevolution.eval_network import Stage
+from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.executors import auto, loop, stacked
-from paragan.coevolution.fitness import Bout
+from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.opponents import Rivalled
-from paragan.coevolution.options import GridOptions, OwnPlayer
+from paragan.coevolution.opponents import RandomOpponent
+from paragan.coevolution.options import CellPlayerOptions, GridOptions
 from paragan.coevolution.population import Executor, Population
 from paragan.config import RunConfig, choose
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.option_types import Chosen
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.evaluator import Evaluator, Score, images_of
-from paragan.evaluation.fixed_samples import Pictures
-from paragan.evaluation.scorer import Keeping, evaluator
+from paragan.evaluation.fixed_samples import FixedSamples
+from paragan.evaluation.scorer import ExtractorCache, evaluator
 from paragan.game.gan import GAN, Loss
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
@@ -48,7 +48,7 @@ from paragan.game.state_buffers import refuse_remembering
 from paragan.hardware import device as devices, graphs
 from paragan.loading.loader import Loader, normalised
 from paragan.loading.order import Order
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 
@@ -65,13 +65,13 @@ def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
     """Everything for a grid, at generation 0; writes nothing. reading: nor needs to, later."""
-    ground = Ground.of(config, folder, say, not reading, stop=stop)
+    ground = GridFactory.of(config, folder, say, not reading, stop=stop)
     cells = [ground.cell(number) for number in range(ground.options.num_cells)]
     return ground.evolution(cells[0], ground.population(cells, say), folder, say, stop)
 
 
 @dataclass(frozen=True)
-class Ground:
+class GridFactory:
     """What the cells of one process have in common. shown: a generator to look at. losses: that cells train for, those
     to be drawn first. judge: who scores; None: nobody.
     """
@@ -80,8 +80,8 @@ class Ground:
     options: GridOptions
     found: build.Data
     device: torch.device
-    makers: Mapping[Side, Make]
-    shown: Stage
+    makers: Mapping[Side, NetworkFactory]
+    shown: EvalNetwork
     prior: Prior
     losses: Sequence[Loss]
     diets: Diets
@@ -96,7 +96,7 @@ class Ground:
         must_keep: bool = True,
         device: torch.device | None = None,
         stop: Callable[[], bool] = lambda: False,
-    ) -> Ground:
+    ) -> GridFactory:
         """`ConfigError` for what cells cannot be trained with. device: None: as for any run. stop: see `Keeping`."""
         assert config.grid is not None
         _refuse(config, config.grid)
@@ -105,8 +105,10 @@ class Ground:
         if found.has_pairs:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")
         makers = {side: build.maker(config, side, found, device) for side in Side}
-        judge = evaluator(*evaluation.scoring(config, found, Keeping(folder / "judge", must_keep, say, stop=stop)))
-        shown, diets = Stage(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
+        judge = evaluator(
+            *evaluation.scoring(config, found, ExtractorCache(folder / "judge", must_keep, say, stop=stop))
+        )
+        shown, diets = EvalNetwork(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
         prior = build.prior(config, shown.net, found, device)
         losses = [build.adversarial(chosen) for chosen in _losses(config)]
         return cls(config, config.grid, found, device, makers, shown, prior, losses, diets, judge)
@@ -120,10 +122,10 @@ class Ground:
         gan, loss = self._game(mine, number), 0 if own.loss is None else _losses(config).index(own.loss)
         gan.loss = self.losses[loss]
         if classes := self.diets.classes(number):
-            gan.prior = Among.of(gan.prior, classes)
+            gan.prior = ClassSubsetPrior.of(gan.prior, classes)
         if self.options.opponents == "random":
             assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
-            gan = replace(gan, g=Rivalled(gan.g), d=Rivalled(gan.d))
+            gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
         batches = Loader(self.diets.of(number), config.train.batch, seed, self.device, flip=self.found.flip)
         drawn = self.losses[: len(self.options.losses)] if own.loss is None else ()
         return Cell(number, gan, build.scheme(mine), batches, drawn, loss=loss)
@@ -140,7 +142,7 @@ class Ground:
 
     def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
         """Some cells of the grid, to be evolved in this process."""
-        stages = {side: Stage(self.makers[side](), cells[0].players[side].calling) for side in Side}
+        stages = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
         judge = self.judge
         return Population(
             self.config.seed,
@@ -167,9 +169,9 @@ class Ground:
             first.batches if whole else Loader(data, config.train.batch, config.seed, self.device),  # for the record
             round(config.train.kimg * 1000),
             replace(config.every, log_steps=1),
-            Checkpoints(folder / "checkpoints", config.every.keep, say),
+            CheckpointWriter(folder / "checkpoints", config.every.keep, say),
             stop=stop,
-            pictures=Pictures(score.mode),
+            pictures=FixedSamples(score.mode),
             population=population,
             scored_by=evaluation.distance_name(config, data) if self._are_scored else None,
             losses=[chosen.name for chosen in _losses(config)] if self._has_losses else [],
@@ -188,7 +190,7 @@ class Ground:
         """Whether cells train for several, or for one that is drawn."""
         return bool(self.options.losses) or len(self.losses) > 1
 
-    def _bout(self, stages: Mapping[Side, Stage], time: int) -> Bout:
+    def _bout(self, stages: Mapping[Side, EvalNetwork], time: int) -> FitnessEvaluator:
         """What everybody is compared on in a generation. Cells on a diet are compared on what they eat."""
         count, prior = self.options.fitness.num_images, self.prior
         z, y = prior.draw("fitness", Rows(time, 0, count, count))
@@ -205,7 +207,7 @@ class Ground:
             return real(None if self.diets.of(number) is self.found.train else number)
 
         loss = build.adversarial(self.options.fitness.loss or choose("losses", "nonsaturating"))
-        return Bout(stages, loss, z, y, eaten)
+        return FitnessEvaluator(stages, loss, z, y, eaten)
 
 
 def mixture(
@@ -225,13 +227,13 @@ def _executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Calla
     unrecorded = reason or ("this device records nothing" if graph is None else stacked.unrecorded(cells))
     if (why := {"stacked": reason, "recorded": unrecorded}.get(options.executor)) is not None:
         raise ConfigError(f"grid.executor: found {options.executor}, but {why}; use loop, or auto")
-    found: dict[str, Executor] = {"loop": loop.Executor()}
+    found: dict[str, Executor] = {"loop": loop.LoopExecutor()}
     if reason is None:
-        found["stacked"] = together = stacked.Executor(rows)
+        found["stacked"] = together = stacked.StackedExecutor(rows)
         if unrecorded is None and graph is not None:
-            found["recorded"] = stacked.Recording(together, graph)
+            found["recorded"] = stacked.RecordedSteps(together, graph)
     if options.executor == "auto" and len(cells) > 1 and len(found) > 1:
-        return auto.Executor(found, say)
+        return auto.AutoExecutor(found, say)
     return found["loop" if options.executor == "auto" else options.executor]
 
 
@@ -259,7 +261,7 @@ def _losses(config: RunConfig) -> list[Chosen]:
     return found
 
 
-def _player(options: PlayerOptions, own: OwnPlayer | None) -> PlayerOptions:
+def _player(options: PlayerOptions, own: CellPlayerOptions | None) -> PlayerOptions:
     """As the run's, with the cell's own optimiser or rate."""
     if own is None:
         return options
@@ -287,8 +289,8 @@ def _rival(makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Sid
 
 
 def _judged(
-    options: GridOptions, stage: Stage, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
-) -> Judged:
+    options: GridOptions, stage: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
+) -> SampleFeatures:
     """A generator's images of a generation, as the judge sees them: the latents are everybody's."""
     count = options.mixture.num_images
     z, y = prior.draw("mixture", Rows(time, 0, count, count))

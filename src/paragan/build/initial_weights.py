@@ -16,8 +16,8 @@ from paragan.core.network_factory import Model
 from paragan.core.pieces import Stored
 from paragan.core.types import Side
 from paragan.engine.trainer import Trainer
-from paragan.export.source_weights import Weights, weights_of
-from paragan.game.initial_weights import Taken, start_from
+from paragan.export.source_weights import SourceWeights, weights_of
+from paragan.game.initial_weights import LoadedWeights, start_from
 
 _MOST_NAMED = 4
 
@@ -53,7 +53,7 @@ def initialised(
     return replace(config, init=replace(config.init, sha256=found.sha256)), f"{path}, step {found.step}: {told}"
 
 
-def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: Weights) -> Taken:
+def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: SourceWeights) -> LoadedWeights:
     none, name = Stored.of({}), side.value
     initial = partial(_initial, side, config, trainer, model)
     return start_from(trainer.players[name], found.networks.get(name, none), found.averages.get(name, none), initial)
@@ -65,7 +65,7 @@ def _initial(side: Side, config: RunConfig, trainer: Trainer, model: Model | Non
     return build.maker(config, side, build.Data(source, source), trainer.prior.device, model)().state_dict()
 
 
-def _described(side: Side, taken: Taken) -> str:
+def _described(side: Side, taken: LoadedWeights) -> str:
     name = side.value.upper()
     if not taken.tensors:
         return f"{name} as initialised"

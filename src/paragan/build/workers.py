@@ -16,27 +16,27 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
-from paragan.build.grid import Ground
+from paragan.build.grid import GridFactory
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.workers.coordinator import Coordinator, Pace
-from paragan.coevolution.workers.membership import Roster
-from paragan.coevolution.workers.remote_population import Conducted, unbuilt
+from paragan.coevolution.workers.coordinator import Coordinator, HeartbeatOptions
+from paragan.coevolution.workers.membership import Membership
+from paragan.coevolution.workers.remote_population import RemotePopulation, unbuilt
 from paragan.coevolution.workers.worker import Meet, Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.command import me
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import subfolder
-from paragan.distributed.launch.external_workers import Company
+from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.handshake import offer, unfit, unreached
-from paragan.distributed.launch.local_workers import Crew
+from paragan.distributed.launch.local_workers import LocalWorkers
 from paragan.distributed.transports.communicator import Communicator
-from paragan.distributed.transports.control import Line, Listener, connect
-from paragan.distributed.transports.gloo_communicator import Linked
-from paragan.distributed.transports.heartbeat import Beats, Status
-from paragan.distributed.transports.nccl_communicator import Direct
+from paragan.distributed.transports.control import ControlConnection, Listener, connect
+from paragan.distributed.transports.gloo_communicator import GlooCommunicator
+from paragan.distributed.transports.heartbeat import HeartbeatReader, Status
+from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.hardware import device as devices, peers
 
@@ -48,7 +48,7 @@ def evolution(
     folder: Path,
     say: Callable[[str], None],
     stop: Callable[[], bool],
-    company: Company | None = None,
+    company: ExternalWorkers | None = None,
 ) -> Evolution:
     """The run of a grid whose cells are on workers. company: processes that wait to be them; without it the workers are
     started when the first generation is due.
@@ -60,11 +60,11 @@ def evolution(
     if config.transport == "nccl" and company is None and peers.count() < config.workers:
         found = f"nccl for {config.workers} workers on a host with {peers.count()} accelerators for it"
         raise ConfigError(f"transport: found {found}, expected one for each; use gloo")
-    ground = Ground.of(config, folder, say, stop=stop)
+    ground = GridFactory.of(config, folder, say, stop=stop)
     first = ground.cell(0)
     plain, absent = ground.population([first], lambda text: None), unbuilt(first.standing(), config.grid.num_cells)
-    office = _Office.open(config, folder, say, company)
-    population = Conducted(
+    office = _CoordinatorServer.open(config, folder, say, company)
+    population = RemotePopulation(
         plain.seed,
         plain.options,
         cast(Sequence[Cell], absent),
@@ -82,7 +82,7 @@ def evolution(
 
 
 @dataclass
-class _Office:
+class _CoordinatorServer:
     """Where a coordinator listens, and the workers that it has."""
 
     config: RunConfig
@@ -92,17 +92,19 @@ class _Office:
     listener: Listener
     store: dist.Store
     welcome: Mapping[str, Any]
-    crew: Crew | None
-    company: Company | None
+    crew: LocalWorkers | None
+    company: ExternalWorkers | None
     found: Coordinator | None = None
 
     @classmethod
-    def open(cls, config: RunConfig, folder: Path, say: Callable[[str], None], company: Company | None) -> _Office:
+    def open(
+        cls, config: RunConfig, folder: Path, say: Callable[[str], None], company: ExternalWorkers | None
+    ) -> _CoordinatorServer:
         (host, port), token = config.listens, os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
         store = _store(host, config.train.timeout_s)
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
-        crew = Crew(listener.address, {TOKEN: token}, folder / "ranks") if company is None else None
+        crew = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks") if company is None else None
         return cls(config, folder, say, token, listener, store, welcome, crew, company)
 
     def coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
@@ -110,10 +112,12 @@ class _Office:
         assert grid is not None
         gone = (lambda about: None) if self.crew is None else self.crew.kill
         spared = config.transport != "mpi"  # mpiexec ends all when one is killed
-        roster = Roster(self._accept, self.say, grid.beat_s, timeout_s, gone, spared)
+        roster = Membership(self._accept, self.say, grid.beat_s, timeout_s, gone, spared)
         last = -(-len(config.max_steps) // grid.batches)
         meet = _meet(config, self.store)
-        self.found = Coordinator(roster, grid.rows_columns, topology, meet, like, Pace(grid.age, last), timeout_s)
+        self.found = Coordinator(
+            roster, grid.rows_columns, topology, meet, like, HeartbeatOptions(grid.age, last), timeout_s
+        )
         return self.found
 
     def begin(self) -> None:
@@ -139,7 +143,7 @@ class _Office:
             self.crew.end()
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
-    def _accept(self) -> Line | None:
+    def _accept(self) -> ControlConnection | None:
         """The next worker that fits; one that does not is told why."""
         while (line := self.listener.accept(0.0)) is not None:
             why = unfit(line.about, self.welcome["config"])
@@ -162,7 +166,7 @@ def worker(
     port: int,
     say: Callable[[str], None],
     device: str = "auto",
-    company: Company | None = None,
+    company: ExternalWorkers | None = None,
     config: str = "",
 ) -> str:
     """Take part in the run whose coordinator listens there, to its end; why it ended before, if it did.
@@ -185,7 +189,9 @@ def worker(
         if run.transport == "mpi" and company is None:
             raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
         status = Status()
-        with closing(Beats(line, run.grid.beat_s, status)):  # already while the data is read, which may take long
+        with closing(
+            HeartbeatReader(line, run.grid.beat_s, status)
+        ):  # already while the data is read, which may take long
             store = _reached(host, welcome["store"], run.train.timeout_s)
             return _build_worker(run, line, Path(welcome["folder"]), store, status, on, say).run()
     finally:
@@ -197,7 +203,7 @@ _PATIENCE_S = 60.0
 
 def _build_worker(
     run: RunConfig,
-    line: Line,
+    line: ControlConnection,
     folder: Path,
     store: dist.Store,
     status: Status,
@@ -207,7 +213,7 @@ def _build_worker(
     """The worker of this process in a run that has accepted it."""
     assert run.grid is not None
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
-    ground = Ground.of(run, folder, say, device=device)
+    ground = GridFactory.of(run, folder, say, device=device)
     direct = device if run.transport == "nccl" else None
     meet = _meet(run, store, direct)
     return Worker(line, ground, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=direct)
@@ -234,12 +240,14 @@ def _meet(config: RunConfig, store: dist.Store, direct: torch.device | None = No
     """
     if config.transport == "mpi":
         return partial(_met_over_mpi, config.train.timeout_s)
-    kind: Callable[..., Linked] = Linked if direct is None else partial(Direct, device=direct, pair=peers.pair)
+    kind: Callable[..., GlooCommunicator] = (
+        GlooCommunicator if direct is None else partial(NcclCommunicator, device=direct, pair=peers.pair)
+    )
     return partial(_met, kind, store, config.listens[0], config.train.timeout_s)
 
 
 def _met(
-    kind: Callable[..., Linked],
+    kind: Callable[..., GlooCommunicator],
     store: dist.Store,
     host: str,
     timeout_s: float,
@@ -262,9 +270,9 @@ def _met(
 
 
 def _met_over_mpi(timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
-    from paragan.distributed.transports.mpi_communicator import World  # begins MPI
+    from paragan.distributed.transports.mpi_communicator import MpiWorld  # begins MPI
 
-    return World().join(
+    return MpiWorld().join(
         f"membership/{order['membership']}",
         order["places"],
         order["peers"],

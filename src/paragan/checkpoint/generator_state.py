@@ -10,13 +10,13 @@ from typing import Any
 from torch import Tensor
 
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import LaterFormat, read
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.reader import NewerFormat, read
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 
 
 @dataclass(frozen=True)
-class Part:
+class GeneratorState:
     """weights: the averaged generator's where there is one, by plain name. values: as in the checkpoint."""
 
     weights: dict[str, Tensor]
@@ -24,13 +24,13 @@ class Part:
     path: Path
 
 
-def newest(folder: Path, say: Callable[[str], None]) -> Part:
+def newest(folder: Path, say: Callable[[str], None]) -> GeneratorState:
     """Of the newest checkpoint in a run folder whose generator is undamaged; `say` hears of those passed over."""
-    checkpoints = Checkpoints(folder / "checkpoints").paths()
+    checkpoints = CheckpointWriter(folder / "checkpoints").paths()
     for path in reversed(checkpoints):
         try:
             return _read(path)
-        except LaterFormat:
+        except NewerFormat:
             raise
         except CheckpointError as error:
             say(f"{error}; trying the one before")
@@ -39,13 +39,13 @@ def newest(folder: Path, say: Callable[[str], None]) -> Part:
     raise CheckpointError(f"{folder}: found no checkpoint yet; train first, or lower every.save_kimg")
 
 
-def best(folder: Path) -> Part:
+def best(folder: Path) -> GeneratorState:
     """Of the checkpoint with the best score in a run folder."""
     return _read(Best(folder / "best").path())
 
 
-def _read(path: Path) -> Part:
+def _read(path: Path) -> GeneratorState:
     found = read(path, only="g")
     stored = found.groups["g"]
     weights = stored.under("ema/") or stored.under("net/")
-    return Part(dict(weights), dict(found.values), path)
+    return GeneratorState(dict(weights), dict(found.values), path)

@@ -29,7 +29,7 @@ _FILE = re.compile(r"([^.]+)(?:\.(\d{1,6})-of-(\d{1,6}))?\.safetensors", re.ASCI
 _UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
 
 
-class LaterFormat(CheckpointError):
+class NewerFormat(CheckpointError):
     """Written by a later paragan: not damaged, and not to be passed over."""
 
 
@@ -76,7 +76,7 @@ def _listed(path: Path) -> dict[str, str]:
     manifest = json_of(path / MANIFEST)
     found = manifest.get("format")
     if type(found) is int and found > _FORMATS[-1]:
-        raise LaterFormat(
+        raise NewerFormat(
             f"checkpoint {path} has format {found}, and this paragan reads formats up to {_FORMATS[-1]}; use the "
             "paragan that wrote it, or delete that folder to resume from the checkpoint before it"
         )

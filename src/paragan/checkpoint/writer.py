@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from paragan.checkpoint.reader import MANIFEST, STATE, Checkpoint, LaterFormat, grouped, opened, read, sha256_of
+from paragan.checkpoint.reader import MANIFEST, STATE, Checkpoint, NewerFormat, grouped, opened, read, sha256_of
 from paragan.core.collective import together
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
@@ -27,7 +27,7 @@ _Facts = dict[str, tuple[str, int]]  # sha256 and bytes of files, by name
 
 
 @dataclass(frozen=True)
-class Checkpoints:
+class CheckpointWriter:
     """The checkpoints of one run, which all ranks of `world` write and read together.
 
     say: receives a line on rank 0 when a damaged one is passed over.
@@ -51,7 +51,7 @@ class Checkpoints:
             written = together(self.world, lambda: self._write(temporary, groups, mine))
             self._lead(lambda: self._finish(temporary, final, written, {"step": step, "values": dict(values)}))
         except CheckpointError as error:
-            if self.world.leads:
+            if self.world.is_main:
                 shutil.rmtree(temporary, ignore_errors=True)
             raise CheckpointError(
                 f"checkpoint of step {step} was not written to {self.folder}: {error}; "
@@ -66,7 +66,7 @@ class Checkpoints:
 
     def _lead(self, act: Callable[[], None]) -> None:
         """Rank 0 acts, the others wait for it."""
-        together(self.world, act if self.world.leads else lambda: None)
+        together(self.world, act if self.world.is_main else lambda: None)
 
     def _begin(self, temporary: Path) -> None:
         refuse_link(self.folder)
@@ -133,7 +133,7 @@ class Checkpoints:
 
     def newest(self) -> Checkpoint | None:
         """The newest that rank 0 finds undamaged, on every rank; None if there never was one."""
-        name = together(self.world, lambda: self._newest() if self.world.leads else None)[0]
+        name = together(self.world, lambda: self._newest() if self.world.is_main else None)[0]
         if name is None:
             return None
         found: list[Checkpoint] = []
@@ -144,7 +144,7 @@ class Checkpoints:
         for path in reversed(self.paths()):
             try:
                 return read(path).path.name
-            except LaterFormat:
+            except NewerFormat:
                 raise
             except CheckpointError as error:
                 self.say(f"{error}; trying the one before")

@@ -74,7 +74,7 @@ def _upstream(asked: Asked, grid: Grid, folder: Path) -> tuple[Play, Callable[[]
         sys.path.insert(0, str(root))
     config, found = _config(asked, grid), importlib.import_module(_UPSTREAM)
     data = build.open_data(config)
-    keeping = scorer.Keeping(folder / "judge", True, _say, ALONE)
+    keeping = scorer.ExtractorCache(folder / "judge", True, _say, ALONE)
     judge = scorer.evaluator(*evaluation.scoring(config, data, keeping))
     assert judge is not None
     rows, columns = map(int, grid.shape.split("x"))

@@ -55,9 +55,9 @@ def _compared(path: Path, again: Path, steps: int) -> int:
     import torch
 
     from paragan.checkpoint.reader import read
-    from paragan.checkpoint.writer import Checkpoints
+    from paragan.checkpoint.writer import CheckpointWriter
 
-    kept, made = (Checkpoints(folder / "checkpoints") for folder in (path, again))
+    kept, made = (CheckpointWriter(folder / "checkpoints") for folder in (path, again))
     both = sorted({p.name for p in kept.paths()} & {p.name for p in made.paths()})
     if not both:
         print(f"replayed {steps} steps; {path} keeps no checkpoint of them to compare with (every.keep)")

@@ -15,13 +15,13 @@ from paragan.core.command import me
 from paragan.core.errors import CheckpointError
 from paragan.core.printable import printable
 from paragan.engine.trainer import Trainer
-from paragan.export.generator import Reader, opened
+from paragan.export.generator import GeneratorReader, opened
 from paragan.export.sampler import Sampler
 from paragan.game.prior import Prior
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedSource:
     config: RunConfig
     trainer: Trainer
 
@@ -30,7 +30,7 @@ class Opened:
         return self.trainer.prior if seed is None else replace(self.trainer.prior, seed=seed)
 
 
-def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> Opened:
+def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> OpenedSource:
     """`num_images` is scored instead of the run's own number. trust: outside code that the config names is imported.
     best: at the checkpoint with the best score instead of the newest.
 
@@ -48,14 +48,14 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
     trainer = grid.trainer(config, path, _say, lambda: False, reading=True)
     if not trainer.resume(best):
         raise CheckpointError(f"{path}: found no checkpoint yet; train first, or lower every.save_kimg")
-    return Opened(config, trainer)
+    return OpenedSource(config, trainer)
 
 
 def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampler:
     """The generator of a run folder or exported file, as `paragan.load` opens it."""
     outside = ANY if trust else ()
     read, text = partial(load, outside=outside), partial(loads, outside=outside)
-    return opened(path, Reader(read, text, lambda config: build.open_data(config), _say), best)
+    return opened(path, GeneratorReader(read, text, lambda config: build.open_data(config), _say), best)
 
 
 def _say(line: str) -> None:

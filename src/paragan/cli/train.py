@@ -14,13 +14,13 @@ from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED, FollowedError, outcome
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.external_workers import Company
+from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.failure import explained
 from paragan.distributed.launch.join import leave
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
-from paragan.runs.session import Asked, ended, joined, opened, told, voice
+from paragan.runs.session import RunRequest, ended, joined, opened, told, voice
 from paragan.writers.console import clock_time, score_line
 
 
@@ -30,15 +30,15 @@ def run(
     out: Path,
     fresh: bool,
     interrupt: Interrupt,
-    place: Place | None = None,
-    company: Company | None = None,
+    place: RankEnv | None = None,
+    company: ExternalWorkers | None = None,
 ) -> int:
     """Train `config` in the folder `out`, from its newest checkpoint or from the start; returns the exit code.
 
     place: of this process among several. A rank that another one took down says nothing. company: processes that wait
     to be the workers of a grid.
     """
-    asked = Asked(config, recipe, out, fresh, place, commands=partial(_commands, config, out), company=company)
+    asked = RunRequest(config, recipe, out, fresh, place, commands=partial(_commands, config, out), company=company)
     if place is None:
         return _alone(asked, interrupt)
     world, code, reason, error = World(), 1, "", None
@@ -60,7 +60,7 @@ def run(
             exit_status.write(out, place, error, code, reason)
 
 
-def _alone(asked: Asked, interrupt: Interrupt) -> int:
+def _alone(asked: RunRequest, interrupt: Interrupt) -> int:
     world = joined(asked.config, None)
     try:
         return _train(asked, world, interrupt)[0]
@@ -68,7 +68,7 @@ def _alone(asked: Asked, interrupt: Interrupt) -> int:
         leave(world)
 
 
-def _train(asked: Asked, world: World, interrupt: Interrupt) -> tuple[int, str]:
+def _train(asked: RunRequest, world: World, interrupt: Interrupt) -> tuple[int, str]:
     """Train to the end or a stop, leave `exit.json`, tell what comes next; the exit code and the reason in words."""
 
     def why() -> str:

@@ -12,12 +12,14 @@ from paragan.config import RunConfig, outside_names
 from paragan.core.errors import CheckpointError, ConfigError, RankError, outcome
 from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch import exit_status, mpiexec
-from paragan.distributed.launch.external_workers import Company
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.external_workers import ExternalWorkers
+from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs.folder import RunFolder
 
 
-def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool, place: Place | None) -> int:
+def start(
+    config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool, place: RankEnv | None
+) -> int:
     """Train a grid in the folder `out`; returns the exit code."""
     if config.devices not in (None, 1):
         raise ConfigError(f"devices: found {config.devices} for a grid, expected workers={config.devices} instead")
@@ -41,7 +43,7 @@ def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, f
         return run(config, recipe, out, fresh, interrupt)
 
 
-def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: Place) -> int:
+def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: RankEnv) -> int:
     if config.transport == "mpi":
         raise ConfigError("transport: found mpi under torchrun, expected gloo, or mpiexec instead of torchrun")
     from paragan.core.dist import World
@@ -65,7 +67,7 @@ def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: P
     words += ("--trust",) if outside_names(config) else ()
     with install() as interrupt:
         interrupt.patient = True
-        code, reason = mpiexec.launch(mpiexec.Job(words, config.workers + 1, out, config.train.timeout_s), interrupt)
+        code, reason = mpiexec.launch(mpiexec.MpiJob(words, config.workers + 1, out, config.train.timeout_s), interrupt)
     if reason:
         if exit_status.lacks_exit(out):
             with suppress(CheckpointError), RunFolder(out):  # another process may run in it by now
@@ -91,10 +93,12 @@ def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, among: 
     finally:
         if rank == 0 and run:
             with suppress(OSError, CheckpointError):  # a full disk must not hide what went wrong
-                exit_status.write(out, Place(rank, size, rank, size, run=run), error, code, str(error or ""))
+                exit_status.write(out, RankEnv(rank, size, rank, size, run=run), error, code, str(error or ""))
 
 
-def _together(config: RunConfig, recipe: str, out: Path, fresh: bool, company: Company, interrupt: Interrupt) -> int:
+def _together(
+    config: RunConfig, recipe: str, out: Path, fresh: bool, company: ExternalWorkers, interrupt: Interrupt
+) -> int:
     """Rank 0 is the coordinator, and speaks; the others work."""
     from paragan.runs.grids import serve, staffed
 

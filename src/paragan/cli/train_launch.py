@@ -16,7 +16,7 @@ from paragan.core.interrupt import install
 from paragan.core.printable import printable
 from paragan.distributed.launch import exit_status, launcher
 from paragan.distributed.launch.local_ranks import Job
-from paragan.distributed.launch.rank_env import Place, here, num_cores
+from paragan.distributed.launch.rank_env import RankEnv, here, num_cores
 from paragan.runs.folder import RunFolder
 
 
@@ -48,7 +48,7 @@ def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, f
             return launcher.launch(Job(words, out, devices, config.train.timeout_s, folder.lock), interrupt)
 
 
-def _as_rank(place: Place, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:
+def _as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:
     """One of several: rank 0 speaks for all, and what could not be helped before is not tried again."""
     if place.rank:
         os.dup2(2, 1)  # what outside code prints, it prints on every rank

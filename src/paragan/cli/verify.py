@@ -22,8 +22,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.printable import printable
 
 if TYPE_CHECKING:
-    from paragan.cli.verify_networks import Asked
-    from paragan.verify.finding import Finding
+    from paragan.cli.verify_networks import VerifyRequest
+    from paragan.verify.finding import LawResult
 
 _HEAD = ("law", "strategy", "result", "difference", "reason")
 _NARROWEST = 40  # of the last column
@@ -57,14 +57,14 @@ def verify(
         found = " and ".join(targets) or "none"
         raise ConfigError(f"verify: found {found}, expected one module such as mine.nets, or one recipe")
     size = None if shape is None else _sizes(shape)
-    from paragan.cli.verify_networks import Asked
+    from paragan.cli.verify_networks import VerifyRequest
 
-    findings = list(told_of(_examined(Asked(targets[0], overrides, size, classes, ranks, trust))))
+    findings = list(told_of(_examined(VerifyRequest(targets[0], overrides, size, classes, ranks, trust))))
     print(json.dumps([asdict(f) for f in findings], indent=1) if as_json else printable(table(findings, _width())))
     raise typer.Exit(2 if any(finding.result == "FAILED" for finding in findings) else 0)
 
 
-def _examined(asked: Asked) -> Iterator[Finding]:
+def _examined(asked: VerifyRequest) -> Iterator[LawResult]:
     from paragan.cli import verify_networks
     from paragan.verify import laws, on_ranks
     from paragan.verify.reference_run import exact
@@ -73,12 +73,12 @@ def _examined(asked: Asked) -> Iterator[Finding]:
     warnings.filterwarnings("ignore", module="torch")  # of strategies that the user has not chosen
     tried = verify_networks.subject(asked)
     with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact():
-        several = on_ranks.Ranks([*command, folder], asked.ranks, Path(folder))
+        several = on_ranks.RankProcesses([*command, folder], asked.ranks, Path(folder))
         comparisons = (laws.parts, laws.stopping, laws.one_is_none, several)
         yield from laws.examine(tried, comparisons)
 
 
-def told_of(findings: Iterable[Finding]) -> Iterator[Finding]:
+def told_of(findings: Iterable[LawResult]) -> Iterator[LawResult]:
     """The same; how far it is is told on stderr: a line per row, on a terminal one that is written over."""
     live = sys.stderr.isatty()
     for finding in findings:
@@ -89,7 +89,7 @@ def told_of(findings: Iterable[Finding]) -> Iterator[Finding]:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def table(findings: Sequence[Finding], width: int | None = None) -> str:
+def table(findings: Sequence[LawResult], width: int | None = None) -> str:
     """A line per finding, and how many of each kind. width: of the terminal, for which reasons are folded."""
     rows = [_HEAD, *((f.law, f.strategy, f.result, _number(f.difference), f.reason) for f in findings)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]

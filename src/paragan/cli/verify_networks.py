@@ -20,10 +20,10 @@ from paragan.config import RunConfig, choose, load
 from paragan.config.fill import ANY
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.game.policy import Policy
-from paragan.verify.reference_run import Subject, exact
+from paragan.verify.reference_run import VerifiedNetworks, exact
 
 _BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
 _SHAPE = (3, 32, 32)
@@ -32,7 +32,7 @@ _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
-class Asked:
+class VerifyRequest:
     """The words of the command. shape, classes: None where the recipe's data tells them."""
 
     target: str
@@ -47,7 +47,7 @@ class Asked:
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> Asked:
+    def of(cls, text: str) -> VerifyRequest:
         words: Mapping[str, Any] = json.loads(text)
         shape = None if words["shape"] is None else tuple(words["shape"])
         return cls(words["target"], tuple(words["overrides"]), shape, words["classes"], words["ranks"], words["trust"])
@@ -73,14 +73,14 @@ class _SeenPairs(_Seen):
         raise AssertionError("the laws draw their images themselves")
 
 
-def subject(asked: Asked) -> Subject:
+def subject(asked: VerifyRequest) -> VerifiedNetworks:
     """Its networks are built in float64, later. `ConfigError` for such as do not fit the shape or the game.
 
     To be called outside `exact()`: the game is tried once as a run would, in float32.
     """
     config, found = _config(asked)
     game = build.gan(config, found, _CPU, turns=False)  # the laws play them
-    return Subject(
+    return VerifiedNetworks(
         {side: _in_float64(build.maker(config, side, found, _CPU)) for side in Side},
         {Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},
         {Side.G: config.g.ema, Side.D: config.d.ema},
@@ -93,7 +93,7 @@ def subject(asked: Asked) -> Subject:
     )
 
 
-def _config(asked: Asked) -> tuple[RunConfig, build.Data]:
+def _config(asked: VerifyRequest) -> tuple[RunConfig, build.Data]:
     """The recipe's, or that of a bare game for a module; players play as on one process, in full precision."""
     is_recipe = asked.target.endswith((".yaml", ".yml")) or asked.target in registry.names("recipes")
     if is_recipe:
@@ -124,7 +124,7 @@ def _config(asked: Asked) -> tuple[RunConfig, build.Data]:
     return config, build.Data(seen, seen)
 
 
-def _in_float64(make: Make) -> Make:
+def _in_float64(make: NetworkFactory) -> NetworkFactory:
     def construct() -> nn.Module:
         return make.construct().double()
 
@@ -142,7 +142,7 @@ def main(words: list[str]) -> None:
     """One rank of `engine.laws_on_ranks.Ranks`."""
     from paragan.verify.on_ranks import serve
 
-    asked, folder = Asked.of(words[0]), Path(words[1])
+    asked, folder = VerifyRequest.of(words[0]), Path(words[1])
     rank, size, number = map(int, words[2:5])
     tried = subject(asked)
     with exact():

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paragan.coevolution.cell_state import Centre, Standing
+from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.genome import Genome, Traits
-from paragan.coevolution.opponents import Rivalled
+from paragan.coevolution.opponents import RandomOpponent
 from paragan.core.types import Report, Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
@@ -45,17 +45,17 @@ class Cell:
         return players_of(self.gan)
 
     @property
-    def seats(self) -> dict[Side, Rivalled]:
+    def seats(self) -> dict[Side, RandomOpponent]:
         """Where opponents are drawn; none where the two play against one another."""
         seats = {Side.G: self.gan.g, Side.D: self.gan.d}
-        return {side: seat for side, seat in seats.items() if isinstance(seat, Rivalled)}
+        return {side: seat for side, seat in seats.items() if isinstance(seat, RandomOpponent)}
 
     def become(self, side: Side, genome: Genome, lr: float) -> None:
         """What is trained next: a clone of somebody in the neighbourhood, at this learning rate."""
         player = self.players[side]
         if self._held.get(side) is not genome:
             genome.into(player)
-        player.learn_at(lr)
+        player.set_lr_base(lr)
         self._held.pop(side, None)
         self._lines[side] = genome.traits.cell
 
@@ -73,10 +73,10 @@ class Cell:
         rates = {side: player.policy.lr for side, player in self.players.items()}
         return {side: self._taken(side, replace(traits, lr=rates[side], cell=lines[side])) for side in Side}
 
-    def standing(self) -> Standing:
+    def standing(self) -> CellState:
         """At the edge of a generation. Reads counters from the device."""
         players, clock = self.players, self.gan.clock
-        return Standing(
+        return CellState(
             self.number,
             self.centre,
             self.weights,
@@ -93,7 +93,7 @@ class Cell:
         """For the record."""
         return self.standing().told
 
-    def stand(self, there: Standing) -> None:
+    def stand(self, there: CellState) -> None:
         """Go on from there. The players are nobody then: the next clone is made from its genome."""
         self.centre, self.weights, self.loss = there.centre, there.weights, there.loss
         self.fitness, self.score = dict(there.fitness), there.score
@@ -112,5 +112,5 @@ class Cell:
 def players_of(gan: GAN) -> dict[Side, Player]:
     """Both, behind whatever seats they have."""
     seats = {Side.G: gan.g, Side.D: gan.d}
-    found = {side: seat.player if isinstance(seat, Rivalled) else seat for side, seat in seats.items()}
+    found = {side: seat.player if isinstance(seat, RandomOpponent) else seat for side, seat in seats.items()}
     return {side: player for side, player in found.items() if isinstance(player, Player)}

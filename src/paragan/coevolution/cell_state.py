@@ -20,7 +20,7 @@ _MOST_COUNT = 1 << 48
 
 
 @dataclass(frozen=True)
-class Standing:
+class CellState:
     """centre: its two genomes. weights: of its neighbours' generators. fitness, score: of its genomes and of its
     mixture, where the last generation found them finite. loss: number of the one drawn last.
 
@@ -65,7 +65,7 @@ class Standing:
         }
 
     @classmethod
-    def read(cls, number: int, told: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> Standing:
+    def read(cls, number: int, told: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
         """From what `plain` said. `KeyError`, `TypeError` or `ValueError` for what no run would have written."""
         traits = {side: Traits.read(told["traits"][side.value]) for side in Side}
         steps, images = (_count(count) for count in told["clock"])
@@ -92,7 +92,7 @@ class Standing:
         return [*(one for part in parts for one in part), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
 
     @classmethod
-    def unpacked(cls, messages: Sequence[Tensor], like: Centre) -> Standing:
+    def unpacked(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
         """What `packed` wrote, of networks like those. `CheckpointError` for anything else."""
         try:
             *packed, rest = messages

@@ -13,7 +13,7 @@ from paragan.game.prior import Prior
 
 
 @dataclass(frozen=True)
-class Among(Prior):
+class ClassSubsetPrior(Prior):
     """As the prior that it is of, but labels are uniform over these classes: D would learn that all others are false.
 
     classes: by number, at least one.

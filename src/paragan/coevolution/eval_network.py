@@ -12,7 +12,7 @@ from paragan.layers.modes import remember_modes
 _PLAIN = Calling()
 
 
-class Stage:
+class EvalNetwork:
     """net: of the players' kind, made anew; it is never trained. calling: as the players call theirs."""
 
     def __init__(self, net: nn.Module, calling: Calling = _PLAIN) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from paragan.checkpoint.reader import Checkpoint, counted
 from paragan.coevolution.cell import Cell, players_of
-from paragan.coevolution.cell_state import Standing, number_of
+from paragan.coevolution.cell_state import CellState, number_of
 from paragan.coevolution.executors import auto
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
@@ -85,10 +85,10 @@ class Evolution(Trainer):
         return {"grid": grid | {"neighbours": self._topology().neighbours}}
 
     @property
-    def _auto(self) -> auto.Executor | None:
+    def _auto(self) -> auto.AutoExecutor | None:
         """The executor that chooses, if it is that: rounding follows from its choice, so a run keeps to it."""
         executor = self.population.executor
-        return executor if isinstance(executor, auto.Executor) else None
+        return executor if isinstance(executor, auto.AutoExecutor) else None
 
     def _topology(self, ago: int = 0) -> Topology:
         """In which the newest generation was played, or one so long before it."""
@@ -198,7 +198,7 @@ class Evolution(Trainer):
             self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, number_of(ensemble["distance"]))
         for cell in self.cells:
             tensors = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
-            cell.stand(Standing.read(cell.number, found.values["cells"][str(cell.number)], tensors))
+            cell.stand(CellState.read(cell.number, found.values["cells"][str(cell.number)], tensors))
 
 
 def _plain(ensemble: Ensemble) -> dict[str, Any]:

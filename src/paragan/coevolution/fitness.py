@@ -13,19 +13,19 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from paragan.coevolution.eval_network import Stage
+from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.genome import Genome
-from paragan.core.types import Batch, Made, Side, Verdict
+from paragan.core.types import Batch, DiscriminatorOutput, GeneratorOutput, Side
 from paragan.game.gan import Loss
 
 _MOST_BYTES = 1 << 29  # of images that are kept; beyond it they are made again
 
 
 @dataclass
-class Bout:
+class FitnessEvaluator:
     """One generation's. reals: by cell, the same batch where data is the same. y_B: labels of the latents."""
 
-    stages: Mapping[Side, Stage]
+    stages: Mapping[Side, EvalNetwork]
     loss: Loss
     z_BZ: Tensor
     y_B: Tensor | None
@@ -79,7 +79,7 @@ class Bout:
     def _images(self, g: Genome) -> Tensor:
         if g in self._fakes:
             return self._fakes[g]
-        images = Made.of(self.stages[Side.G].show(g)(self.z_BZ, self.y_B)).images
+        images = GeneratorOutput.of(self.stages[Side.G].show(g)(self.z_BZ, self.y_B)).images
         if (len(self._fakes) + 1) * images.numel() * images.element_size() <= _MOST_BYTES:
             self._fakes[g] = images
         return images
@@ -90,7 +90,7 @@ class Bout:
         return g in self._fakes
 
     def _verdict(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
-        return Verdict.of(self.stages[Side.D].show(d)(x_BCHW, y_B)).logits_B
+        return DiscriminatorOutput.of(self.stages[Side.D].show(d)(x_BCHW, y_B)).logits_B
 
     @staticmethod
     def _pair(side: Side, genome: Genome, other: Genome) -> tuple[Genome, Genome]:

@@ -91,7 +91,7 @@ class Genome:
         own = {"player/updates": player.updates, **({} if player.scaler is None else _scaling(player))}
         counters = {"version": player.version, "images": player.images}
         restore(player, Stored.of(own | dict(remembered)), counters)
-        player.learn_at(self.traits.lr)
+        player.set_lr_base(self.traits.lr)
 
     def forgetful(self, lr: float | None = None) -> Genome:
         """Without what an optimiser remembers. lr: another rate."""

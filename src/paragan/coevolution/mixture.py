@@ -12,18 +12,18 @@ from typing import Protocol
 import torch
 
 from paragan.core import rng
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
-Distance = Callable[[Judged], float]  # of so many judged images from the real ones; lower is better
+Distance = Callable[[SampleFeatures], float]  # of so many judged images from the real ones; lower is better
 _BLOCK = 100  # images that are made at once
 
 
-class Images(Protocol):
+class LazyFeatures(Protocol):
     """A generator's images, judged."""
 
     def __len__(self) -> int: ...
 
-    def rows(self, first: int, end: int) -> Judged: ...
+    def rows(self, first: int, end: int) -> SampleFeatures: ...
 
 
 class Pool:
@@ -32,20 +32,20 @@ class Pool:
     judged: images first … end - 1 of `num`.
     """
 
-    def __init__(self, judged: Callable[[int, int], Judged], num: int) -> None:
+    def __init__(self, judged: Callable[[int, int], SampleFeatures], num: int) -> None:
         self._judged, self._num = judged, num
-        self._blocks: dict[int, Judged] = {}
+        self._blocks: dict[int, SampleFeatures] = {}
 
     def __len__(self) -> int:
         return self._num
 
-    def rows(self, first: int, end: int) -> Judged:
+    def rows(self, first: int, end: int) -> SampleFeatures:
         start = min(first, self._num - 1) // _BLOCK
         blocks = range(start, max(start + 1, -(-end // _BLOCK)))
-        there = Judged.joined([self._block(number) for number in blocks])
+        there = SampleFeatures.joined([self._block(number) for number in blocks])
         return there.rows(first - start * _BLOCK, end - start * _BLOCK)
 
-    def _block(self, number: int) -> Judged:
+    def _block(self, number: int) -> SampleFeatures:
         if number not in self._blocks:
             self._blocks[number] = self._judged(number * _BLOCK, min((number + 1) * _BLOCK, self._num))
         return self._blocks[number]
@@ -68,17 +68,23 @@ def counts(weights: Sequence[float], num: int) -> list[int]:
     return whole
 
 
-def mixed(pools: Sequence[Images], weights: Sequence[float]) -> Judged:
+def mixed(pools: Sequence[LazyFeatures], weights: Sequence[float]) -> SampleFeatures:
     """What the mixture makes of equally many images of each: member i fills the rows that follow member i - 1's."""
     first, parts = 0, []
     for pool, count in zip(pools, counts(weights, len(pools[0])), strict=True):
         parts.append(pool.rows(first, first + count))
         first += count
-    return Judged.joined(parts)
+    return SampleFeatures.joined(parts)
 
 
 def evolved(
-    pools: Sequence[Images], weights: Sequence[float], sigma: float, distance: Distance, seed: int, cell: int, time: int
+    pools: Sequence[LazyFeatures],
+    weights: Sequence[float],
+    sigma: float,
+    distance: Distance,
+    seed: int,
+    cell: int,
+    time: int,
 ) -> tuple[tuple[float, ...], float]:
     """Weights after one step, and their distance: each moved by N(0, sigma), kept if nearer (Beyer & Schwefel 2002)."""
     now = distance(mixed(pools, weights))
@@ -90,7 +96,9 @@ def evolved(
     return (child, then) if then < now else (tuple(weights), now)
 
 
-def greedy(pools: Sequence[Images], distance: Distance, most: int, patience: int = 3) -> tuple[dict[int, int], float]:
+def greedy(
+    pools: Sequence[LazyFeatures], distance: Distance, most: int, patience: int = 3
+) -> tuple[dict[int, int], float]:
     """An ensemble grown by whoever brings it nearest, the same one again perhaps: how often each is in it.
 
     Ends with `most` members, or after `patience` rounds that brought it no nearer (Caruana et al. 2004; for generators
@@ -109,6 +117,6 @@ def greedy(pools: Sequence[Images], distance: Distance, most: int, patience: int
     return best
 
 
-def _equally(pools: Sequence[Images], members: Sequence[int]) -> Judged:
+def _equally(pools: Sequence[LazyFeatures], members: Sequence[int]) -> SampleFeatures:
     names = sorted(set(members))
     return mixed([pools[i] for i in names], [members.count(i) for i in names])

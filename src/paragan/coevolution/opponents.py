@@ -15,7 +15,7 @@ from paragan.game.player import Player
 
 
 @dataclass
-class Rivalled:
+class RandomOpponent:
     """Fulfils `core.seams.Seat`: its turns are the player's; as an opponent it is whoever is drawn of `rivals`."""
 
     player: Player

@@ -53,7 +53,7 @@ class MixtureOptions:
 
 
 @dataclass(frozen=True)
-class Change:
+class NeighbourhoodChange:
     """From generation `at` on, the neighbourhood is another one."""
 
     at: Count
@@ -67,7 +67,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class OwnPlayer:
+class CellPlayerOptions:
     """A cell's optimiser, or only its learning rate."""
 
     optimizer: OptimizerOptions | None = None
@@ -88,9 +88,9 @@ class CellOptions:
     """Numbers of the cells, row by row from 0."""
     loss: Annotated[Chosen, On("losses")] | None = None
     """Loss of these cells throughout; none is drawn for them."""
-    g: OwnPlayer | None = None
+    g: CellPlayerOptions | None = None
     """G's optimiser or learning rate in these cells."""
-    d: OwnPlayer | None = None
+    d: CellPlayerOptions | None = None
     """D's optimiser or learning rate in these cells."""
     diet: Share | None = None
     """Share of the training images that these cells see."""
@@ -117,7 +117,7 @@ class GridOptions:
     """Distance up to which cells are neighbours."""
     edges: tuple[tuple[Natural, Natural], ...] | None = None
     """Pairs [a, b] of cells that read each other, instead of a topology."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NeighbourhoodChange, ...] = ()
     """Other neighbourhoods from given generations on."""
     batches: Count = 600
     """Batches of a generation; the run ends with the generation in which D has seen train.kimg."""

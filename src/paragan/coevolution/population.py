@@ -10,9 +10,9 @@ from torch import Tensor
 
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
-from paragan.coevolution.fitness import Bout
+from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.mixture import Distance, Images, evolved, greedy
+from paragan.coevolution.mixture import Distance, SampleFeatures, evolved, greedy
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
@@ -54,9 +54,9 @@ class Population:
     options: GridOptions
     cells: Sequence[Cell]
     topology: Callable[[int], Topology]
-    bout: Callable[[int], Bout]
+    bout: Callable[[int], FitnessEvaluator]
     executor: Executor
-    judged: Callable[[Genome, int], Images] | None = None
+    judged: Callable[[Genome, int], SampleFeatures] | None = None
     distance: Distance | None = None
     rival: Callable[[Side, Genome], CalledNetwork] | None = None
     alike: Callable[[Side, int, int], bool] = lambda side, a, b: True
@@ -91,7 +91,7 @@ class Population:
             for cell in self.cells:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
         with profile.of("score"):
-            pools: dict[Genome, Images] = {}
+            pools: dict[Genome, SampleFeatures] = {}
             former = self.topology(max(0, time - 1)).neighbours
             for cell in self.cells:
                 if former[cell.number] != topology.neighbours[cell.number]:
@@ -108,7 +108,7 @@ class Population:
             theirs = {cell: {s: genome.forgetful() for s, genome in centre.items()} for cell, centre in theirs.items()}
         return {cell: [mine[cell], *(theirs[n] for n in topology.neighbours[cell][1:])] for cell in mine}
 
-    def _fitness(self, bout: Bout, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
+    def _fitness(self, bout: FitnessEvaluator, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
         """Of everybody in a neighbourhood, in its order."""
         rivals = {side: [centre[_OTHER[side]] for centre in group] for side in Side}
         by = self.options.fitness.of
@@ -154,7 +154,7 @@ class Population:
         every = batch if self.options.drawn == "batch" else 0
         return drawn(len(cell.losses), self.seed, cell.number, self.generation, every) if cell.losses else 0
 
-    def _after(self, bout: Bout, group: Sequence[Centre], trained: Centre, cell: int) -> dict[Side, float]:
+    def _after(self, bout: FitnessEvaluator, group: Sequence[Centre], trained: Centre, cell: int) -> dict[Side, float]:
         """Fitness of the trained against those that the old centre was measured with."""
         by = self.options.fitness.of
         return {s: bout.of(s, trained[s], [c[_OTHER[s]] for c in group], cell, by) for s in Side}
@@ -194,7 +194,7 @@ class Population:
         counts, distance = greedy(pools, self.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance
 
-    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, Images]) -> None:
+    def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures]) -> None:
         """The cell's own new generator, and its neighbours' as they were gathered. pools: images judged already."""
         members = [cell.centre[Side.G], *group[1:]]
         if len(cell.weights) != len(members):  # the first generation, or another neighbourhood

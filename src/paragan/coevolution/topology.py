@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from paragan.coevolution.options import Change, GridOptions
+from paragan.coevolution.options import GridOptions, NeighbourhoodChange
 from paragan.core.errors import ConfigError
 
 
@@ -93,7 +93,7 @@ def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
 def of(options: GridOptions, generation: int) -> Topology:
     """Whom each cell reads in that generation of a run."""
     started = [change for change in options.changes if change.at <= generation]
-    now: GridOptions | Change = max(started, key=lambda change: change.at) if started else options
+    now: GridOptions | NeighbourhoodChange = max(started, key=lambda change: change.at) if started else options
     if now.edges is not None:
         return graph(options.num_cells, now.edges)
     if now.topology == "ring":

@@ -45,7 +45,7 @@ class _Unknown:
     folder: str | None
 
 
-class Filler:
+class ConfigReader:
     """check(hint, value) returns the value as `hint` has it (a list as a tuple) or raises `ValueError`.
 
     outside: the dotted paths that may be named; others are refused before anything is imported or read. hints: other

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
 from paragan.config import override_words
-from paragan.config.fill import ANY, Filler
+from paragan.config.fill import ANY, ConfigReader
 from paragan.config.known_names import HINTS
 from paragan.config.overrides import Overrides
 from paragan.config.values import check
@@ -179,7 +179,7 @@ def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:
 
 
 def _filled(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    filler = Filler(check, outside, HINTS)
+    filler = ConfigReader(check, outside, HINTS)
     config = filler.fill(RunConfig, tree)
     refuse([*problems, *filler.problems])
     assert config is not None

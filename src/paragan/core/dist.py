@@ -41,7 +41,7 @@ class World:
     meshes: dict[Any, Any] = field(default_factory=dict, compare=False)
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the rank that writes and speaks for all."""
         return self.rank == 0
 
@@ -59,9 +59,9 @@ class World:
 
     def any(self, flag: bool) -> bool:
         """Whether some rank says so."""
-        return bool(self.most(int(flag)))
+        return bool(self.all_reduce_max(int(flag)))
 
-    def most(self, number: int) -> int:
+    def all_reduce_max(self, number: int) -> int:
         """The largest number that a rank has."""
         if self.size == 1:
             return number
@@ -97,7 +97,7 @@ class World:
         dist.all_gather(all_of_them, padded, group=self.control)
         return [piece[:length] for piece, length in zip(all_of_them, lengths, strict=True)]
 
-    def follow(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast_from_main(self, tensors: Iterable[Tensor]) -> None:
         """Rank 0's values of host tensors, into the same tensors everywhere."""
         if self.size > 1:
             for tensor in tensors:

@@ -11,7 +11,7 @@ from torch import nn
 
 
 @dataclass(frozen=True)
-class Make:
+class NetworkFactory:
     """construct: the module on the CPU. fill: its weights of step 0, drawn by name, into whatever pieces it has.
 
     fill None: the constructor's own weights stand, and the network can only be built whole.

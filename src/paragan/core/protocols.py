@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Can, Feed, Outputs, Rows, Side, Terms, Update
+from paragan.core.types import Can, LossTerms, Outputs, Rows, Side, TurnInputs, Update
 from paragan.core.window import Layout
 
 
@@ -33,7 +33,7 @@ def _as_it_is(x_B: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Part:
+class PenaltyContext:
     """What a penalty sees of one part.
 
     The network in training, its feed and outputs, how to differentiate its input, and how to see the rows of all ranks:
@@ -41,7 +41,7 @@ class Part:
     """
 
     network: Network
-    feed: Feed
+    feed: TurnInputs
     outputs: Outputs
     input_gradient: Callable[[Tensor, Tensor], Tensor]
     whole: Callable[[Tensor], Tensor] = _as_it_is
@@ -60,7 +60,7 @@ class Penalty(Protocol):
     per_sample: bool  # refuses a network that mixes the samples of its batch
     interval: int  # due every so many updates; the weight is multiplied by it, so the average force stays
 
-    def __call__(self, part: Part) -> Tensor: ...  # loss_B
+    def __call__(self, part: PenaltyContext) -> Tensor: ...  # loss_B
 
 
 class Augment(Protocol):
@@ -73,7 +73,7 @@ class Augment(Protocol):
 class Adaptive(Augment, Protocol):
     """One that follows how well D tells real images; what it remembers is part of D's state."""
 
-    kept: dict[str, Tensor]
+    state: dict[str, Tensor]
 
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
         """Once per step; what to tell of it, by name, the same on all ranks.
@@ -85,7 +85,7 @@ class Adaptive(Augment, Protocol):
 
 def adaptive(augment: Augment | None) -> Adaptive | None:
     """The same augmentation, if there is something that it adapts."""
-    return augment if isinstance(augment, Adaptive) and augment.kept else None
+    return augment if isinstance(augment, Adaptive) and augment.state else None
 
 
 def kept(*who: Any) -> dict[str, Tensor]:
@@ -99,13 +99,13 @@ class Turn:
 
     side: Side
     chain: tuple[Side, ...]
-    feed: Feed
-    objective: Callable[[Outputs, Feed], Terms]
+    feed: TurnInputs
+    objective: Callable[[Outputs, TurnInputs], LossTerms]
     penalties: tuple[Penalty, ...] = ()
     needs_real: bool = True  # the verdict on real samples enters the objective
     augment: Augment | None = None  # of what D is shown; objectives and penalties see images as they are
 
-    def shown(self, x: Tensor, kind: str, feed: Feed) -> Tensor:
+    def shown(self, x: Tensor, kind: str, feed: TurnInputs) -> Tensor:
         """Images as D sees them; kind: `real` or `fake`, which draw apart."""
         if self.augment is None:
             return x
@@ -133,7 +133,7 @@ class Opponent(Protocol):
     def network(self) -> Network: ...
 
 
-class Seat(Opponent, Protocol):
+class PlayerSlot(Opponent, Protocol):
     """A place at the game: a `Player` here, or the stand-in for one that sits on other ranks."""
 
     @property
@@ -162,7 +162,7 @@ class Strategy(Protocol):
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> Terms:
+    ) -> LossTerms:
         """Run the chain and one backward per part; returns the detached terms of all local rows."""
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:

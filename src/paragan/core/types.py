@@ -89,7 +89,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DiscriminatorOutput:
     """What a discriminator returns. Logits may have trailing axes (patches); the game averages them per sample.
 
     classes_BK: of one that also tells classes (`penalties/auxiliary`), a logit for each.
@@ -100,35 +100,37 @@ class Verdict:
     classes_BK: Tensor | None = None
 
     @classmethod
-    def of(cls, output: Tensor | tuple[Tensor, *tuple[Tensor | None, ...]] | Verdict) -> Verdict:
+    def of(
+        cls, output: Tensor | tuple[Tensor, *tuple[Tensor | None, ...]] | DiscriminatorOutput
+    ) -> DiscriminatorOutput:
         """From what a network returns.
 
         A verdict, bare logits, or (logits, features) or (logits, features, classes) as the last block of a chain does.
         """
-        if isinstance(output, Verdict):
+        if isinstance(output, DiscriminatorOutput):
             return output
         return cls(*output) if isinstance(output, tuple) else cls(output)
 
-    def split(self, sizes: list[int]) -> tuple[Verdict, ...]:
+    def split(self, sizes: list[int]) -> tuple[DiscriminatorOutput, ...]:
         logits = self.logits_B.split(sizes)
         more = [[None] * len(sizes) if v is None else v.split(sizes) for v in (self.features, self.classes_BK)]
-        return tuple(Verdict(*each) for each in zip(logits, *more, strict=True))
+        return tuple(DiscriminatorOutput(*each) for each in zip(logits, *more, strict=True))
 
 
 @dataclass(frozen=True)
-class Made:
+class GeneratorOutput:
     """What a generator may return instead of bare images: the images that D sees, and what only objectives need."""
 
     images: Tensor
     extra: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, output: Tensor | Made) -> Made:
-        return output if isinstance(output, Made) else cls(output)
+    def of(cls, output: Tensor | GeneratorOutput) -> GeneratorOutput:
+        return output if isinstance(output, GeneratorOutput) else cls(output)
 
 
 @dataclass(frozen=True)
-class Feed:
+class TurnInputs:
     """What one turn is fed: draws of the global batch, cut to these rows.
 
     `fakes` are images that already exist, one tensor per part in row order: filled from the opponent in D's turn, or
@@ -156,7 +158,7 @@ class Feed:
         inputs = (self.real.x_BCHW, self.real.y_B)
         return inputs if self.condition is None else (*inputs, self.real.condition)
 
-    def parts(self, n: int) -> tuple[Feed, ...]:
+    def parts(self, n: int) -> tuple[TurnInputs, ...]:
         if n == 1 and (self.fakes is None or len(self.fakes) == 1):
             return (self,)
         reals = [None] * n if self.real is None else self.real.parts(n)
@@ -198,15 +200,15 @@ class Outputs:
     whole(x_B): the rows of all ranks, as `core.seams.Part` has it, for an objective that compares samples.
     """
 
-    fake: Verdict
-    real: Verdict | None = None
+    fake: DiscriminatorOutput
+    real: DiscriminatorOutput | None = None
     images: Any = None
     extra: Mapping[str, Tensor] = field(default_factory=dict)
     whole: Callable[[Tensor], Tensor] = _as_it_is
 
 
 @dataclass(frozen=True)
-class Terms:
+class LossTerms:
     """An objective, never a scalar mean: the strategy sums the rows and divides by `rows.total`.
 
     loss_B:   float per sample, by name; summed into the loss.
@@ -216,7 +218,7 @@ class Terms:
 
     loss_B: Mapping[str, Tensor]
     coupled: Mapping[str, Tensor] = field(default_factory=dict)
-    seen_B: Mapping[str, Tensor] = field(default_factory=dict)
+    observations_B: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ class Zip:
         return [name for name in inside if not name.startswith((b".", b"__MACOSX"))]
 
 
-class Pictures:
+class ImageFiles:
     """Fulfils `core.seams.Source`. draw: uint8 (C, H, W) from a file's bytes and its name for messages.
 
     seal: what else than the files decides the pixels. notices: what to warn of, a line each.

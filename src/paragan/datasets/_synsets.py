@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.datasets import folder
 from paragan.datasets._paths import Part, Paths, folders_at
-from paragan.datasets._pictures import Files, Pictures
+from paragan.datasets._pictures import Files, ImageFiles
 
 Labels = NDArray[np.int32]
 
@@ -26,12 +26,12 @@ _NAMED = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
 
 def source(
     files: Files, paths: list[bytes], labels: Labels, names: tuple[str, ...], size: int, cache_mb: int
-) -> Pictures:
+) -> ImageFiles:
     """Colour, the largest square in the middle, brought to this size. labels: index into names for each path."""
     options = folder.Options(size=size)  # type: ignore[arg-type]
     seal = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     part = Part(Paths(paths), labels, names)
-    return Pictures(files, part, (3, size, size), partial(folder.drawn, options), cache_mb << 20, seal)
+    return ImageFiles(files, part, (3, size, size), partial(folder.drawn, options), cache_mb << 20, seal)
 
 
 def checked(folders: Iterable[str], where: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from paragan.core.protocols import Source
 
 
-class Unlabelled:
+class UnlabelledSource:
     """The images of `source`, which has its labels still."""
 
     class_names: tuple[str, ...] = ()

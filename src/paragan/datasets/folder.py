@@ -19,7 +19,7 @@ from paragan.core.option_types import FilePath, Natural, Range
 from paragan.core.protocols import Source
 from paragan.datasets import _class_folders, _decode, _paths
 from paragan.datasets._damaged import naming_cure, without_damaged
-from paragan.datasets._pictures import Files, Folder, Pictures, Zip
+from paragan.datasets._pictures import Files, Folder, ImageFiles, Zip
 
 _KINDS = "png jpg jpeg webp bmp gif tif tiff"
 
@@ -64,7 +64,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         paths, notices = without_damaged(files, paths, draw, f"folder {shape} {seal}", options.path)
     part = _paths.part(paths, split, options.held_out, options.path)
     notices += _class_folders.warnings(files, paths, part, split)
-    return Pictures(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
+    return ImageFiles(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
 
 
 def listed(path: str) -> tuple[Files, list[bytes]]:

@@ -24,7 +24,7 @@ from paragan.core.option_types import Count, FilePath, Natural, Range
 from paragan.core.protocols import Paired
 from paragan.datasets import _decode, _packed, _paths
 from paragan.datasets._damaged import naming_cure, without_damaged
-from paragan.datasets._pictures import Folder, Pictures
+from paragan.datasets._pictures import Folder, ImageFiles
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Paired:
     seal = f"{options.direction} {options.size} {options.flip}"
     shape = (options.channels, load, 2 * load)
     draw = partial(_drawn, load, options.channels)
-    whole = Pictures(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
-    return Pairs(whole, options.size, options.direction == "b_to_a", options.flip and split == "train")
+    whole = ImageFiles(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
+    return PairedImages(whole, options.size, options.direction == "b_to_a", options.flip and split == "train")
 
 
 def inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
@@ -93,10 +93,10 @@ def inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     return torch.stack(drawn)
 
 
-class Pairs:
+class PairedImages:
     """Fulfils `core.seams.Paired` with both halves of wider pictures. back: the right half is the condition."""
 
-    def __init__(self, whole: Pictures, size: int, back: bool, flip: bool) -> None:
+    def __init__(self, whole: ImageFiles, size: int, back: bool, flip: bool) -> None:
         self._whole, self._back, self._flip = whole, back, flip
         self._room = whole.shape[1] - size + 1  # places of a crop along either axis
         self.shape = (whole.shape[0], size, size)

@@ -48,10 +48,10 @@ class Options:
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """(3, size, size) shapes or (1, size, size) dots; classes are the shapes or the Gaussians."""
-    return Drawn(options, split)
+    return SyntheticImages(options, split)
 
 
-class Drawn:
+class SyntheticImages:
     """Fulfils `core.seams.Source`: row i depends on the seed, the part and i alone."""
 
     def __init__(self, options: Options, split: str) -> None:

@@ -47,7 +47,7 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Rule:
+class AdviceRule:
     """sees: the telling value where the rule holds at the end of a history, else None."""
 
     name: str
@@ -182,61 +182,61 @@ def _number(value: object) -> float:
 
 
 RULES = (
-    Rule(
+    AdviceRule(
         "d_overfits",
         _overfits,
         "D knows its training images by heart and takes held-out ones for generated: G is led to copy.",
         "If the score no longer falls, try augment.name=diffaugment, more images or a stronger r1 in penalties.",
     ),
-    Rule(
+    AdviceRule(
         "d_saturated",
         _saturated,
         "D is certain about nearly all images, so its loss hardly teaches it: D is too strong or its logits ran away.",
         "Try a smaller d.optimizer.lr, r1 in penalties, or fewer d.updates_per_step.",
     ),
-    Rule(
+    AdviceRule(
         "d_too_strong",
         _too_strong,
         "D tells real from generated without fail while the score stays bad: G does not keep up.",
         "Try a larger g.optimizer.lr, a smaller d.optimizer.lr, fewer d.updates_per_step, or r1 in penalties.",
     ),
-    Rule(
+    AdviceRule(
         "d_too_weak",
         _too_weak,
         "D cannot tell real from generated although the score is still bad: G gets no direction.",
         "Try a larger d.optimizer.lr, more d.updates_per_step, a smaller weight in penalties, or a larger D.",
     ),
-    Rule(
+    AdviceRule(
         "d_certain_and_wrong",
         _certain_and_wrong,
         "D is certain of many images and wrong about most: both players take steps too large to answer each other.",
         "Try g.optimizer.lr and d.optimizer.lr ten times smaller, or clipping (g.max_norm, d.max_norm).",
     ),
-    Rule(
+    AdviceRule(
         "gradients_out_of_balance",
         _out_of_balance,
         "One player's gradients are far larger than the other's: one of them learns next to nothing or runs away.",
         "Try another ratio of g.optimizer.lr to d.optimizer.lr, or max_norm for the larger (g.max_norm, d.max_norm).",
     ),
-    Rule(
+    AdviceRule(
         "samples_alike",
         _same_samples,
         "Samples lie much closer together than real images do: mode collapse.",
         "Try going back to the best checkpoint, a smaller g.optimizer.lr, r1 in penalties, or a larger train.batch.",
     ),
-    Rule(
+    AdviceRule(
         "coverage_lost",
         _coverage_lost,
         "Samples cover far fewer of the held-out images than they once did: modes were dropped.",
         "Try going back to the best checkpoint, a smaller g.optimizer.lr, g.ema, or r1 in penalties.",
     ),
-    Rule(
+    AdviceRule(
         "score_diverges",
         _diverges,
         "The score has been far from its best for several evaluations: the run is past its best or has diverged.",
         "Try the best checkpoint, a decay of both learning rates (g.schedule, d.schedule), or r1 in penalties.",
     ),
-    Rule(
+    AdviceRule(
         "weights_explode",
         _exploded,
         "A layer's largest singular value has jumped far above all before it, which often comes before collapse.",

@@ -17,7 +17,7 @@ _NAMES = {"g": "lag", "d": "age"}  # of D as G meets it; of the images that D is
 
 
 @dataclass
-class Delays:
+class DelayLog:
     """Asked at log points, by all ranks."""
 
     trainer: Trainer

@@ -11,7 +11,7 @@ from paragan.core.notes import Note, Writer
 from paragan.core.printable import printable
 
 
-class Desk:
+class MultiWriter:
     """Fulfils `core.notes.Writer` for all of them."""
 
     def __init__(self, writers: Iterable[tuple[str, Writer]]) -> None:

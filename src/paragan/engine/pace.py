@@ -12,7 +12,7 @@ _RECENT = 0.98  # of the weight of the steps before: the last 50 or so count
 
 
 @dataclass
-class Pace:
+class ProgressTimer:
     """total: images of the whole run. Tell it of every event; `eta_s` and `images_per_s` follow from what they cost."""
 
     total: int

@@ -17,10 +17,10 @@ from paragan.core.notes import Note, Writer
 from paragan.core.protocols import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
-from paragan.engine.delays import Delays, means
+from paragan.engine.delays import DelayLog, means
 from paragan.engine.events import Event, Evolved, Observed, Samples, Saved, Scored
-from paragan.engine.pace import Pace
-from paragan.engine.skips import Skips
+from paragan.engine.pace import ProgressTimer
+from paragan.engine.skips import SkipMonitor
 from paragan.engine.trainer import Trainer
 from paragan.game.player import Player
 
@@ -47,7 +47,7 @@ class Session:
     _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
 
     def __post_init__(self) -> None:
-        self.pace = Pace(self.trainer.images, self.trainer.every)
+        self.pace = ProgressTimer(self.trainer.images, self.trainer.every)
 
     def run(self) -> None:
         """Train. Call after `resume`."""
@@ -57,9 +57,9 @@ class Session:
     def stages(self) -> Iterator[None]:
         """The same, and back after each stage of the trainer (`Trainer.stages`)."""
         self._wait0 = self.trainer.batches.wait_s
-        self._skips = Skips(self.trainer.players)
-        self._delays = Delays(self.trainer)
-        before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.leads else []
+        self._skips = SkipMonitor(self.trainer.players)
+        self._delays = DelayLog(self.trainer)
+        before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.is_main else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
         if self.is_complete:
@@ -152,7 +152,7 @@ class Session:
 
     def _advise(self, values: Mapping[str, Any] | None = None) -> None:
         """Once for each thing that may be wrong."""
-        if not self.world.leads:
+        if not self.world.is_main:
             return
         if values is not None:
             self._history.append({"kimg": self.trainer.clock.images / 1000, **values})

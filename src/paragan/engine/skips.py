@@ -10,7 +10,7 @@ from paragan.game.player import Player
 _MOST_IDLE = 100  # updates in a row; fp16 finds its loss scale in some 20
 
 
-class Skips:
+class SkipMonitor:
     """Counts from the moment it is made. Each question waits for the device once per player."""
 
     def __init__(self, players: Mapping[str, Player]) -> None:

@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 from paragan.core import rng
 from paragan.core.protocols import Network, Source, paired
 from paragan.core.shard import whole
-from paragan.core.types import Made, Rows, Verdict
+from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Rows
 from paragan.game.gan import GAN
 from paragan.layers.precision import widened
 from paragan.layers.random import untouched
@@ -83,14 +83,16 @@ class Telemetry:
         train = _placed(self._train, gan)
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
-        made = _in_pieces(lambda *latents: Made.of(g(*latents)).images, (z, y, train[2]), self.batch)
+        made = _in_pieces(lambda *latents: GeneratorOutput.of(g(*latents)).images, (z, y, train[2]), self.batch)
         fake = made, y, train[2]
 
         def judged(images: Inputs, kind: str) -> Tensor:
             x, y, condition = images
             if gan.augment is not None:
                 x = gan.augment(x, gan.prior.seed, f"augment/telemetry/{kind}", Rows(0, 0, len(x), len(x)))
-            return _in_pieces(lambda *inputs: Verdict.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch)
+            return _in_pieces(
+                lambda *inputs: DiscriminatorOutput.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch
+            )
 
         on_train, on_fake = judged(train, "train"), judged(fake, "fake")
         values = judgement(_per_sample(on_train), _per_sample(on_fake))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.checkpoint.best import Best
 from paragan.checkpoint.reader import Checkpoint, counted, read
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.clock import Clock, Every
 from paragan.core.collective import together
 from paragan.core.dist import ALONE, World
@@ -23,7 +23,7 @@ from paragan.engine.agreement import Agreement
 from paragan.engine.events import Event, Observed, Samples, Saved, Scored
 from paragan.engine.options import EveryOptions
 from paragan.evaluation.evaluator import Score
-from paragan.evaluation.fixed_samples import Pictures
+from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -47,11 +47,11 @@ class Trainer:
     batches: Batches
     images: int
     every: EveryOptions
-    checkpoints: Checkpoints
+    checkpoints: CheckpointWriter
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
     telemetry: Telemetry | None = None
-    pictures: Pictures = Pictures()
+    pictures: FixedSamples = FixedSamples()
     roles: Roles = together_on(ALONE)
     period: int = 1
     saved_at: int = -1  # steps
@@ -284,7 +284,7 @@ class Trainer:
             yield Scored(self.clock.step, self.clock.images, score)
         self.roles.meet()
         self.scored_at = self.clock.step
-        leads = score if self.world.leads else None
+        leads = score if self.world.is_main else None
         if self.clock.step and together(self.world, lambda: leads is not None and self.best.beaten_by(leads))[0]:
             if self.saved_at != self.clock.step:
                 yield self.save()

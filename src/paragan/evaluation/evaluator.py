@@ -20,7 +20,7 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
 from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, label_accuracy
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 # (first row, count) -> x_BCHW in [-1, 1], classes asked for
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
@@ -93,7 +93,7 @@ class Evaluator:
         real = {name: real_values[name] for name in values if name in real_values}
         return Score(values, self.num_images, self.protocol, real, time.monotonic() - began)
 
-    def _fakes(self, generate: Generate) -> Judged:
+    def _fakes(self, generate: Generate) -> SampleFeatures:
         """All rows, judged: blocks are dealt to the ranks, and every rank has the whole in the end.
 
         Each makes equally many calls of the generator, which may lie in pieces over them. Where training statistics are
@@ -109,7 +109,7 @@ class Evaluator:
             x, asked = generate(first, count)
             finite(x, world)
             judged.append(self.judge.judge(x, asked if self._recognises else None))
-        return _whole(Judged.joined(judged), [count for _, count in blocks], world)
+        return _whole(SampleFeatures.joined(judged), [count for _, count in blocks], world)
 
     @property
     def _at_once(self) -> int:
@@ -117,7 +117,7 @@ class Evaluator:
         _, height, width = self.train.shape
         return _AT_ONCE if self.mode != "eval" else max(4, min(_AT_ONCE, _AT_ONCE * 64 * 64 // (height * width)))
 
-    def distance(self, fakes: Judged) -> float:
+    def distance(self, fakes: SampleFeatures) -> float:
         """The Frechet distance of judged images from the training images; infinite where they are not finite."""
         if not fakes.features_BF.isfinite().all():
             return float("inf")
@@ -159,7 +159,7 @@ class Evaluator:
             "sampling": f"averaged generator where there is one, {SAYS[self.mode]}, full precision, labels uniform",
         }
 
-    def _measure(self, judged: Judged, covering: Judged) -> dict[str, float]:
+    def _measure(self, judged: SampleFeatures, covering: SampleFeatures) -> dict[str, float]:
         """Of `judged`; its first rows, `covering`, are those that coverage counts."""
         values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(judged).compute()}
         if judged.asked_B is not None and self._recognises:
@@ -193,11 +193,11 @@ class Evaluator:
         return accuracy(self._held_out)
 
     @cached_property
-    def _reference(self) -> Judged:
+    def _reference(self) -> SampleFeatures:
         return self.judge.judge_rows(self.train, self.num_reference)
 
     @cached_property
-    def _held_out(self) -> Judged:
+    def _held_out(self) -> SampleFeatures:
         """As many as any number here is computed of."""
         enough = max(self.num_real, self.num_covered)
         count = MOST_MEASURED if self.judge.accuracy is None else enough
@@ -231,17 +231,17 @@ def images_of(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "
     return generate
 
 
-def _whole(mine: Judged, counts: list[int], world: World) -> Judged:
+def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatures:
     """Blocks of `counts` rows that were dealt to the ranks, in order; what a rank has beyond its blocks is left out."""
     if world.size == 1:
         return mine
     columns = [c if c is None else world.pieces(c) for c in (mine.features_BF, mine.logits_BK, mine.asked_B)]
-    found: list[Judged] = []
+    found: list[SampleFeatures] = []
     for number, count in enumerate(counts):
         rank, before = number % world.size, sum(counts[number % world.size : number : world.size])
-        theirs = Judged(*(None if column is None else column[rank] for column in columns))  # type: ignore[arg-type]
+        theirs = SampleFeatures(*(None if column is None else column[rank] for column in columns))  # type: ignore[arg-type]
         found.append(theirs.rows(before, before + count))
-    return Judged.joined(found)
+    return SampleFeatures.joined(found)
 
 
 def finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:

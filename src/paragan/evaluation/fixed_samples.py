@@ -22,7 +22,7 @@ PAIR_COLUMNS = 6  # two pairs to a row: each is input, output, target
 
 
 @dataclass(frozen=True)
-class Pictures:
+class FixedSamples:
     """held_out: the pairs that images are made from, the first few; None: they are made from latents."""
 
     mode: Mode = "eval"

@@ -26,7 +26,7 @@ from paragan.evaluation.classifier import fitted, untrained
 from paragan.evaluation.extractors import EXTRACTORS, read
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 JUDGE = "judge"  # the name of one that is trained for a run
 CLASSES, TURNS = "classes", "which way up"  # what a judge tells of images
@@ -55,20 +55,20 @@ class Judge:
     crop: int = 0
 
     @torch.no_grad()
-    def judge(self, x_BCHW: Tensor, asked_B: Tensor | None = None) -> Judged:
+    def judge(self, x_BCHW: Tensor, asked_B: Tensor | None = None) -> SampleFeatures:
         """What it makes of images in [-1, 1] from any device; `asked_B`, the classes they should show, is passed on."""
         self.net.eval()
         seen_BCHW = F.pad(x_BCHW.detach().float().cpu(), (-self.crop,) * 4)
         pieces = [self.net(part) for part in seen_BCHW.split(_AT_ONCE)]
         features, logits = zip(*pieces, strict=True)
-        return Judged(torch.cat(features), torch.cat(logits), None if asked_B is None else asked_B.cpu())
+        return SampleFeatures(torch.cat(features), torch.cat(logits), None if asked_B is None else asked_B.cpu())
 
-    def judge_rows(self, source: Source, count: int) -> Judged:
+    def judge_rows(self, source: Source, count: int) -> SampleFeatures:
         """`count` images of a data set, always the same ones, with their labels as the classes asked for."""
-        return Judged.joined([self.judge(normalised(x_BCHW), y_B) for x_BCHW, y_B in _pieces(source, count)])
+        return SampleFeatures.joined([self.judge(normalised(x_BCHW), y_B) for x_BCHW, y_B in _pieces(source, count)])
 
 
-class Turned:
+class ScaledJudge:
     """Images of `source` turned by quarters (by halves where they are not square): its labels are the turns.
 
     Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
@@ -109,18 +109,18 @@ def train_or_load(
     raises, nothing is written.
     """
     if len(train.class_names) < 2:
-        train, held_out = Turned(train), Turned(held_out)
+        train, held_out = ScaledJudge(train), ScaledJudge(held_out)
     fingerprint = _fingerprint(train, held_out, seed)
     found = None if folder is None else _kept(train, folder, fingerprint, seed)
     if not world.any(found is None):
         assert found is not None
         return found
     net = fitted(train, seed, progress)
-    world.follow(net.state_dict().values())
+    world.broadcast_from_main(net.state_dict().values())
     weights = save(net.state_dict())
     judge = Judge(JUDGE, net, train.shape, len(train.class_names), hashlib.sha256(weights).hexdigest())
     judge = measured(judge, held_out)
-    if folder is not None and world.leads:
+    if folder is not None and world.is_main:
         with nullcontext() if must_keep else suppress(CheckpointError):
             _keep(judge, folder, weights, fingerprint)
     return judge
@@ -152,7 +152,7 @@ def measured(judge: Judge, held_out: Source) -> Judge:
     return replace(judge, accuracy=accuracy(judge.judge_rows(held_out, min(len(held_out), MOST_MEASURED))))
 
 
-def accuracy(judged: Judged) -> float:
+def accuracy(judged: SampleFeatures) -> float:
     """Share of labelled images that are recognised."""
     assert judged.logits_BK is not None and judged.asked_B is not None
     return float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean())

@@ -17,7 +17,7 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
 from paragan.metrics import l1, psnr, ssim
-from paragan.metrics._pairs import Pairs
+from paragan.metrics._pairs import ImagePairs
 
 # (first row, conditions) -> x_BCHW in [-1, 1]
 Translate = Callable[[int, Tensor], Tensor]
@@ -58,7 +58,7 @@ class PairEvaluator:
         metrics = [l1.Metric(), psnr.Metric(), ssim.Metric()]
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
             target, condition = pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
-            both = Pairs(finite(translate(first, condition)), target)
+            both = ImagePairs(finite(translate(first, condition)), target)
             metrics = [metric.update(both) for metric in metrics]
         values = {metric.name: metric.compute() for metric in metrics}
         return Score(values, self.num_pairs, self.protocol, seconds=time.monotonic() - began)

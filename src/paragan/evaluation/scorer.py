@@ -29,7 +29,7 @@ _PERIOD_S = 10.0  # between two lines of progress
 
 
 @dataclass(frozen=True)
-class Keeping:
+class ExtractorCache:
     """folder: where a trained judge is kept; must: it is an error if it cannot be. say: receives progress and warnings.
 
     stop: whether the run is to stop, which ends the training of a judge. Collective where the world has several ranks.
@@ -60,7 +60,7 @@ def described(options: ScoreOptions) -> str:
 
 
 def scorer(
-    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: Keeping
+    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[Player, Prior], Score] | None:
     """Scores a generator player; None: scoring is off. options: resolved. path: of the data, for weights next to it.
 
@@ -78,7 +78,7 @@ def scorer(
 
 
 def evaluator(
-    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: Keeping
+    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[], Evaluator] | None:
     """Makes the evaluator of this data at the first call; None: scoring is off."""
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import whole
-from paragan.core.types import Made
+from paragan.core.types import GeneratorOutput
 from paragan.export.sampler import Sampler
 
 MOST_DIFFERENCE = 1e-4
@@ -37,7 +37,7 @@ class Bare(nn.Module):
         self.net = net
 
     def forward(self, z: Tensor, labels: Tensor | None = None) -> Tensor:
-        return Made.of(self.net(z) if labels is None else self.net(z, labels)).images
+        return GeneratorOutput.of(self.net(z) if labels is None else self.net(z, labels)).images
 
 
 def torch_program(sampler: Sampler, path: Path) -> float:

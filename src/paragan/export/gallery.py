@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.evaluation.fixed_samples import side_by_side
-from paragan.export.sampler import Label, Sampled, Sampler
+from paragan.export.sampler import Label, SampledImages, Sampler
 from paragan.game import latents
 from paragan.game.sample import Mode
 from paragan.storage.animation import save_walk
@@ -63,7 +63,7 @@ def still(
     truncation: float | None,
     told: Callable[[int], None],
     mode: Mode | None = None,
-) -> Sampled:
+) -> SampledImages:
     """The images of a sheet. told: how many are done. mode: as `Sampler.sample` has it."""
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
     return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed, truncation=truncation)
@@ -76,7 +76,7 @@ def beside_inputs(
     seed: int | None,
     told: Callable[[int], None],
     mode: Mode | None = None,
-) -> tuple[Sampled, int]:
+) -> tuple[SampledImages, int]:
     """Each input, the image made from it and, of held-out pairs, the target; how many to a row.
 
     given: inputs, (num, C, H, W) in [-1, 1]; the first `num` held-out pairs unless given.
@@ -85,7 +85,7 @@ def beside_inputs(
     condition, *target = (x.cpu() for x in beside)
     made = sampler.make(sampler.latents(num, seed), None, told, mode, condition, seed).tensor
     columns = 2 + len(target)
-    return Sampled(side_by_side(condition, made, *target)), columns * min(2, num)
+    return SampledImages(side_by_side(condition, made, *target)), columns * min(2, num)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from paragan.core.network_factory import Model
 from paragan.core.option_types import Chosen
 from paragan.core.protocols import Source
 from paragan.export import generator_file
-from paragan.export.sampler import Facts, Sampler
+from paragan.export.sampler import GeneratorInfo, Sampler
 from paragan.game.mixture import of_members
 from paragan.game.prior import latent_of
 from paragan.game.state import check_same
@@ -29,7 +29,7 @@ from paragan.layers.modes import remember_modes
 _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
 
-class Config(Protocol):
+class GeneratorConfig(Protocol):
     """What is read of a run's config here."""
 
     @property
@@ -53,7 +53,7 @@ class Splits(Protocol):
 
 
 @dataclass(frozen=True)
-class Reader:
+class GeneratorReader:
     """How a config becomes objects, which is known above. config: from a file. text: from a config in memory and its
     name. data: both splits. model: networks from memory, where the config names none. device: see `device.named`.
     """
@@ -65,7 +65,7 @@ class Reader:
     model: Model | None = None
     device: str | torch.device = "auto"
 
-    def network(self, config: Config, where: str) -> Model:
+    def network(self, config: GeneratorConfig, where: str) -> Model:
         """The file of `models/`, or the networks from memory that a run without such a file needs."""
         module: Any = registry.load("models", config.model.name)
         from_memory = config.model.name == registry.FROM_MEMORY
@@ -77,7 +77,7 @@ class Reader:
         return self.model or module
 
 
-def opened(path: Path, reader: Reader, best: bool = False) -> Sampler:
+def opened(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
     """The generator at `path`, on the reader's device. best: of a run the checkpoint with the best score.
 
     Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
@@ -104,11 +104,11 @@ def opened(path: Path, reader: Reader, best: bool = False) -> Sampler:
     return replace(sampler, held_out=lambda: reader.data(config).held_out)
 
 
-def _facts(found: generator_state.Part, data: Callable[[], Source]) -> Facts:
+def _facts(found: generator_state.GeneratorState, data: Callable[[], Source]) -> GeneratorInfo:
     try:
         _, clock = found.values["players"], found.values["clock"]
         told = found.values["model"] if "model" in found.values else _told(data())  # before checkpoints told it
-        return Facts.read(told["shape"], told["class_names"], clock["step"], clock["images"])
+        return GeneratorInfo.read(told["shape"], told["class_names"], clock["step"], clock["images"])
     except KeyError as error:
         raise CheckpointError(f"checkpoint {found.path}: {error} is missing; train anew with --fresh") from None
     except (ValueError, TypeError) as error:
@@ -119,7 +119,9 @@ def _told(source: Source) -> dict[str, Any]:
     return {"shape": source.shape, "class_names": source.class_names}
 
 
-def _sampler(config: Config, reader: Reader, weights: dict[str, Tensor], facts: Facts, where: str) -> Sampler:
+def _sampler(
+    config: GeneratorConfig, reader: GeneratorReader, weights: dict[str, Tensor], facts: GeneratorInfo, where: str
+) -> Sampler:
     module = reader.network(config, where)
 
     def one() -> nn.Module:

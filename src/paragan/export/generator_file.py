@@ -19,23 +19,23 @@ from paragan import __version__
 from paragan.core.command import me
 from paragan.core.errors import CheckpointError
 from paragan.core.files import plain_file, write_bytes
-from paragan.export.sampler import Facts
+from paragan.export.sampler import GeneratorInfo
 
 FORMAT = "paragan generator 1"
 _MOST_BYTES = 16 << 20  # of the header: names of tensors and metadata
 
 
 @dataclass(frozen=True)
-class Exported:
+class GeneratorFile:
     """config: JSON. score: as `score.json` has it; empty where the run was never scored."""
 
     weights: dict[str, Tensor]
     config: str
-    facts: Facts
+    facts: GeneratorInfo
     score: Mapping[str, Any]
 
 
-def write(path: Path, exported: Exported) -> None:
+def write(path: Path, exported: GeneratorFile) -> None:
     """The file; every value of its metadata is text."""
     facts = exported.facts
     metadata = {
@@ -58,7 +58,7 @@ def write(path: Path, exported: Exported) -> None:
         raise CheckpointError(f"{path.parent}: cannot be written ({reason}); give another --out") from None
 
 
-def read(path: Path) -> Exported:
+def read(path: Path) -> GeneratorFile:
     """What `write` wrote; `CheckpointError` for any other or damaged file. Nothing in it is run."""
     _refuse_a_long_header(path)
     try:
@@ -72,8 +72,8 @@ def read(path: Path) -> Exported:
     if fingerprint(weights) != told.get("sha256"):
         raise _refused(path, "weights whose sha256 is not the one in the file", "the weights that were exported")
     try:
-        facts = Facts.read(*(json.loads(told[key]) for key in ("shape", "class_names", "step", "images")))
-        return Exported(weights, told["config"], facts, dict(json.loads(told["score"])))
+        facts = GeneratorInfo.read(*(json.loads(told[key]) for key in ("shape", "class_names", "step", "images")))
+        return GeneratorFile(weights, told["config"], facts, dict(json.loads(told["score"])))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise _refused(path, f"metadata that lacks or garbles something ({str(error)[:60]})") from None
 

@@ -32,7 +32,7 @@ _PAIRS_AT_ONCE = 8
 
 
 @runtime_checkable
-class Styled(Protocol):
+class StyledGenerator(Protocol):
     """A generator that truncates its styles: it is called (z, y, shift)."""
 
     def truncated(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
@@ -40,7 +40,7 @@ class Styled(Protocol):
 
 
 @dataclass(frozen=True)
-class Facts:
+class GeneratorInfo:
     """What must be known of a generator beside its config. shape: (C, H, W). images: real images seen in training."""
 
     shape: tuple[int, int, int]
@@ -49,7 +49,7 @@ class Facts:
     images: int
 
     @classmethod
-    def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> Facts:
+    def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> GeneratorInfo:
         """From what a file says; `ValueError` for anything that no run would have written."""
         numbers = (*shape, step + 1, images + 1) if isinstance(shape, (list, tuple)) and len(shape) == 3 else ()
         if not numbers or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
@@ -60,7 +60,7 @@ class Facts:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled(Sequence[Image.Image]):
+class SampledImages(Sequence[Image.Image]):
     """Images as Pillow has them. tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each."""
 
     tensor: Tensor
@@ -76,11 +76,11 @@ class Sampled(Sequence[Image.Image]):
     def __getitem__(self, index: int) -> Image.Image: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Sampled: ...
+    def __getitem__(self, index: slice) -> SampledImages: ...
 
-    def __getitem__(self, index: int | slice) -> Image.Image | Sampled:
+    def __getitem__(self, index: int | slice) -> Image.Image | SampledImages:
         if isinstance(index, slice):
-            return Sampled(self.tensor[index], None if self.labels is None else self.labels[index])
+            return SampledImages(self.tensor[index], None if self.labels is None else self.labels[index])
         return picture(_bytes(self.tensor[index]))
 
     def save(self, path: str | Path, columns: int = 10) -> Path:
@@ -100,7 +100,7 @@ class Sampler:
     """
 
     net: nn.Module
-    facts: Facts
+    facts: GeneratorInfo
     seed: int
     config: Any
     held_out: Callable[[], Source] | None = None
@@ -145,7 +145,7 @@ class Sampler:
         truncation: float | None = None,
         mode: Mode | None = None,
         conditions: Tensor | None = None,
-    ) -> Sampled:
+    ) -> SampledImages:
         """n images. Equal seeds (the run's own unless given) give equal images, of which fewer are the first of more.
 
         labels: classes by name or number, one or several, taken in turn; drawn evenly unless given. truncation: in
@@ -202,7 +202,7 @@ class Sampler:
         """z_BZ of n images. Those of a generator with styles stay as they are: `make` truncates the styles."""
         z_BZ = latents.draw(self._prior(n, seed), n)[0]
         cut = latents.truncated(z_BZ, truncation)
-        return z_BZ if isinstance(self.net, Styled) else cut
+        return z_BZ if isinstance(self.net, StyledGenerator) else cut
 
     def labels(
         self, n: int, asked: Label | Sequence[Label] | None = None, seed: int | None = None, what: str = "labels"
@@ -226,7 +226,7 @@ class Sampler:
         seed: int | None = None,
         *,
         truncation: float | None = None,
-    ) -> Sampled:
+    ) -> SampledImages:
         """The images of these latents, a few at a time; `told` hears how many are done. seed: of dropout. truncation:
         of styles, where the generator has some.
         """
@@ -234,7 +234,7 @@ class Sampler:
         if mode not in SAYS:
             raise ConfigError(f"mode: found {mode!r}, expected one of {', '.join(SAYS)}")
         made: Tensor | None = None
-        if truncation is not None and isinstance(self.net, Styled):
+        if truncation is not None and isinstance(self.net, StyledGenerator):
             device = next(self.net.parameters()).device
             conditions = self.net.truncated(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
         for first, x in self._blocks((z_BZ, y_B, conditions), mode, self.seed if seed is None else seed):
@@ -242,7 +242,7 @@ class Sampler:
             made[first : first + len(x)] = x  # a list of blocks would be held twice when it is joined
             told(first + len(x))
         assert made is not None
-        return Sampled(made, None if y_B is None else tuple(y_B.tolist()))
+        return SampledImages(made, None if y_B is None else tuple(y_B.tolist()))
 
     def _blocks(
         self, inputs: tuple[Tensor, Tensor | None, Tensor | None], mode: Mode, seed: int

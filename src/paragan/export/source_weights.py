@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.checkpoint.reader import MANIFEST, Checkpoint, read, sha256_of
-from paragan.checkpoint.writer import Checkpoints
+from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.command import me
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Stored
@@ -17,7 +17,7 @@ _EXPORTED = "generator.safetensors"
 
 
 @dataclass(frozen=True)
-class Weights:
+class SourceWeights:
     """networks, averages: tensors by side, g and d. sha256: of the checkpoint's manifest, or of the exported file."""
 
     step: int
@@ -26,17 +26,17 @@ class Weights:
     averages: Mapping[str, Stored]
 
 
-def weights_of(path: Path, say: Callable[[str], None]) -> Weights:
+def weights_of(path: Path, say: Callable[[str], None]) -> SourceWeights:
     """The newest undamaged weights at `path`. Tensors are read, and no config and no code: nothing there is run."""
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
         file = generator_file.read(path)
         generator = {"g": Stored.of(file.weights)}
-        return Weights(file.facts.step, sha256_of(path), generator, generator)
+        return SourceWeights(file.facts.step, sha256_of(path), generator, generator)
     if (path / MANIFEST).is_file():
         return _of(read(path))
-    found = Checkpoints(path / "checkpoints", say=say).newest()
+    found = CheckpointWriter(path / "checkpoints", say=say).newest()
     if found is None:
         raise CheckpointError(
             f"init.path {path} holds no weights; give a run folder with a checkpoint, or a file of `{me()} export`"
@@ -44,10 +44,10 @@ def weights_of(path: Path, say: Callable[[str], None]) -> Weights:
     return _of(found)
 
 
-def _of(found: Checkpoint) -> Weights:
+def _of(found: Checkpoint) -> SourceWeights:
     sides = {side: stored for side, stored in found.groups.items() if side in ("g", "d")}
     if not sides:
         raise CheckpointError(f"init.path {found.path} holds a grid of cells; export one generator of it and give that")
     networks = {side: stored.under("net/") for side, stored in sides.items()}
     averages = {side: stored.under("ema/") for side, stored in sides.items()}
-    return Weights(found.step, sha256_of(found.path / MANIFEST), networks, averages)
+    return SourceWeights(found.step, sha256_of(found.path / MANIFEST), networks, averages)

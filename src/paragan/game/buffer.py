@@ -29,7 +29,7 @@ class BufferOptions:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnFakes:
     """Images for one batch, their labels, on the host, and the version of the generator that made each."""
 
     images: Tensor
@@ -42,7 +42,7 @@ class Buffer:
 
     def __init__(self, options: BufferOptions, seed: int) -> None:
         self.options, self.seed = options, seed
-        self._held: list[Drawn] = []  # in order of version
+        self._held: list[DrawnFakes] = []  # in order of version
         self._shown = 0  # of the newest delivery
 
     @property
@@ -56,14 +56,14 @@ class Buffer:
     def put(self, images: Tensor, y_B: Tensor | None, version: int) -> None:
         """Deliver images of one version, not older than those that are here. y_B on the host."""
         assert self.newest is None or version >= self.newest, "deliveries come in order"
-        self._held.append(Drawn(images, y_B, (version,) * len(images)))
+        self._held.append(DrawnFakes(images, y_B, (version,) * len(images)))
         self._shown = 0
         oldest = version - self.options.max_age
         self._held = [held for held in self._held if held.versions[0] >= oldest]
         while len(self) > self.options.capacity and len(self._held) > 1:
             del self._held[0]
 
-    def draw(self, count: int, step: int) -> Drawn:
+    def draw(self, count: int, step: int) -> DrawnFakes:
         """`count` images for D's batch number `step`: of the newest delivery, on from where it was left, and older
         ones. All newest where there are no others; they come again where they are too few.
         """
@@ -78,7 +78,7 @@ class Buffer:
             parts.append(_rows(pool, self._picked(pool, num_cached, step)))
         return _joined(parts)
 
-    def _picked(self, pool: Drawn, count: int, step: int) -> Tensor:
+    def _picked(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
         """Row numbers: without repetition as far as there are enough, of every class in turn where they balance."""
         order = torch.randperm(len(pool.images), generator=rng.generator(self.seed, "buffer", step))
         if pool.y_B is not None and self.options.balance:
@@ -95,14 +95,16 @@ def _turn(y_B: Tensor) -> Tensor:
     return turns
 
 
-def _rows(held: Drawn, rows: Tensor) -> Drawn:
+def _rows(held: DrawnFakes, rows: Tensor) -> DrawnFakes:
     images = held.images[rows.to(held.images.device)]
-    return Drawn(images, None if held.y_B is None else held.y_B[rows], tuple(held.versions[n] for n in rows.tolist()))
+    return DrawnFakes(
+        images, None if held.y_B is None else held.y_B[rows], tuple(held.versions[n] for n in rows.tolist())
+    )
 
 
-def _joined(parts: list[Drawn]) -> Drawn:
+def _joined(parts: list[DrawnFakes]) -> DrawnFakes:
     if len(parts) == 1:
         return parts[0]
     labels = [part.y_B for part in parts if part.y_B is not None]
     versions = tuple(version for part in parts for version in part.versions)
-    return Drawn(torch.cat([part.images for part in parts]), torch.cat(labels) if labels else None, versions)
+    return DrawnFakes(torch.cat([part.images for part in parts]), torch.cat(labels) if labels else None, versions)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Augment, Penalty, Seat, Turn, adaptive
-from paragan.core.types import Batch, Feed, Outputs, Report, Side, Terms, Update
+from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
+from paragan.core.types import Batch, LossTerms, Outputs, Report, Side, TurnInputs, Update
 from paragan.game.prior import Prior
 
 
@@ -38,8 +38,8 @@ class GAN:
     total: sums over the ranks that share the batch.
     """
 
-    g: Seat
-    d: Seat
+    g: PlayerSlot
+    d: PlayerSlot
     loss: Loss
     prior: Prior
     g_penalties: tuple[Penalty, ...] = ()
@@ -102,17 +102,17 @@ class GAN:
             seen |= {f"d/augment_{name}": value * (d.rows.count / d.rows.total) for name, value in told.items()}
         return Report(self.clock.step, self.clock.images, seen)
 
-    def _d_objective(self, outputs: Outputs, feed: Feed) -> Terms:
+    def _d_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
         assert outputs.real is not None
         real, fake = outputs.real.logits_B, outputs.fake.logits_B
         seen = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
         if adaptive(self.augment) is not None:
             seen["sign"] = seen["real"].sign() + 0 * seen["real"]  # NaN has none
-        return Terms({"adversarial": self._adversarial(self.loss.d, outputs, real, fake)}, seen_B=seen)
+        return LossTerms({"adversarial": self._adversarial(self.loss.d, outputs, real, fake)}, observations_B=seen)
 
-    def _g_objective(self, outputs: Outputs, feed: Feed) -> Terms:
+    def _g_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
         real = None if outputs.real is None else outputs.real.logits_B
-        return Terms({"adversarial": self._adversarial(self.loss.g, outputs, outputs.fake.logits_B, real)})
+        return LossTerms({"adversarial": self._adversarial(self.loss.g, outputs, outputs.fake.logits_B, real)})
 
     def _adversarial(self, function: Callable[..., Tensor], outputs: Outputs, *logits: Tensor | None) -> Tensor:
         """One of the pair, of the logits that are here."""

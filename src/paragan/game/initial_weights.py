@@ -12,7 +12,7 @@ from paragan.game.player import Player
 
 
 @dataclass(frozen=True)
-class Taken:
+class LoadedWeights:
     """Which of the given tensors a player took. left: name -> shapes here and there (None: not there)."""
 
     tensors: int
@@ -21,7 +21,9 @@ class Taken:
     left: Mapping[str, tuple[tuple[int, ...], tuple[int, ...] | None]]
 
 
-def start_from(player: Player, weights: Stored, average: Stored, initial: Callable[[], Mapping[str, Tensor]]) -> Taken:
+def start_from(
+    player: Player, weights: Stored, average: Stored, initial: Callable[[], Mapping[str, Tensor]]
+) -> LoadedWeights:
     """Copy every tensor whose name and shape the player's network has; the others stay at their initial values.
 
     average: averaged weights, or empty; where the player has an average, it starts there. initial: returns the
@@ -32,7 +34,7 @@ def start_from(player: Player, weights: Stored, average: Stored, initial: Callab
     matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
     left = {name: (shape, weights.shapes.get(name)) for name, shape in mine.items() if name not in matching}
     if not matching & own:
-        return Taken(0, 0, False, left)
+        return LoadedWeights(0, 0, False, left)
     stays = dict(initial()) if left else {}
     started = Stored(mine, lambda name: weights[name] if name in matching else stays[name])
     player.strategy.load(player.net, started)
@@ -41,7 +43,7 @@ def start_from(player: Player, weights: Stored, average: Stored, initial: Callab
     if player.ema is not None:
         averaged = Stored(mine, lambda name: average[name] if name in matching else stays[name])
         player.strategy.load(player.ema.net, averaged if with_average else started)
-    return Taken(len(matching), len(matching & own), with_average, left)
+    return LoadedWeights(len(matching), len(matching & own), with_average, left)
 
 
 def _copy_to_masters(player: Player, weights: Stored) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Made, Rows
+from paragan.core.types import GeneratorOutput, Rows
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 
@@ -50,7 +50,7 @@ def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
 
 def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
     torch.manual_seed(0)  # noise inside the generator
-    return Made.of(generator(z_BZ, torch.full((len(z_BZ),), label, device=z_BZ.device))).images
+    return GeneratorOutput.of(generator(z_BZ, torch.full((len(z_BZ),), label, device=z_BZ.device))).images
 
 
 def _disturb(net: nn.Module, deviation: float) -> None:

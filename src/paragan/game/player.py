@@ -12,19 +12,19 @@ from torch.distributed.tensor import DTensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Network, Opponent, Strategy, Turn
-from paragan.core.types import Made, Side, Terms, Update
+from paragan.core.types import GeneratorOutput, LossTerms, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
-from paragan.layers.update_once import armed_layers
+from paragan.layers.update_once import update_once_layers
 from paragan.parallel import none
 
 
 @dataclass(frozen=True)
-class Played:
+class ComputedGradients:
     """A turn up to its gradients. norm: of all of them."""
 
-    terms: Terms
+    terms: LossTerms
     norm: Tensor
     turn: Turn
 
@@ -52,13 +52,13 @@ class Player:
     version: int = 0
     images: int = 0
     damping: float | None = None
-    kept: Mapping[str, Tensor] = field(default_factory=dict)
+    state: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         device = self.strategy.device(self.net)
         self.called = CalledNetwork(self.net, self.calling)
         self.playing = CalledNetwork(self.strategy.trained(self.net), self.calling)
-        self._armed = armed_layers(self.net)
+        self._armed = update_once_layers(self.net)
         self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
         self._steps_own = self._steps_its_own_weights()
@@ -89,7 +89,7 @@ class Player:
         """
         self._arm()
         _place(turn, self.version, self.called)
-        made = [Made.of(self.playing(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.parts)]
+        made = [GeneratorOutput.of(self.playing(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.parts)]
         if made[0].extra:
             found = ", ".join(made[0].extra)
             raise ConfigError(
@@ -101,7 +101,7 @@ class Player:
         """Play the turn, then step or skip. Only this player's state changes."""
         return self.take(self.play(turn, against))
 
-    def play(self, turn: Turn, against: Opponent) -> Played:
+    def play(self, turn: Turn, against: Opponent) -> ComputedGradients:
         """The turn up to its gradients, which wait in the network for a step."""
         rival = against.network()
         _place(turn, self.version, self.called, rival)
@@ -114,31 +114,31 @@ class Player:
         with rival.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
-        return Played(terms, norm, turn)
+        return ComputedGradients(terms, norm, turn)
 
-    def learn_at(self, lr: float) -> None:
+    def set_lr_base(self, lr: float) -> None:
         """Another learning rate from now on, before schedule and damping (`coevolution/`)."""
         self.policy = replace(self.policy, lr=lr)
         write_lr(self.optimizer, lr)
 
-    def look_ahead(self, played: Played) -> None:
+    def look_ahead(self, played: ComputedGradients) -> None:
         """Step from here, or skip, to where the next turn is played; the `take` after that steps from here again.
 
         What the optimiser remembers moves on both times (Gidel et al. 2019, algorithm 4). No update of the game.
         """
         stepped = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         # what penalties have seen from where they were is what they remember of the update
-        self._left = [(one, one.detach().clone()) for one in (*stepped, *self.kept.values())]
+        self._left = [(one, one.detach().clone()) for one in (*stepped, *self.state.values())]
         self._apply(played.ok)
 
     @torch.no_grad()
-    def take(self, played: Played) -> Update:
+    def take(self, played: ComputedGradients) -> Update:
         """Step, or skip."""
         self._go_back()
         self._step(played.ok, played.turn.feed.rows.total)
         return self.told(played)
 
-    def told(self, played: Played) -> Update:
+    def told(self, played: ComputedGradients) -> Update:
         """What a turn tells, whoever steps by it."""
         return Update(self._seen(played.terms, played.norm, played.turn), played.turn.feed.rows, self.version)
 
@@ -178,7 +178,7 @@ class Player:
 
     def _arm(self) -> None:
         for layer in self._armed:
-            layer.armed = True
+            layer.update_due = True
 
     def _step(self, ok: Tensor, batch: int) -> None:
         self._apply(ok)
@@ -206,9 +206,9 @@ class Player:
         """What the average follows: the optimiser's own float32 weights where it has some."""
         return getattr(self.optimizer, "copies", None) or self.strategy.shares(self.net)
 
-    def _seen(self, terms: Terms, norm: Tensor, turn: Turn) -> Mapping[str, Tensor]:
+    def _seen(self, terms: LossTerms, norm: Tensor, turn: Turn) -> Mapping[str, Tensor]:
         """What these rows add to the means over the global batch; whoever reads them sums over ranks."""
-        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.seen_B)
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
         sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / turn.feed.rows.total
         share = self.strategy.share(self.net)
         equal = {f"loss/{name}": value for name, value in terms.coupled.items()} | {"gradient_norm": norm}
@@ -229,7 +229,7 @@ def _other(side: Side) -> Side:
 def fakes_for(turn: Turn, generator: Network, parts: int) -> tuple[Tensor, ...]:
     """D's fakes; in one call where G mixes samples: they are one batch to G, however D cuts them."""
     cuts = turn.feed.parts(1 if generator.mixes else parts)
-    return tuple(Made.of(generator(*feed.fake_inputs)).images for feed in cuts)
+    return tuple(GeneratorOutput.of(generator(*feed.fake_inputs)).images for feed in cuts)
 
 
 def _laid_like(weight: Tensor, gradient: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.types import Batch, Feed, Rows
+from paragan.core.types import Batch, Rows, TurnInputs
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Prior:
         """Real samples as both networks and every penalty receive them: without labels in a game without classes."""
         return real if self.num_classes else replace(real, y_B=None)
 
-    def feed(self, stream: str, real: Batch) -> Feed:
+    def feed(self, stream: str, real: Batch) -> TurnInputs:
         """What a turn of this stream is fed beside `real`."""
         z, y = self.draw(stream, real.rows)
-        return Feed(real.rows, self.seed, z, y, real.condition, self.real_batch(real))
+        return TurnInputs(real.rows, self.seed, z, y, real.condition, self.real_batch(real))
 
 
 def latent_of(generator: nn.Module) -> int:

@@ -13,7 +13,7 @@ from paragan.game.snapshot import Snapshot
 
 
 @dataclass
-class Away:
+class RemotePlayer:
     """Fulfils `core.seams.Seat`. seen: the player as it was sent last; None where only what it makes is ever seen."""
 
     side: Side

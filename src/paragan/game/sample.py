@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core import rng
-from paragan.core.types import Made, Rows
+from paragan.core.types import GeneratorOutput, Rows
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -68,7 +68,7 @@ def _pieces(
         if position is not None:
             torch.manual_seed(rng.key(position[0], "sample/noise", position[1] + row))
         piece = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
-        made.append(Made.of(generator(*piece)).images.clamp(-1, 1))  # not all generators end in a tanh
+        made.append(GeneratorOutput.of(generator(*piece)).images.clamp(-1, 1))  # not all generators end in a tanh
     return made
 
 

@@ -35,7 +35,7 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
         if layout.own.index or (layout.state.of > 1 and like.dim() and value.shape == like.shape):
             cut.add(path)
     tensors["player/updates"] = player.updates
-    tensors |= {f"kept/{name}": value for name, value in player.kept.items()}
+    tensors |= {f"kept/{name}": value for name, value in player.state.items()}
     if player.scaler is not None:
         tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
     counters = {"version": player.version, "images": player.images}
@@ -105,7 +105,7 @@ def restore(player: Player, saved: Stored, values: Mapping[str, int]) -> None:
     if player.scaler is not None and "player/scale" in saved:
         player.scaler.scale.copy_(saved["player/scale"])
         player.scaler.good.copy_(saved["player/good"])
-    for name, value in player.kept.items():
+    for name, value in player.state.items():
         if (path := f"kept/{name}") in saved:  # whatever remembers may have been added since: it starts anew
             value.copy_(saved[path])
     player.version, player.images = values["version"], values["images"]

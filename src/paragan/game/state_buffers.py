@@ -22,7 +22,7 @@ def remember(game: GAN, device: torch.device | None = None) -> None:
             for one in who if device is not None else ():
                 held = getattr(one, "kept", {})
                 held |= {name: value.to(device) for name, value in held.items()}
-            seat.kept = kept(*who)
+            seat.state = kept(*who)
 
 
 def refuse_remembering(game: GAN, where: str, all_of_it: bool = True) -> None:

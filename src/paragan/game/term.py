@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Part
-from paragan.core.types import Can, Feed, Outputs
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Can, Outputs, TurnInputs
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Term:
     """
 
     name: str
-    function: Callable[[Outputs, Feed], Tensor]
+    function: Callable[[Outputs, TurnInputs], Tensor]
     weight: float = 1.0
     interval: int = 1
     needs: frozenset[Can] = frozenset()
     per_sample: bool = False
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         values = self.function(part.outputs, part.feed)
         if not isinstance(values, Tensor) or values.dim() == 0:
             found = "a mean over the batch" if isinstance(values, Tensor) else f"a {type(values).__name__}"

@@ -12,7 +12,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import told
 from paragan.core.protocols import Network, Penalty
-from paragan.core.types import Can, Made, Rows, Side, Verdict
+from paragan.core.types import Can, DiscriminatorOutput, GeneratorOutput, Rows, Side
 from paragan.game.gan import Loss
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
@@ -33,7 +33,7 @@ def refuse_unfit(
         condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
         _refuse_other_labels(g, (z, y, condition), "Generator", prior.num_classes)
         with told(f"model: Generator.forward(z, y{', condition' * conditioned})"):
-            images = Made.of(g(z, y, condition)).images
+            images = GeneratorOutput.of(g(z, y, condition)).images
         _expect(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
         _refuse_odd_numbers(images, "Generator", "images")
         _refuse_other_labels(d, (images, y, condition), "Discriminator", prior.num_classes)
@@ -86,7 +86,7 @@ def _takes(forward: Any, count: int) -> bool:
 def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -> Tensor:
     with told(f"model: Discriminator.forward(x, y{', condition' * (condition is not None)})"):
         output = d(x, y, condition)
-    logits = Verdict.of(output).logits_B
+    logits = DiscriminatorOutput.of(output).logits_B
     if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
         raise ConfigError(f"model: Discriminator returned {_brief(logits)} for {len(x)} images, expected a logit each")
     _refuse_odd_numbers(logits, "Discriminator", "logits")

@@ -62,7 +62,7 @@ def count() -> int:
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
-class Beside:
+class SideStream:
     """`with` it a thread's work goes beside that of others, as on the CPU it always does; at the end it is done.
 
     What was given to the device before this was made is done by then; of later work nobody waits for anybody.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError, ParaganError, is_out_of_memory
 from paragan.core.tree import map_tensors
 from paragan.hardware import graphs
-from paragan.layers.update_once import armed_layers
+from paragan.layers.update_once import update_once_layers
 
 Call = Callable[..., Any]
 BACKEND = "inductor"
@@ -53,8 +53,8 @@ class Compiled:
         self._module, self._recorded = module, recorded
         self._weight = next((weight for weight in module.parameters() if weight.requires_grad), None)
         self._programs: dict[tuple[bool, bool], Call] = {}
-        for layer in armed_layers(module):
-            layer.armed = layer.armed  # of its own from the start: torch would take that for another layer
+        for layer in update_once_layers(module):
+            layer.update_due = layer.update_due  # of its own from the start: torch would take that for another layer
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         differentiated = torch.is_grad_enabled()

@@ -50,10 +50,10 @@ class Linear(nn.Linear):
         plain = x.dim() != 2 or {x.dtype, self.weight.dtype} != {torch.float32} or torch.is_autocast_enabled("cpu")
         if plain or torch.compiler.is_compiling():  # the compiler has ways of its own, and no rule for this one
             return super().forward(x)
-        return cast(Tensor, Product.apply(x, self.weight, self.bias))  # type: ignore[no-untyped-call]
+        return cast(Tensor, MatmulBackend.apply(x, self.weight, self.bias))  # type: ignore[no-untyped-call]
 
 
-class Product(torch.autograd.Function):
+class MatmulBackend(torch.autograd.Function):
     """a (M, K) and b (N, K) to a b^T (M, N), and a bias (N,) added; derivatives are products again, to any order."""
 
     @staticmethod
@@ -68,8 +68,8 @@ class Product(torch.autograd.Function):
         a, b = ctx.saved_tensors
         of_a, of_b, of_bias = (*ctx.needs_input_grad, False)[:3]
         return (
-            Product.apply(gradient, b.t()) if of_a else None,  # type: ignore[no-untyped-call]
-            Product.apply(gradient.t(), a.t()) if of_b else None,  # type: ignore[no-untyped-call]
+            MatmulBackend.apply(gradient, b.t()) if of_a else None,  # type: ignore[no-untyped-call]
+            MatmulBackend.apply(gradient.t(), a.t()) if of_b else None,  # type: ignore[no-untyped-call]
             gradient.sum(0) if of_bias else None,
         )
 

@@ -21,7 +21,7 @@ from paragan.layers.precision import widened
 
 
 @dataclass(frozen=True)
-class Across:
+class RankGather:
     """Ranks that add up tensors: their group, who asks (for messages), and who counts the bytes (`World.count`)."""
 
     group: dist.ProcessGroup | None
@@ -42,16 +42,16 @@ class Across:
             ) from error
         return values
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Across:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RankGather:
         """Itself: the copy of a network talks to the same ranks, and a process group cannot be copied."""
         return self
 
 
 @dataclass(frozen=True)
-class Company:
+class RankGroup:
     """Consecutive ranks of `world`, `num` of them, that share a batch."""
 
-    across: Across
+    across: RankGather
     world: World
     num: int
 
@@ -61,7 +61,7 @@ class Company:
         before, beside = self.world.rank - first, self.world.gather(count)[first : first + self.num]
         return Rows(0, sum(beside[:before]), count, sum(beside))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Company:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RankGroup:
         """Itself, as `Across`."""
         return self
 
@@ -73,7 +73,7 @@ class AllReduceSum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, across: Across) -> Tensor:
+    def forward(ctx: Any, x: Tensor, across: RankGather) -> Tensor:
         ctx.across = across
         return across.sum_(x.clone(memory_format=torch.contiguous_format))
 
@@ -82,7 +82,7 @@ class AllReduceSum(torch.autograd.Function):
         return AllReduceSum.apply(grad, ctx.across), None
 
 
-def whole(x_B: Tensor, rows: Rows, across: Across) -> Tensor:
+def whole(x_B: Tensor, rows: Rows, across: RankGather) -> Tensor:
     """The rows of all ranks, (rows.total, …), in the order of the global batch. rows: those that are here."""
     at, empty = rows.window, x_B.new_zeros((rows.total, *x_B.shape[1:]))
     mine: Tensor = empty.slice_scatter(x_B, 0, at.start, min(at.stop, rows.total), at.step)
@@ -94,7 +94,7 @@ class _Moments(torch.autograd.Function):
     """(2, C): sums over all ranks of x - centre and its square, given as known; communicates in backward alone."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, centre_C: Tensor, known_2C: Tensor, across: Across) -> Tensor:
+    def forward(ctx: Any, x: Tensor, centre_C: Tensor, known_2C: Tensor, across: RankGather) -> Tensor:
         ctx.save_for_backward(x, centre_C)
         ctx.across = across
         return known_2C.clone()
@@ -114,7 +114,9 @@ class Normalise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, gain_C: Tensor | None, bias_C: Tensor | None, eps: float, across: Across) -> Any:
+    def forward(
+        ctx: Any, x: Tensor, gain_C: Tensor | None, bias_C: Tensor | None, eps: float, across: RankGather
+    ) -> Any:
         mean, var, count = _statistics(x, across)
         gain, bias = (None if t is None else t.to(mean.dtype) for t in (gain_C, bias_C))
         y = F.batch_norm(x, mean, var, gain, bias, False, 0.0, eps)
@@ -134,7 +136,7 @@ class Normalise(torch.autograd.Function):
         return dx, dgain if has_gain else None, dbias if has_bias else None, None, None
 
 
-def _statistics(x: Tensor, across: Across) -> tuple[Tensor, Tensor, Tensor]:
+def _statistics(x: Tensor, across: RankGather) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, biased variance and count over the ranks; centred on each rank, joined in float64: no cancellation."""
     dims, count = _dims(x), x.numel() // x.shape[1]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)

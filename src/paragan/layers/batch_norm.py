@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paragan.layers.update_once import Armed
+from paragan.layers.update_once import UpdateOnce
 
 
-class BatchNorm(Armed):
+class BatchNorm(UpdateOnce):
     """Zero mean, unit variance per channel of (B, C) or (B, C, ...), over everything but C; gain and bias are fused.
 
     In training the batch's own statistics, in evaluation the running ones. The running statistics follow only in an
@@ -40,7 +40,7 @@ class BatchNorm(Armed):
         # that is recomputed, disarmed by then, must keep the same tensors as the first.
         mean, var = self.mean.clone(), self.var.clone()
         y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)
-        if self.disarm():
+        if self.take_update():
             self._follow(mean, var)
         return y
 

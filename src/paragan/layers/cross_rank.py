@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.layers.all_reduce import Across, AllReduceSum, Company, Normalise
+from paragan.layers.all_reduce import AllReduceSum, Normalise, RankGather, RankGroup
 from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modes import frozen_modules
@@ -30,14 +30,14 @@ class CrossRankBatchNorm(BatchNorm):
     asks nobody: a rank may do that alone, but never a forward in training.
     """
 
-    across: Across | None
-    averaged: Across | None
+    across: RankGather | None
+    averaged: RankGather | None
 
     def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
         if not self.training or self.across is None:
             return super().forward(x, gain_C, bias_C)
         y, mean, var, count = Normalise.apply(x, gain_C, bias_C, self.eps, self.across)
-        if self.disarm():
+        if self.take_update():
             var = _unbiased(var, count)
             self._follow(_towards(self.mean, mean, self.momentum), _towards(self.var, var, self.momentum))
         return y
@@ -52,8 +52,8 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
     Without running statistics, evaluation normalises by those of this rank's batch: it asks nobody.
     """
 
-    across: Across | None
-    averaged: Across | None
+    across: RankGather | None
+    averaged: RankGather | None
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
@@ -116,11 +116,11 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     averaged = None if mine is world.group else world.group
     for name, norm in norms.items():
         norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
-        norm.across = None if mine is None else Across(mine, name, world.count)
-        norm.averaged = None if averaged is None else Across(averaged, name, world.count)
+        norm.across = None if mine is None else RankGather(mine, name, world.count)
+        norm.averaged = None if averaged is None else RankGather(averaged, name, world.count)
     for name, spread in spreads.items():
         if mine is not None:
-            spread.company = Company(Across(mine, name, world.count), world, dist.get_world_size(mine))
+            spread.company = RankGroup(RankGather(mine, name, world.count), world, dist.get_world_size(mine))
 
 
 def _norms(net: nn.Module) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _towards(running: Tensor, new: Tensor, weight: float | Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _average(mean: Tensor, var: Tensor, ranks: Across | None) -> tuple[Tensor, Tensor]:
+def _average(mean: Tensor, var: Tensor, ranks: RankGather | None) -> tuple[Tensor, Tensor]:
     """Over ranks whose statistics differ."""
     if ranks is None:
         return mean, var

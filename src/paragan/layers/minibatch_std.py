@@ -7,14 +7,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paragan.layers.all_reduce import Company, whole
+from paragan.layers.all_reduce import RankGroup, whole
 from paragan.layers.precision import autocast_off, widened
-from paragan.layers.update_once import Armed
+from paragan.layers.update_once import UpdateOnce
 
 _EPS = 1e-8
 
 
-class MinibatchStd(Armed):
+class MinibatchStd(UpdateOnce):
     """(B, C, H, W) to (B, C + 1, H, W): beside each image the standard deviation over its group, averaged over C, H, W.
 
     group: so many consecutive images of the batch; the last group may have fewer, and of one alone it is nearly 0.
@@ -22,7 +22,7 @@ class MinibatchStd(Armed):
     """
 
     mixes = True
-    company: Company | None = None
+    company: RankGroup | None = None
 
     def __init__(self, group: int = 4) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ from torch.nn.utils import parametrize
 
 from paragan.core import rng
 from paragan.layers.precision import autocast_off, widened
-from paragan.layers.update_once import Armed
+from paragan.layers.update_once import UpdateOnce
 
 WARM_UP = 15  # iterations before the first use: later ones only follow a weight that moves slowly
 
@@ -48,7 +48,7 @@ def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
     return module
 
 
-class SpectralNorm(Armed):
+class SpectralNorm(UpdateOnce):
     """W / sigma with sigma = u^T W v; u, v are constants of the gradient, which flows through both occurrences of W.
 
     One power iteration per update (see `Armed`), without gradient. Everything is computed in at least float32, whatever
@@ -72,7 +72,7 @@ class SpectralNorm(Armed):
         with autocast_off(weight):
             wide = widened(weight)
             matrix = self._matrix(wide)
-            if self.disarm():
+            if self.take_update():
                 self._iterate(matrix)
             u, v = self.u.to(matrix.dtype), self.v.to(matrix.dtype)
             if matrix.requires_grad and torch.is_grad_enabled():

@@ -12,27 +12,27 @@ from torch import nn
 from paragan.layers.modes import frozen_modules
 
 
-class Armed(nn.Module):
+class UpdateOnce(nn.Module):
     """Base of layers with such state. `armed` is host state: it steers the program, it is not part of the model."""
 
-    armed: bool = False
+    update_due: bool = False
     mixes: bool = False  # whether the layer mixes the samples of a batch in training
 
-    def disarm(self) -> bool:
+    def take_update(self) -> bool:
         """True once per update."""
-        was, self.armed = self.armed and self.training, False
+        was, self.update_due = self.update_due and self.training, False
         return was
 
 
-def arm(net: nn.Module) -> None:
+def begin_update(net: nn.Module) -> None:
     """Let the next training-mode forward of `net` advance its state, once."""
-    for layer in armed_layers(net):
-        layer.armed = True
+    for layer in update_once_layers(net):
+        layer.update_due = True
 
 
-def armed_layers(net: nn.Module) -> list[Armed]:
+def update_once_layers(net: nn.Module) -> list[UpdateOnce]:
     """The layers of `net` that `arm` arms."""
-    return [module for module in net.modules() if isinstance(module, Armed)]
+    return [module for module in net.modules() if isinstance(module, UpdateOnce)]
 
 
 def mixes_samples(net: nn.Module) -> bool:
@@ -43,5 +43,7 @@ def mixes_samples(net: nn.Module) -> bool:
 def mixing_layers(net: nn.Module) -> set[nn.Module]:
     """The layers of `net` that couple samples; those of a frozen part do not, for they stay in evaluation mode."""
     norms = nn.modules.batchnorm._BatchNorm
-    found: set[nn.Module] = {m for m in net.modules() if (isinstance(m, Armed) and m.mixes) or isinstance(m, norms)}
+    found: set[nn.Module] = {
+        m for m in net.modules() if (isinstance(m, UpdateOnce) and m.mixes) or isinstance(m, norms)
+    }
     return found - frozen_modules(net) if found else found

@@ -8,7 +8,7 @@ from paragan.core.protocols import Source
 from paragan.core.types import Batch, Rows
 
 
-class Places(Iterator[Batch]):
+class BatchRows(Iterator[Batch]):
     """As `Loader`: batch number `position`, the rows of `share`, (first, count). Reads nothing of the source."""
 
     wait_s = 0.0

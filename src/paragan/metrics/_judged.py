@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Judged:
+class SampleFeatures:
     """Images as an extractor sees them, real or generated; float64 on the CPU by the time a metric counts them.
 
     logits_BK: over the classes; None where the extractor does not classify. asked_B: the class that each image should
@@ -20,14 +20,14 @@ class Judged:
     logits_BK: Tensor | None = None
     asked_B: Tensor | None = None
 
-    def rows(self, first: int, end: int) -> Judged:
+    def rows(self, first: int, end: int) -> SampleFeatures:
         """Images first … end - 1."""
         rows = slice(first, end)
         logits_BK = None if self.logits_BK is None else self.logits_BK[rows]
-        return Judged(self.features_BF[rows], logits_BK, None if self.asked_B is None else self.asked_B[rows])
+        return SampleFeatures(self.features_BF[rows], logits_BK, None if self.asked_B is None else self.asked_B[rows])
 
     @classmethod
-    def joined(cls, pieces: list[Judged]) -> Judged:
+    def joined(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
         """All pieces in order; at least one."""
         logits, asked = [p.logits_BK for p in pieces], [p.asked_B for p in pieces]
         return cls(torch.cat([p.features_BF for p in pieces]), _joined(logits), _joined(asked))

@@ -12,7 +12,7 @@ from paragan.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ImagePairs:
     """Both x_BCHW in [-1, 1]; row i of one belongs to row i of the other."""
 
     made: Tensor
@@ -21,9 +21,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.made)
 
-    def rows(self, first: int, end: int) -> Pairs:
+    def rows(self, first: int, end: int) -> ImagePairs:
         """Pairs first … end - 1."""
-        return Pairs(self.made[first:end], self.target[first:end])
+        return ImagePairs(self.made[first:end], self.target[first:end])
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class PairMean:
     total: float = 0.0
     count: int = 0
 
-    def update(self, pairs: Pairs) -> Self:
+    def update(self, pairs: ImagePairs) -> Self:
         made, target = (x.detach().cpu().double() for x in (pairs.made, pairs.target))
         return type(self)(self.total + float(self.of_each(made, target).sum()), self.count + len(pairs))
 

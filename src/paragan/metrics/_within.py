@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import Judged, in_float64
+from paragan.metrics._judged import SampleFeatures, in_float64
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ClassMoments:
     squares_K: Tensor
 
     @classmethod
-    def of(cls, judged: Judged, num_classes: int) -> ClassMoments:
+    def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
         features_BF, asked_B = in_float64(judged.features_BF), _asked(judged, num_classes)
         zeros_K = torch.zeros(num_classes, dtype=torch.float64)
         return cls(
@@ -52,7 +52,7 @@ class VarianceRatio:
     seen: ClassMoments
 
     @classmethod
-    def against(cls, real: Judged) -> Self:
+    def against(cls, real: SampleFeatures) -> Self:
         """Nothing seen yet; the labels of `real` say how many classes there are."""
         if real.asked_B is None or not len(real):
             raise ConfigError("variance within classes: found real images without labels, expected a labelled data set")
@@ -65,7 +65,7 @@ class VarianceRatio:
             )
         return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
 
-    def update(self, judged: Judged) -> Self:
+    def update(self, judged: SampleFeatures) -> Self:
         return replace(self, seen=self.seen + ClassMoments.of(judged, len(self.real_K)))
 
     def merge(self, other: Self) -> Self:
@@ -78,7 +78,7 @@ class VarianceRatio:
         return self.seen.variance_K[varied] / self.real_K[varied]
 
 
-def _asked(judged: Judged, num_classes: int) -> Tensor:
+def _asked(judged: SampleFeatures, num_classes: int) -> Tensor:
     if judged.asked_B is None:
         raise ConfigError("variance within classes: found images without classes, expected the class asked for")
     asked_B = judged.asked_B.cpu()

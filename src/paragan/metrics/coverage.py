@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import Judged, in_float64
+from paragan.metrics._judged import SampleFeatures, in_float64
 
 K = 5
 _ROWS_AT_ONCE = 512
@@ -34,7 +34,7 @@ class Metric:
     nearest_N: Tensor
 
     @classmethod
-    def against(cls, real: Judged) -> Metric:
+    def against(cls, real: SampleFeatures) -> Metric:
         """Nothing seen yet; a ball is laid around each image of `real`."""
         if len(real) <= K:
             raise ConfigError(
@@ -45,7 +45,7 @@ class Metric:
             real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64)
         )
 
-    def update(self, judged: Judged) -> Metric:
+    def update(self, judged: SampleFeatures) -> Metric:
         nearest_N = self.nearest_N
         for first in range(0, len(judged), _ROWS_AT_ONCE):
             fake_BF = in_float64(judged.features_BF[first : first + _ROWS_AT_ONCE])

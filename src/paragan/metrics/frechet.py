@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import Judged, in_float64
+from paragan.metrics._judged import SampleFeatures, in_float64
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Metric:
     seen: Moments
 
     @classmethod
-    def against(cls, real: Judged) -> Metric:
+    def against(cls, real: SampleFeatures) -> Metric:
         """Nothing seen yet; `real` is what generated images are compared with."""
         mean_F, covariance_FF = Moments.of(real.features_BF).mean_and_covariance()
         return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))
 
-    def update(self, judged: Judged) -> Metric:
+    def update(self, judged: SampleFeatures) -> Metric:
         return replace(self, seen=self.seen + Moments.of(judged.features_BF))
 
     def merge(self, other: Metric) -> Metric:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import Judged
+from paragan.metrics._judged import SampleFeatures
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Metric:
     count: int = 0
 
     @classmethod
-    def against(cls, real: Judged) -> Metric:
+    def against(cls, real: SampleFeatures) -> Metric:
         """Nothing seen yet. What counts is the class asked for; the real images play no part."""
         return cls()
 
-    def update(self, judged: Judged) -> Metric:
+    def update(self, judged: SampleFeatures) -> Metric:
         if judged.logits_BK is None or judged.asked_B is None:
             raise ConfigError(
                 "label accuracy: found images without classes, expected a classifier's logits and the class asked for"

@@ -14,7 +14,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count, Natural
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.blocks import through
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import _large
@@ -66,5 +66,5 @@ class Discriminator(nn.Module):
         blocks, features = _large.discriminator(options, shape, "biggan")
         self.blocks = nn.ModuleList([*blocks, head(options.head, features, classes, spectral_norm)])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.attention import SelfAttention
 from paragan.layers.blocks import Norm, NormPaint, ReluHead, Wrap, through
 from paragan.layers.resample import UpConv2d
@@ -115,8 +115,8 @@ class Discriminator(nn.Module):
                 blocks.append(SelfAttention(b, spectral_norm))
         self.blocks = nn.ModuleList([*blocks, ReluHead(widths[-1], classes, spectral_norm)])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
 
 
 class UpNeck(nn.Module):

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.blocks import ReluHead, through
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import _large
@@ -74,5 +74,5 @@ class Discriminator(nn.Module):
             head = ContrastHead(features, classes, embed, spectral_norm)
         self.blocks = nn.ModuleList([*blocks, head])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))

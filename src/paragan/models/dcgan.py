@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import Head, Paint, Stem, Wrap, plain, through
 from paragan.layers.conditional_norm import batch_norm
@@ -69,8 +69,8 @@ class Discriminator(nn.Module):
         downs = [Down(a, b, norm, wrap) for a, b in pairwise((shape[0], *hidden))]
         self.blocks = nn.ModuleList([*downs, Same(hidden[-1], last, norm, wrap), Head(last, classes, wrap)])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
 
 
 class Up(nn.Module):

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.blocks import through
 from paragan.layers.conditional_norm import required
 from paragan.layers.precision import autocast_off, widened
@@ -63,8 +63,8 @@ class Discriminator(nn.Module):
         widths = (prod(shape), *options.d_widths)
         self.blocks = nn.ModuleList([*_hidden(widths, classes), Judge(widths[-1])])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
 
 
 class Dense(nn.Module):

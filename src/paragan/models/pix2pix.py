@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, Fraction
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import through
 from paragan.layers.precision import autocast_off, widened
@@ -94,8 +94,10 @@ class Discriminator(nn.Module):
         ]
         self.blocks = nn.ModuleList([*patches, Head(widths[-1])])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, self.entry(x_BCHW, condition)))
+    def forward(
+        self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
+    ) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, self.entry(x_BCHW, condition)))
 
     def entry(self, x_BCHW: Tensor, condition: Tensor | None) -> Tensor:
         """What the first block is given."""

@@ -19,7 +19,7 @@ from torch import Generator as Draws, Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.blocks import through
 from paragan.layers.conditional_norm import required
 from paragan.layers.precision import autocast_off, widened
@@ -80,8 +80,8 @@ class Discriminator(nn.Module):
         stages = [Stage(options, scale, halved if number else None) for number in range(num)]
         self.blocks = nn.ModuleList([Colour(shape[0], options.width), *stages, End(options.width, classes)])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
 
 
 class Fixed(nn.Conv2d):

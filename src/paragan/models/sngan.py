@@ -17,7 +17,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
@@ -84,5 +84,5 @@ class Discriminator(nn.Module):
         ]
         self.blocks = nn.ModuleList([*downs, head(options.head, widths[-1], classes, spectral_norm)])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))

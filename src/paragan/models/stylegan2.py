@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.option_types import Count, Fraction
-from paragan.core.types import Verdict
+from paragan.core.types import DiscriminatorOutput
 from paragan.layers.blocks import through
 from paragan.layers.blur import blurred
 from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky
@@ -117,8 +117,8 @@ class Discriminator(nn.Module):
         end = End(widths[-1], options.group, _head(options, widths[-1], classes))
         self.blocks = nn.ModuleList([Seen(shape[0], widths[0]), *halves, end])
 
-    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> Verdict:
-        return Verdict.of(through(self.blocks, x_BCHW, y_B))
+    def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
+        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
 
 
 class Seen(nn.Module):

@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Network, Part, Penalty, Turn
-from paragan.core.types import Can, Feed, Made, Outputs, Rows, Side, Terms, Verdict
-from paragan.layers.all_reduce import Across, whole
+from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
+from paragan.core.types import Can, DiscriminatorOutput, GeneratorOutput, LossTerms, Outputs, Rows, Side, TurnInputs
+from paragan.layers.all_reduce import RankGather, whole
 
 
-def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
+def play(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
     """The networks of the chain in order.
 
     D's turn finds its fakes in the feed; G's makes them unless they are shared.
     """
-    made = Made.of(feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs))
+    made = GeneratorOutput.of(feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs))
     fake = (turn.shown(made.images, "fake", feed), *feed.fake_inputs[1:])
     if not turn.needs_real:
-        return Outputs(Verdict.of(nets[Side.D](*fake)), None, made.images, made.extra)
+        return Outputs(DiscriminatorOutput.of(nets[Side.D](*fake)), None, made.images, made.extra)
     x, *conditions = feed.real_inputs
     assert x is not None
     real = (turn.shown(x, "real", feed), *conditions)
@@ -33,34 +33,36 @@ def play(turn: Turn, nets: Mapping[Side, Network], feed: Feed) -> Outputs:
     return Outputs(on_fake, on_real, made.images, made.extra)
 
 
-def _judge_both(d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]) -> tuple[Verdict, Verdict]:
+def _judge_both(
+    d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]
+) -> tuple[DiscriminatorOutput, DiscriminatorOutput]:
     """One call on real and fake together, two where a norm would mix them."""
     if d.mixes:
-        return Verdict.of(d(*real)), Verdict.of(d(*fake))
+        return DiscriminatorOutput.of(d(*real)), DiscriminatorOutput.of(d(*fake))
     both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
-    on_real, on_fake = Verdict.of(d(*both)).split([len(real[0]), len(fake[0])])
+    on_real, on_fake = DiscriminatorOutput.of(d(*both)).split([len(real[0]), len(fake[0])])
     return on_real, on_fake
 
 
 def _run_part(
     turn: Turn,
     nets: Mapping[Side, Network],
-    feed: Feed,
+    feed: TurnInputs,
     gradient: Callable[[Tensor, Tensor], Tensor],
-    across: Across | None,
-) -> tuple[Tensor, Terms]:
+    across: RankGather | None,
+) -> tuple[Tensor, LossTerms]:
     """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
     if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
         feed = _differentiable(feed)
     outputs = replace(play(turn, nets, feed), whole=partial(_whole, rows=feed.rows, across=across))
     terms = turn.objective(outputs, feed)
-    part = Part(nets[turn.side], feed, outputs, gradient, outputs.whole)
+    part = PenaltyContext(nets[turn.side], feed, outputs, gradient, outputs.whole)
     loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
     summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
-    return sum(terms.coupled.values(), summed), Terms(loss_B, terms.coupled, terms.seen_B)
+    return sum(terms.coupled.values(), summed), LossTerms(loss_B, terms.coupled, terms.observations_B)
 
 
-def _whole(x_B: Tensor, rows: Rows, across: Across | None) -> Tensor:
+def _whole(x_B: Tensor, rows: Rows, across: RankGather | None) -> Tensor:
     """The rows of all ranks. `ConfigError` where others have some and cannot be asked, or have had them before."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
@@ -70,7 +72,7 @@ def _whole(x_B: Tensor, rows: Rows, across: Across | None) -> Tensor:
     return x_B if across is None else whole(x_B, rows, across)
 
 
-def _differentiable(feed: Feed) -> Feed:
+def _differentiable(feed: TurnInputs) -> TurnInputs:
     """The same feed with images that gradients can be taken to; the batch itself is left as it is."""
     assert feed.real is not None and feed.real.x_BCHW is not None
     fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
@@ -92,8 +94,8 @@ def forward_backward(
     tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
     *,
     apart: bool = False,
-    across: Across | None = None,
-) -> Terms:
+    across: RankGather | None = None,
+) -> LossTerms:
     """One backward per part. apart: the batch is shared with other ranks, so that no term may mix samples; across: but
     penalties may, which ask these ranks.
 
@@ -123,7 +125,7 @@ def forward_backward(
         with around(True):
             roots, gradients = [*shared], [images.grad for images in turn.feed.fakes or ()]
             seen = partial(_whole, rows=turn.feed.rows, across=across)
-            late_B = {p.name: p(Part(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient, seen)) for p in late}
+            late_B = {p.name: p(PenaltyContext(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient, seen)) for p in late}
             for values in late_B.values():
                 loss = values.sum() / turn.feed.rows.total
                 roots, gradients = [*roots, loss if factor is None else loss * factor], [*gradients, None]
@@ -136,10 +138,10 @@ def _needs_no_image(penalty: Penalty) -> bool:
     return Can.WHOLE_WEIGHTS in penalty.needs or getattr(penalty, "by_itself", False)
 
 
-_NO_OUTPUTS = Outputs(Verdict(torch.empty(0)))
+_NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))
 
 
-def _refuse_coupled(terms: Terms, parts: int, apart: bool) -> None:
+def _refuse_coupled(terms: LossTerms, parts: int, apart: bool) -> None:
     if terms.coupled and (parts > 1 or apart):
         names = ", ".join(terms.coupled)
         if apart:
@@ -158,18 +160,18 @@ def _backward(
     torch.autograd.backward(roots, gradients)
 
 
-def gather(parts: list[Terms]) -> Terms:
+def gather(parts: list[LossTerms]) -> LossTerms:
     """The detached terms of all parts, part by part: whoever takes them sums."""
 
-    def joined(of: Callable[[Terms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
+    def joined(of: Callable[[LossTerms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
         return {
             name: join([of(terms)[name].detach() for terms in parts if name in of(terms)]) for name in of(parts[-1])
         }
 
-    return Terms(
+    return LossTerms(
         joined(lambda t: t.loss_B, torch.cat),
         joined(lambda t: t.coupled, lambda only: only[0]),
-        joined(lambda t: t.seen_B, torch.cat),
+        joined(lambda t: t.observations_B, torch.cat),
     )
 
 

@@ -17,14 +17,14 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import local
-from paragan.core.types import Can, Side, Terms
+from paragan.core.types import Can, LossTerms, Side
 from paragan.core.window import Layout, Window
-from paragan.layers.all_reduce import Across
+from paragan.layers.all_reduce import RankGather
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _forward_backward, none
 from paragan.parallel._fully_shard import built, mesh_of, refuse_needing_whole, shard
 from paragan.parallel._grad_norm import clip, norm_over
-from paragan.parallel._placement import Placed, place, placed
+from paragan.parallel._placement import Placement, place, placed
 
 
 class Sharded(none.Strategy):
@@ -49,12 +49,12 @@ class Sharded(none.Strategy):
             return shard(self.adapted(net), mesh, self.demands, self.keeps)
 
         net = built(make, cut, self.demands.offload)
-        return place(net, Placed(world, net, mesh))
+        return place(net, Placement(world, net, mesh))
 
     def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         mesh = self.mesh(world)
         net = built(make, lambda net: shard(net, mesh))
-        return place(net, Placed(world, net, mesh))
+        return place(net, Placement(world, net, mesh))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_needing_whole(policy, self.name)
@@ -64,7 +64,7 @@ class Sharded(none.Strategy):
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> Terms:
+    ) -> LossTerms:
         net = nets[turn.side].module
         assert isinstance(net, FSDPModule)
         gradient = partial(self.input_gradient, net, scale=scale)
@@ -77,7 +77,7 @@ class Sharded(none.Strategy):
             yield
 
         world = placed(net).world
-        across = None if size == 1 else Across(world.group, "a penalty", world.count)
+        across = None if size == 1 else RankGather(world.group, "a penalty", world.count)
         return _forward_backward.forward_backward(
             turn, nets, parts, gradient, factor, around, apart=size > 1, across=across
         )

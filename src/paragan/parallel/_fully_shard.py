@@ -17,9 +17,9 @@ from torch.distributed.tensor import DTensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.parallel._blocks import blocks
-from paragan.parallel._memory_options import NOTHING, Demands
+from paragan.parallel._memory_options import NOTHING, MemoryOptions
 
 _NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight depends on all of it
 
@@ -40,7 +40,7 @@ def bounded(mesh: DeviceMesh, world: World) -> DeviceMesh:
     return mesh
 
 
-def shard(net: nn.Module, mesh: DeviceMesh, demands: Demands = NOTHING, keep: bool = False) -> nn.Module:
+def shard(net: nn.Module, mesh: DeviceMesh, demands: MemoryOptions = NOTHING, keep: bool = False) -> nn.Module:
     """Every block, and what is left, in place. keep: after a forward a block stays whole until its backward.
 
     Weights without axes cannot be cut and stay whole; their gradients are the strategy's business.
@@ -66,7 +66,7 @@ def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], 
 
     Buffers are small and whole on every rank.
     """
-    if not isinstance(make, Make) or make.fill is None:
+    if not isinstance(make, NetworkFactory) or make.fill is None:
         return cut(make())
     with _weights_on_meta():
         net = make.construct()

@@ -11,7 +11,7 @@ from torch import Tensor
 Build = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
 
 
-class Master:
+class MasterWeights:
     """Steps float32 copies of `weights` on `device` and writes them back (Micikevicius et al. 2018, section 3.1).
 
     Shows the face of the optimiser inside; `copies` are its weights. Their values are part of its state, as `master`.

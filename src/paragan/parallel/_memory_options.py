@@ -8,7 +8,7 @@ import torch
 
 
 @dataclass(frozen=True)
-class Demands:
+class MemoryOptions:
     """recompute: activations inside a block are computed again in the backward. offload: optimiser state and float32
     weights lie in the host's memory. narrow: reductions of gradients or weights travel in bf16. pure: the format in
     which weights are held; the optimiser keeps float32 ones. norm_ranks: over how many consecutive ranks batch norm
@@ -22,4 +22,4 @@ class Demands:
     norm_ranks: int | None = None
 
 
-NOTHING = Demands()
+NOTHING = MemoryOptions()

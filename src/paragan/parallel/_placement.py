@@ -11,7 +11,7 @@ from paragan.core.dist import World
 
 
 @dataclass
-class Placed:
+class Placement:
     """trained: the module to be called in the network's own turn. mesh: of sharded ones.
 
     unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists of; idle: the latter
@@ -29,10 +29,10 @@ class Placed:
     anchor: list[Tensor] = field(default_factory=list)
 
 
-def place(net: nn.Module, placed: Placed) -> nn.Module:
+def place(net: nn.Module, placed: Placement) -> nn.Module:
     object.__setattr__(net, "_placed", placed)  # not as a submodule
     return net
 
 
-def placed(net: nn.Module) -> Placed:
-    return cast(Placed, net._placed)
+def placed(net: nn.Module) -> Placement:
+    return cast(Placement, net._placed)

@@ -19,11 +19,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
 from paragan.core.protocols import Network, Turn
-from paragan.core.types import Can, Side, Terms
-from paragan.layers.all_reduce import Across
+from paragan.core.types import Can, LossTerms, Side
+from paragan.layers.all_reduce import RankGather
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _forward_backward, none
-from paragan.parallel._placement import Placed, place, placed
+from paragan.parallel._placement import Placement, place, placed
 from paragan.parallel._reachable_parameters import nothing, unreached
 
 
@@ -33,19 +33,19 @@ class Strategy(none.Strategy):
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.adapted(make())
         if world.size == 1:  # nothing to reduce: copying all gradients for it would cost up to a seventh of a step
-            return place(net, Placed(world, net))
+            return place(net, Placement(world, net))
         convert(net, world, self.demands.norm_ranks)
         wrapped = DistributedDataParallel(net, process_group=world.group, gradient_as_bucket_view=True, **_no_buffers())
         if self.demands.narrow:
             wrapped.register_comm_hook(world.group, _in_bf16)
-        return place(net, Placed(world, wrapped))
+        return place(net, Placement(world, wrapped))
 
     def trained(self, net: nn.Module) -> nn.Module:
         return placed(net).trained
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> Terms:
+    ) -> LossTerms:
         wrapped = nets[turn.side].module
         if not isinstance(wrapped, DistributedDataParallel):
             return super().forward_backward(turn, nets, parts, scale)
@@ -60,7 +60,7 @@ class Strategy(none.Strategy):
 
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
         tied = partial(self._tied, here, list(net.parameters()), signature)
-        across = Across(here.world.group, "a penalty", here.world.count)
+        across = RankGather(here.world.group, "a penalty", here.world.count)
         return _forward_backward.forward_backward(
             turn, nets, parts, gradient, factor, around, tied, apart=True, across=across
         )
@@ -71,7 +71,7 @@ class Strategy(none.Strategy):
         return super().finish(net, max_norm, scale)
 
     def _tied(
-        self, here: Placed, weights: Sequence[nn.Parameter], signature: Any, roots: Sequence[Tensor]
+        self, here: Placement, weights: Sequence[nn.Parameter], signature: Any, roots: Sequence[Tensor]
     ) -> Tensor | None:
         """Zeros for the weights that this kind of turn does not reach on this rank, found at the first of its kind.
 

@@ -22,14 +22,14 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
 from paragan.core.protocols import Network, Turn
-from paragan.core.types import Can, Side, Terms
+from paragan.core.types import Can, LossTerms, Side
 from paragan.core.window import WHOLE, Layout, Window
 from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import _forward_backward, none
-from paragan.parallel._master_weights import Master
-from paragan.parallel._memory_options import NOTHING, Demands
-from paragan.parallel._placement import Placed, place, placed
+from paragan.parallel._master_weights import MasterWeights
+from paragan.parallel._memory_options import NOTHING, MemoryOptions
+from paragan.parallel._placement import Placement, place, placed
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Options:
 class Strategy(none.Strategy):
     can = frozenset(Can) - {Can.COUPLED}
 
-    def __init__(self, options: Options = Options(), demands: Demands = NOTHING) -> None:
+    def __init__(self, options: Options = Options(), demands: MemoryOptions = NOTHING) -> None:
         super().__init__(options, demands)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.adapted(make())
         if self.demands.norm_ranks is not None and self.demands.norm_ranks > 1:
             convert(net, world, self.demands.norm_ranks)
-        return place(net, Placed(world, net))
+        return place(net, Placement(world, net))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         optimizer = super().optimizer(policy, net)
@@ -67,7 +67,7 @@ class Strategy(none.Strategy):
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> Terms:
+    ) -> LossTerms:
         net = nets[turn.side].module
         here = placed(net)
         if self.demands.narrow and not here.anchor:
@@ -95,7 +95,7 @@ class Strategy(none.Strategy):
             _mean(weights, here.world, "parameters")
         if self.options.moments == "average":
             _mean(_moments(optimizer), here.world, "parameters")
-        if isinstance(optimizer, Master):
+        if isinstance(optimizer, MasterWeights):
             optimizer.write_back()
         self._settle_buffers(net, here.world)
         for counter in held:

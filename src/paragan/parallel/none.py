@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from paragan.core.dist import World
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import put, whole
-from paragan.core.types import Can, Side, Terms
+from paragan.core.types import Can, LossTerms, Side
 from paragan.core.window import WHOLE, Layout
 from paragan.layers.norms import keep_float32
 from paragan.parallel import _blocks, _forward_backward
 from paragan.parallel._grad_norm import clip, norm_of
-from paragan.parallel._master_weights import Master
-from paragan.parallel._memory_options import NOTHING, Demands
+from paragan.parallel._master_weights import MasterWeights
+from paragan.parallel._memory_options import NOTHING, MemoryOptions
 
 
 class Strategy:
@@ -26,7 +26,7 @@ class Strategy:
 
     can = frozenset(Can)
 
-    def __init__(self, options: Any = None, demands: Demands = NOTHING) -> None:
+    def __init__(self, options: Any = None, demands: MemoryOptions = NOTHING) -> None:
         self.options, self.demands = options, demands
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
@@ -54,11 +54,11 @@ class Strategy:
         if self.demands.pure is None and not self.demands.offload:
             return policy.optimizer(weights)
         device = torch.device("cpu") if self.demands.offload else weights[0].device
-        return Master(weights, policy.optimizer, device)  # type: ignore[return-value]
+        return MasterWeights(weights, policy.optimizer, device)  # type: ignore[return-value]
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> Terms:
+    ) -> LossTerms:
         gradient = partial(self.input_gradient, nets[turn.side].module, scale=scale)
         return _forward_backward.forward_backward(turn, nets, parts, gradient, scale)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.penalties._logits import per_sample
 
 
-def squared_slope(part: Part, logits: Tensor, x_BCHW: Tensor) -> Tensor:
+def squared_slope(part: PenaltyContext, logits: Tensor, x_BCHW: Tensor) -> Tensor:
     """|d D(x) / dx|^2 per sample, (B,). Patch logits count as their mean per sample."""
     gradient = part.input_gradient(per_sample(logits), x_BCHW)
     return gradient.flatten(1).square().sum(1)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 
 
-def compared(part: Part, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def compared(part: PenaltyContext, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Points and class points (B, E) and labels (B,) of the rows here; points (T, E) and labels (T,) of the whole
     batch; where in it the rows here are, (B,). Real images are compared in D's turn, fakes in G's.
 

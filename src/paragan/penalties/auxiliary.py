@@ -14,8 +14,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
-from paragan.core.protocols import Part
-from paragan.core.types import Can, Side, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Can, DiscriminatorOutput, Side
 from paragan.penalties._similarity import without_labels
 
 
@@ -46,7 +46,7 @@ class Penalty:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.side, self.fakes = Side(options.side), options.fakes
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         outputs, feed = part.outputs, part.feed
         if self.side is Side.G:
             return self.weight * _wrong(outputs.fake, feed.y_B)
@@ -55,7 +55,7 @@ class Penalty:
         return self.weight * (wrong_B + _wrong(outputs.fake, feed.y_B) if self.fakes else wrong_B)
 
 
-def _wrong(verdict: Verdict, y_B: Tensor | None) -> Tensor:
+def _wrong(verdict: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:
     """-log of the probability of the right class, (B,)."""
     if y_B is None:
         raise ConfigError(without_labels("auxiliary"))

@@ -15,8 +15,8 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
-from paragan.core.protocols import Part
-from paragan.core.types import Can, Feed, Side, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Can, DiscriminatorOutput, Side, TurnInputs
 from paragan.layers.shift import moved
 from paragan.penalties._logits import per_sample
 
@@ -54,7 +54,7 @@ class Penalty:
         if options.fake_weight:
             self.weights.append(options.fake_weight * options.interval)
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         feed, outputs = part.feed, part.outputs
         assert outputs.real is not None
         real = _varied(feed.real_inputs, feed, "real")
@@ -73,7 +73,7 @@ def mirrored_and_moved(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
     return moved(mirrored, draws_B3[:, 1:])
 
 
-def _varied(inputs: Sequence[Tensor | None], feed: Feed, kind: str) -> _Inputs:
+def _varied(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> _Inputs:
     """Image and, of a pair, what it was made from, by the same draws; no gradient reaches either."""
     x, y_B, *conditions = inputs
     assert x is not None
@@ -86,11 +86,11 @@ def _varied(inputs: Sequence[Tensor | None], feed: Feed, kind: str) -> _Inputs:
     return varied, y_B, *(mirrored_and_moved(c, draws_B3) for c in conditions if c is not None)
 
 
-def _judged(part: Part, inputs: _Inputs) -> Verdict:
-    return Verdict.of(part.network(*inputs))
+def _judged(part: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
+    return DiscriminatorOutput.of(part.network(*inputs))
 
 
-def _judged_both(part: Part, real: _Inputs, fake: _Inputs) -> Sequence[Verdict]:
+def _judged_both(part: PenaltyContext, real: _Inputs, fake: _Inputs) -> Sequence[DiscriminatorOutput]:
     """One call on both together, two where a norm would mix them."""
     if part.network.mixes:
         return _judged(part, real), _judged(part, fake)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.option_types import Count, NotNegative, Positive
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.penalties._similarity import compared
 
@@ -43,7 +43,7 @@ class Penalty:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.temperature, self.side = options.temperature, Side(options.side)
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         return self.weight * loss(*compared(part, self.side, self.name), self.temperature)
 
 

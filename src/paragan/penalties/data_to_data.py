@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.option_types import Count, NotNegative, Positive
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.penalties._similarity import compared
 
@@ -49,7 +49,7 @@ class Penalty:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.options, self.side = options, Side(options.side)
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         own = self.options
         return self.weight * loss(*compared(part, self.side, self.name)[:5], (own.temperature, own.near, own.far))
 

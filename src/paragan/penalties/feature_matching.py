@@ -13,8 +13,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
-from paragan.core.protocols import Part
-from paragan.core.types import Can, Side, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Can, DiscriminatorOutput, Side
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Penalty:
     def __init__(self, options: Options) -> None:
         self.interval, self.weight = options.interval, options.weight * options.interval
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         assert part.outputs.real is not None
         both = _features(part.outputs.fake), _features(part.outputs.real).detach()
         fake_F, real_F = part.whole(torch.cat(both, 1)).mean(0).chunk(2)
         return (self.weight * (fake_F - real_F).square().sum()).expand(part.feed.rows.count)
 
 
-def _features(verdict: Verdict) -> Tensor:
+def _features(verdict: DiscriminatorOutput) -> Tensor:
     if verdict.features is None:
         raise ConfigError(
             "penalties: feature_matching compares features of D, found none; let D return "

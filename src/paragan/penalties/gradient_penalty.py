@@ -13,8 +13,8 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
-from paragan.core.protocols import Part
-from paragan.core.types import Can, Side, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Can, DiscriminatorOutput, Side
 from paragan.penalties._logits import per_sample
 
 
@@ -43,19 +43,19 @@ class Penalty:
         self.interval = options.interval
         self.weight = options.weight * options.interval
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         if part.network.mixes:
             raise ConfigError(
                 "penalties.gradient_penalty: found a discriminator with batch norm; expected one that judges each "
                 "sample alone: choose another norm (model.d_norm=spectral) or the penalty r1"
             )
         x = _between(part).requires_grad_()
-        logits = Verdict.of(part.network(x, *part.feed.real_inputs[1:])).logits_B
+        logits = DiscriminatorOutput.of(part.network(x, *part.feed.real_inputs[1:])).logits_B
         gradient = part.input_gradient(per_sample(logits), x)
         return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has slope 0, not NaN, at 0
 
 
-def _between(part: Part) -> Tensor:
+def _between(part: PenaltyContext) -> Tensor:
     assert part.feed.real is not None and part.feed.real.x_BCHW is not None
     real, fake = part.feed.real.x_BCHW.detach(), part.outputs.images.detach()
     share = rng.uniform(part.feed.seed, "gradient_penalty", part.feed.rows, (1,) * (real.dim() - 1))

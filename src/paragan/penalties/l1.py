@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.option_types import Count, NotNegative
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 
 
@@ -33,6 +33,6 @@ class Penalty:
         self.interval = options.interval
         self.weight = options.weight * options.interval
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         assert part.feed.real is not None and part.feed.real.x_BCHW is not None
         return self.weight * (part.outputs.images - part.feed.real.x_BCHW).abs().flatten(1).mean(1)

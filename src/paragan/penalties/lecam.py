@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.option_types import Count, Fraction, Natural, NotNegative
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.penalties._logits import per_sample
 
@@ -47,22 +47,22 @@ class Penalty:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.interval, self.weight = options.interval, options.weight * options.interval
-        self.kept = {name: torch.zeros((), dtype=torch.float64) for name in ("real", "fake", "updates")}
+        self.state = {name: torch.zeros((), dtype=torch.float64) for name in ("real", "fake", "updates")}
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         assert part.outputs.real is not None
         real_B, fake_B = (per_sample(verdict.logits_B) for verdict in (part.outputs.real, part.outputs.fake))
         self._follow(part.whole(torch.stack([real_B, fake_B], 1).detach()))
         above_B, below_B = real_B - self._mean("fake", fake_B), self._mean("real", real_B) - fake_B
         if self.options.one_sided:
             above_B, below_B = above_B.relu(), below_B.relu()
-        due = (self.kept["updates"] > self.options.warmup).to(real_B.dtype)
+        due = (self.state["updates"] > self.options.warmup).to(real_B.dtype)
         return self.weight * due * (above_B.square() + below_B.square())
 
     @torch.no_grad()
     def _follow(self, logits_T2: Tensor) -> None:
         """Of the whole batch. One that is not finite is left out, for its step is skipped."""
-        kept, means = self.kept, logits_T2.double().mean(0)
+        kept, means = self.state, logits_T2.double().mean(0)
         finite = means.isfinite().all()
         kept["updates"] += self.interval * finite
         share = (self.interval / kept["updates"]).clamp(min=1 - self.options.decay)
@@ -70,4 +70,4 @@ class Penalty:
             kept[name].copy_(torch.where(finite, kept[name].lerp(mean, share), kept[name]))
 
     def _mean(self, name: str, like: Tensor) -> Tensor:
-        return self.kept[name].to(like.dtype, copy=True)  # the next update writes there, and a graph may hold it
+        return self.state[name].to(like.dtype, copy=True)  # the next update writes there, and a graph may hold it

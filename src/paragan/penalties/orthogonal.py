@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count, NotNegative
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 
 
@@ -44,7 +44,7 @@ class Penalty:
         self.weight = options.weight * options.interval
         self.side = Side(options.side)
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         value = sum((_overlap(matrix) for matrix in _matrices(part.network.module)), torch.zeros(()))
         return (self.weight * value).expand(part.feed.rows.count)
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction, NotNegative
-from paragan.core.protocols import Part
-from paragan.core.types import Can, Made, Side
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Can, GeneratorOutput, Side
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Penalty:
     def __init__(self, options: Options) -> None:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.decay, self.every = options.decay, options.every
-        self.kept = {"mean": torch.zeros(())}
+        self.state = {"mean": torch.zeros(())}
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         rows = part.feed.rows
         chosen = slice(-rows.first % self.every, None, self.every)  # every so many of the global batch
         length_N = self._lengths(part, chosen)
@@ -65,7 +65,7 @@ class Penalty:
         loss_N = (length_N - mean).square() * (self.weight * rows.total / num)
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
 
-    def _lengths(self, part: Part, chosen: slice) -> Tensor:
+    def _lengths(self, part: PenaltyContext, chosen: slice) -> Tensor:
         """How far a step of length one in the styles of a layer moves the image, along a random direction: (N,)."""
         feed = part.feed
         shapes = [net.styles for net in part.network.module.modules() if isinstance(net, Styled)]
@@ -73,7 +73,7 @@ class Penalty:
             raise ConfigError("penalties: path_length needs a generator with styles, found none; use model stylegan2")
         z_NZ, y_N = feed.z_BZ[chosen], None if feed.y_B is None else feed.y_B[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
-        images = Made.of(part.network(z_NZ, y_N, shift_NLW)).images
+        images = GeneratorOutput.of(part.network(z_NZ, y_N, shift_NLW)).images
         noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
         towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
         return part.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
@@ -81,6 +81,6 @@ class Penalty:
     @torch.no_grad()
     def _follow(self, mean: Tensor) -> Tensor:
         """The running mean with this one. Lengths that are not finite are left out, for their step is skipped."""
-        held = self.kept["mean"]
+        held = self.state["mean"]
         held.copy_(torch.where(mean.isfinite(), held + self.decay * (mean.to(held.dtype) - held), held))
         return held.clone()

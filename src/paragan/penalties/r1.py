@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paragan.core.fade import faded
 from paragan.core.option_types import Count, NotNegative, Positive
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.penalties._input_gradient import squared_slope
 
@@ -58,7 +58,7 @@ class Penalty:
     def __init__(self, options: Options) -> None:
         self.options, self.interval = options, options.interval
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         assert part.outputs.real is not None and part.feed.real is not None and part.feed.real.x_BCHW is not None
         own = self.options
         gamma = faded(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval

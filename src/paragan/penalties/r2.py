@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paragan.core.fade import faded
 from paragan.core.option_types import Count, NotNegative, Positive
-from paragan.core.protocols import Part
+from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
 from paragan.penalties._input_gradient import squared_slope
 
@@ -41,7 +41,7 @@ class Penalty:
     def __init__(self, options: Options) -> None:
         self.options, self.interval = options, options.interval
 
-    def __call__(self, part: Part) -> Tensor:
+    def __call__(self, part: PenaltyContext) -> Tensor:
         assert part.feed.fakes is not None, "D's turn is fed fakes"
         (fakes,) = part.feed.fakes
         own = self.options

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from paragan.report.record import Moment
+from paragan.report.record import RecordEntry
 from paragan.report.scale import Scale, figure, fit, round_ticks
 from paragan.report.series import Bucket, Series
 
@@ -102,7 +102,9 @@ def curve(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> Chart:
     )
 
 
-def evaluations(caption: Caption, plot: Plot, name: str, scores: Sequence[Moment], best: Moment | None) -> Chart:
+def evaluations(
+    caption: Caption, plot: Plot, name: str, scores: Sequence[RecordEntry], best: RecordEntry | None
+) -> Chart:
     """One metric: a point per evaluation, no more and no fewer; a cross on the ground where it is not finite."""
     values = [(m, m.numbers().get(name, math.nan)) for m in scores]
     finite = [(m, v) for m, v in values if math.isfinite(v)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paragan.report import panels
-from paragan.report.record import History, Moment, metric_names
+from paragan.report.record import History, RecordEntry, metric_names
 from paragan.report.scale import figure
 
 _MOST_SCORES, _MOST_METRICS = 20, 3
@@ -18,13 +18,13 @@ def events(history: History) -> list[tuple[int, str]]:
     return sorted(found, key=lambda event: event[0])[::-1]
 
 
-def _scores(scores: list[Moment]) -> list[tuple[int, str]]:
+def _scores(scores: list[RecordEntry]) -> list[tuple[int, str]]:
     """The newest evaluations; one that is the best by the first metric says so."""
     names = metric_names(scores)[:_MOST_METRICS]
     best = panels.best(names[0], scores) if names else None
     return [(moment.step, _score(moment, names, moment is best)) for moment in scores[-_MOST_SCORES:]]
 
 
-def _score(moment: Moment, names: list[str], is_best: bool) -> str:
+def _score(moment: RecordEntry, names: list[str], is_best: bool) -> str:
     values = ", ".join(f"{name} {figure(moment.numbers()[name])}" for name in names if name in moment.numbers())
     return f"score: {values}" + (" (the best)" if is_best else "")

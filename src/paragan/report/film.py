@@ -13,7 +13,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import plain_file
-from paragan.report.record import Moment, plain
+from paragan.report.record import RecordEntry, plain
 from paragan.storage.animation import save_film
 
 _FRAMES, _BUDGET, _SIDE = 60, 900_000, 960  # at most so many, so many bytes, so many pixels a side
@@ -40,25 +40,25 @@ class Frames:
     _encoded: dict[str, Frame | None] = field(default_factory=dict)
     _stride: int = 1  # grows with the run
 
-    def choose(self, samples: Sequence[Moment]) -> list[Frame]:
+    def choose(self, samples: Sequence[RecordEntry]) -> list[Frame]:
         """Frames spaced over the run within the budget, in time, the first and the last always among them."""
         while len(wanted := spaced(samples, self._stride)) > _FRAMES or not self._fits(wanted):
             self._stride *= 2
         self._encoded = {_name(moment): self._frame(moment) for moment in wanted}
         return [frame for frame in self._encoded.values() if frame is not None]
 
-    def _fits(self, wanted: Sequence[Moment]) -> bool:
+    def _fits(self, wanted: Sequence[RecordEntry]) -> bool:
         sizes = [len(frame.uri) for moment in wanted if (frame := self._frame(moment)) is not None]
         return len(wanted) <= 2 or sum(sizes) <= _BUDGET * 4 // 3
 
-    def _frame(self, moment: Moment) -> Frame | None:
+    def _frame(self, moment: RecordEntry) -> Frame | None:
         name = _name(moment)
         if name not in self._encoded:
             self._encoded[name] = _encode(self.folder / name, moment)
         return self._encoded[name]
 
 
-def spaced(samples: Sequence[Moment], stride: int) -> list[Moment]:
+def spaced(samples: Sequence[RecordEntry], stride: int) -> list[RecordEntry]:
     """Every stride-th and the last."""
     return [*samples[:-1:stride], *samples[-1:]]
 
@@ -82,12 +82,12 @@ def film(folder: Path, path: Path) -> int:
     return len(pictures)
 
 
-def _name(moment: Moment) -> str:
+def _name(moment: RecordEntry) -> str:
     """Within samples/, whatever the record claims."""
     return f"samples/{Path(plain(moment.values.get('path'))).name}"
 
 
-def _encode(path: Path, moment: Moment) -> Frame | None:
+def _encode(path: Path, moment: RecordEntry) -> Frame | None:
     picture = _read(path, _SIDE)
     if picture is None:
         return None

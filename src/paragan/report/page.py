@@ -21,7 +21,7 @@ from paragan.report.curves import Chart
 from paragan.report.events import events
 from paragan.report.film import Frame, Frames
 from paragan.report.metric_notes import explanation, reliability
-from paragan.report.record import History, Moment, metric_names, number, open_record, plain
+from paragan.report.record import History, RecordEntry, metric_names, number, open_record, plain
 from paragan.report.record_values import mapping
 from paragan.report.run_state import duration, small_json, small_text, state, total_kimg
 from paragan.report.scale import figure
@@ -220,7 +220,7 @@ def _rows(rows: object) -> list[str]:
     return [plain(row, 60) for row in rows[:_MOST]] if isinstance(rows, list) else []
 
 
-def _advice(moment: Moment) -> dict[str, str]:
+def _advice(moment: RecordEntry) -> dict[str, str]:
     told, value = moment.values, number(moment.values.get("value"))
     return {
         "name": plain(told.get("name")),

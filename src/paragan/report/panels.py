@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from paragan.report.curves import Caption, Chart, Plot, curve, evaluations
 from paragan.report.metric_notes import explanation, note_of
-from paragan.report.record import Moment, metric_names
+from paragan.report.record import RecordEntry, metric_names
 from paragan.report.series import Series
 
 _MOST = 24  # charts of numbers that no panel knows
@@ -155,7 +155,7 @@ def ordered(series: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*known, *left]))
 
 
-def metric_charts(scores: Sequence[Moment], kimg: float) -> list[Chart]:
+def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
     """One per metric; the first is drawn larger."""
     charts = []
     for number, name in enumerate(metric_names(scores)):
@@ -168,7 +168,7 @@ def metric_charts(scores: Sequence[Moment], kimg: float) -> list[Chart]:
     return charts
 
 
-def best(metric: str, scores: Iterable[Moment]) -> Moment | None:
+def best(metric: str, scores: Iterable[RecordEntry]) -> RecordEntry | None:
     """The best evaluation by this metric; None where it has no direction or no finite value."""
     sense = note_of(metric).direction
     told = [(m, m.numbers()[metric]) for m in scores if metric in m.numbers()]

@@ -26,7 +26,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class View:
+class PopulationPanels:
     """The section. width: narrow, middle or wide, how much room a map takes. profile: rows of its table."""
 
     note: str
@@ -39,7 +39,7 @@ class View:
     profiled: int
 
 
-def view(population: Population, kimg: float) -> View | None:
+def view(population: Population, kimg: float) -> PopulationPanels | None:
     """None for a run that is no grid, or of which no generation is over."""
     grid, newest = population.grid, population.newest
     if grid is None or newest is None:
@@ -48,7 +48,7 @@ def view(population: Population, kimg: float) -> View | None:
     shown = population.shown(count) if count > 1 else [newest]
     wide = folded.columns if folded.has_numbers else 0
     bars = (_mixture(grid, newest, population.weights), _ensemble(newest, population.ensemble))
-    return View(
+    return PopulationPanels(
         _note(grid, newest),
         panels.panels("population", population.curves, kimg),
         tuple(one for one in bars if one is not None),

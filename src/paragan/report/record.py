@@ -30,7 +30,7 @@ _COUNT = "num_images"  # a number of an evaluation that is no metric
 
 
 @dataclass(frozen=True)
-class Moment:
+class RecordEntry:
     """One line of the record and where it stands."""
 
     step: int
@@ -46,11 +46,11 @@ class Moment:
         found = ((plain(name), number(value)) for name, value in self.values.items() if name not in _PLACE)
         return {name: value for name, value in found if value is not None}
 
-    def brief(self) -> Moment:
+    def brief(self) -> RecordEntry:
         """With its first numbers, nulls and texts, cut short: what can be kept of many lines."""
         told = ((plain(name), value) for name, value in self.values.items() if not isinstance(value, list | dict))
         kept = {name: plain(value) if isinstance(value, str) else value for name, value in islice(told, _VALUES)}
-        return Moment(self.step, self.kimg, kept)
+        return RecordEntry(self.step, self.kimg, kept)
 
 
 @dataclass
@@ -67,14 +67,14 @@ class History:
     start: Mapping[str, Any] = field(default_factory=dict)
     end: Mapping[str, Any] | None = None
     series: dict[str, Series] = field(default_factory=dict)
-    scores: list[Moment] = field(default_factory=list)
-    samples: list[Moment] = field(default_factory=list)
+    scores: list[RecordEntry] = field(default_factory=list)
+    samples: list[RecordEntry] = field(default_factory=list)
     num_scores: int = 0
     most_metrics: int = 0
     protocol: object = None
     real: object = None
     rows: object = None
-    advice: dict[str, Moment] = field(default_factory=dict)
+    advice: dict[str, RecordEntry] = field(default_factory=dict)
     events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
     population: Population = field(default_factory=Population)
@@ -83,7 +83,7 @@ class History:
     saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_SAVES))
     _session: float = 0.0  # seconds, when the last line was written
 
-    def take(self, kind: object, moment: Moment) -> None:
+    def take(self, kind: object, moment: RecordEntry) -> None:
         """The next line."""
         self.step, self.kimg = moment.step, moment.kimg
         self._count_seconds(number(moment.values.get("seconds")))
@@ -131,13 +131,13 @@ class History:
             if _is_bin(value, count) and (int(value) in bins or len(bins) < _BINS):
                 bins[int(value)] += count
 
-    def _score(self, moment: Moment) -> None:
+    def _score(self, moment: RecordEntry) -> None:
         self.num_scores, self.protocol = self.num_scores + 1, moment.values.get("protocol")
         self.real = moment.values.get("real")
         self.most_metrics = max(self.most_metrics, len(moment.numbers().keys() - {_COUNT}))
         self.scores = thinned(self.scores, moment.brief())
 
-    def _grow(self, moment: Moment) -> None:
+    def _grow(self, moment: RecordEntry) -> None:
         for name, value in moment.numbers().items():
             line = self.series.get(name)
             if line is None:
@@ -198,14 +198,14 @@ def open_record(folder: Path) -> Record:
     return Record(folder / "metrics.jsonl")
 
 
-def metric_names(scores: Iterable[Moment]) -> list[str]:
+def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
     """The metrics that most evaluations tell, at most 24, in the order of the record."""
     told = Counter(name for moment in scores for name in moment.numbers() if name != _COUNT)
     most = {name for name, _ in told.most_common(_METRICS)}
     return [name for name in told if name in most]
 
 
-def thinned(moments: list[Moment], new: Moment) -> list[Moment]:
+def thinned(moments: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
     """With one more. Where these are too many, half of them: first, last, and the extremes of every metric stay."""
     moments.append(new)
     if len(moments) <= _MOMENTS:
@@ -222,7 +222,7 @@ def _is_bin(value: object, count: object) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 9 and type(count) is int and 0 <= count < 1 << 48
 
 
-def _parse(line: bytes) -> tuple[object, Moment] | None:
+def _parse(line: bytes) -> tuple[object, RecordEntry] | None:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):
@@ -232,4 +232,4 @@ def _parse(line: bytes) -> tuple[object, Moment] | None:
     step, kimg = number(values.get("step")), number(values.get("kimg"))
     if step is None or kimg is None or not (math.isfinite(step) and math.isfinite(kimg)):
         return None
-    return values.get("kind"), Moment(int(step), kimg, values)
+    return values.get("kind"), RecordEntry(int(step), kimg, values)

@@ -110,7 +110,9 @@ def _scores(history: History) -> Table | None:
     return table
 
 
-def _with_the_best(scores: Sequence[panels.Moment], best: Iterable[panels.Moment | None]) -> list[panels.Moment]:
+def _with_the_best(
+    scores: Sequence[panels.RecordEntry], best: Iterable[panels.RecordEntry | None]
+) -> list[panels.RecordEntry]:
     """The newest few and, before them, the best ones, in time."""
     kept = {id(m) for m in [*scores[-_SCORES:], *best] if m is not None}
     return [moment for moment in scores if id(moment) in kept]

@@ -22,7 +22,7 @@ from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.hardware import executors, precision, products
 from paragan.runs.folder import RunFolder
-from paragan.runs.trial_steps import Bench, Measured
+from paragan.runs.trial_steps import Timing, TrialRun
 
 BUDGET_S = 20.0  # for all that runs as written
 _ROUNDS = 4
@@ -30,7 +30,7 @@ _OPEN = {"precision": "auto", "channels_last": None, "matmul": None}  # by their
 WORTH_S = 1200.0  # of a whole run: compiling takes a minute or two, and cannot be broken off
 
 Say = Callable[[str], None]
-Measure = Callable[[RunConfig, float], Measured]
+Measure = Callable[[RunConfig, float], Timing]
 
 
 def chosen(
@@ -51,7 +51,7 @@ def chosen(
         return config
 
     def decided() -> Any:
-        if not world.leads:
+        if not world.is_main:
             return None
         before = None if anew else _before(config, out)
         return _left_open(before or _fastest(config, world, say, model, measure))
@@ -76,7 +76,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
     if hasattr(build.scheme(config), "roles"):
         say(f"executor  eager: players of scheme {config.scheme.name} do not take turns, and are not measured")
         return plain
-    bench = Bench(config, world, model)
+    bench = TrialRun(config, world, model)
     trial = _Trial(measure or bench, len(config.max_steps), say)
     written = list(ways(plain, bench.device, bench.networks()))
     for done in range(1, _ROUNDS + 1):  # in turns: what else the machine does then meets all of them
@@ -103,7 +103,7 @@ class _Trial:
     def __init__(self, measure: Measure, num_steps: int, say: Say) -> None:
         self.measure, self.num_steps, self.say = measure, num_steps, say
         self.spent_s = 0.0
-        self._found: dict[str, tuple[Measured, RunConfig]] = {}
+        self._found: dict[str, tuple[Timing, RunConfig]] = {}
         self._left: dict[str, Exception | None] = {}
         self._told: set[str] = set()
 

@@ -12,12 +12,12 @@ from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED
 from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch.join import leave
-from paragan.distributed.launch.rank_env import Place
-from paragan.runs.session import Asked, ended, explaining, joined, opened, told, voice
+from paragan.distributed.launch.rank_env import RankEnv
+from paragan.runs.session import RunRequest, ended, explaining, joined, opened, told, voice
 from paragan.writers.console import clock_time, score_line
 
 
-def run_to_end(config: RunConfig, place: Place | None, prepare: Callable[[World], Asked]) -> None:
+def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
     """Train to the end, or to a signal, which raises after the checkpoint. prepare: called once the ranks have met."""
     with _signals() as interrupt:
         world = joined(config, place, lambda: interrupt.requested)
@@ -31,7 +31,7 @@ def run_to_end(config: RunConfig, place: Place | None, prepare: Callable[[World]
         raise KeyboardInterrupt if interrupt.by == signal.SIGINT else SystemExit(PREEMPTED)
 
 
-def _run(asked: Asked, world: World, interrupt: Interrupt) -> bool:
+def _run(asked: RunRequest, world: World, interrupt: Interrupt) -> bool:
     """Whether the run is finished."""
     with ExitStack() as stack:
         with explaining(world):

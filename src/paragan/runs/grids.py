@@ -10,28 +10,28 @@ from dataclasses import replace
 from paragan.build.workers import worker
 from paragan.config import RunConfig, dump
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.launch.external_workers import Company, of_world
+from paragan.distributed.launch.external_workers import ExternalWorkers, of_world
 from paragan.distributed.launch.join import join
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 
 
-def of_torchrun(config: RunConfig, place: Place) -> Company:
+def of_torchrun(config: RunConfig, place: RankEnv) -> ExternalWorkers:
     """The ranks that torchrun started: they meet on the host, whatever each of them will train on."""
     import torch
 
     return of_world(join(place, torch.device("cpu"), config.train.timeout_s))
 
 
-def of_mpiexec(config: RunConfig) -> Company:
+def of_mpiexec(config: RunConfig) -> ExternalWorkers:
     """The processes of mpiexec. Begins MPI."""
-    from paragan.distributed.transports.mpi_communicator import World
+    from paragan.distributed.transports.mpi_communicator import MpiWorld
 
-    world, timeout_s = World(), config.train.timeout_s
+    world, timeout_s = MpiWorld(), config.train.timeout_s
     tell, hear = (lambda text: world.tell(text, timeout_s)), (lambda: world.hear(timeout_s))
-    return Company(world.rank, world.size, tell, hear, mpi=True)
+    return ExternalWorkers(world.rank, world.size, tell, hear, mpi=True)
 
 
-def staffed(config: RunConfig, company: Company) -> RunConfig:
+def staffed(config: RunConfig, company: ExternalWorkers) -> RunConfig:
     """With as many workers as there are others."""
     others = company.size - 1
     if config.workers not in (None, others):
@@ -42,7 +42,7 @@ def staffed(config: RunConfig, company: Company) -> RunConfig:
     return replace(config, workers=others)
 
 
-def serve(config: RunConfig, company: Company) -> int:
+def serve(config: RunConfig, company: ExternalWorkers) -> int:
     """A worker's part, until the coordinator sends it home; the exit code. It prints what goes wrong, and no more."""
     called = company.called()
     if "token" not in called:  # the coordinator could not begin, and says why

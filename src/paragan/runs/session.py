@@ -25,11 +25,11 @@ from paragan.core.printable import printable
 from paragan.core.protocols import Source, paired
 from paragan.core.types import Side
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.external_workers import Company
+from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.failure import explained
 from paragan.distributed.launch.join import join
-from paragan.distributed.launch.rank_env import Place
-from paragan.engine.multi_writer import Desk
+from paragan.distributed.launch.rank_env import RankEnv
+from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.session import Session, players
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.judge import JUDGE
@@ -47,7 +47,7 @@ _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunRequest:
     """What somebody asked for. name: of the recipe, or of the program. out: the run folder.
 
     fresh: a former run there is kept aside. place: of this process among the ranks, if there are several. model:
@@ -59,14 +59,14 @@ class Asked:
     name: str
     out: Path
     fresh: bool = False
-    place: Place | None = None
+    place: RankEnv | None = None
     model: Model | None = None
     goes_on: str = "Ctrl-C saves; the same command goes on"
     commands: Callable[[Trainer], Mapping[str, str]] = lambda trainer: {}
-    company: Company | None = None
+    company: ExternalWorkers | None = None
 
 
-def joined(config: RunConfig, place: Place | None, stopped: Callable[[], bool] = lambda: False) -> World:
+def joined(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
     """The world of this process, on its device. stopped: looked at while the other ranks are waited for."""
     warnings.filterwarnings("ignore", message=_NOISE)
     device = devices.pick(config.train.threads, *(() if place is None else (place.local_rank, place.local_size)))
@@ -74,7 +74,7 @@ def joined(config: RunConfig, place: Place | None, stopped: Callable[[], bool] =
 
 
 @contextmanager
-def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
+def opened(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
     """A session that stands at the newest checkpoint, or at the start; inside, the folder is locked."""
     folder = RunFolder(asked.out, None if asked.place is None else asked.place.lock)
     say = voice(world)
@@ -83,11 +83,11 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
     config = choose_executor.chosen(asked.config, asked.out, _sets_aside(asked), world, say, asked.model)
     asked = replace(asked, config=config)
     trainer = _trainer(asked, world, stop)
-    before = _make_room(asked, folder) if world.leads else None
-    with folder if world.leads else nullcontext():
+    before = _make_room(asked, folder) if world.is_main else None
+    with folder if world.is_main else nullcontext():
         world.barrier()  # the folder is what it will be
         resumed = trainer.resume()
-        if resumed and world.leads:
+        if resumed and world.is_main:
             trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
             trainer.best.complete()
         rank_checks.refuse_apart(trainer, world)
@@ -99,22 +99,22 @@ def opened(asked: Asked, world: World, stop: Callable[[], bool]) -> Iterator[Ses
             events.append(f"init from {taken}")
         asked = replace(asked, config=config)
         is_complete = _is_complete(trainer, folder, config, before, world)
-        if world.leads and asked.place is not None:
+        if world.is_main and asked.place is not None:
             exit_status.claim(asked.out, asked.place)
-        if world.leads and not is_complete:
+        if world.is_main and not is_complete:
             (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
             write_text(folder.config, dump(config))
             write_json(folder.path / "environment.json", environment(world.size))
         about = _about(asked, trainer) | {"hosts": rank_checks.num_hosts(world)}
         say(_complete(about, asked, trainer) if is_complete else _opening(about, asked, trainer, resumed))
-        desk = Desk([]) if is_complete else _desk(asked, world, trainer)
+        desk = MultiWriter([]) if is_complete else _desk(asked, world, trainer)
         try:
             yield Session(trainer, folder.path, desk, about, world, events, is_complete=is_complete)
         finally:
             trainer.dismiss()
 
 
-def _trainer(asked: Asked, world: World, stop: Callable[[], bool]) -> Trainer:
+def _trainer(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
     if asked.config.grid is None:
         return build.trainer(asked.config, asked.out, voice(world), stop, world=world, model=asked.model)
     if world.size > 1:
@@ -159,7 +159,7 @@ def ended(session: Session, code: int, reason: str) -> None:
 
 def voice(world: World) -> Callable[[str], None]:
     """Prints a line on rank 0; other ranks keep silent."""
-    return _say if world.leads else _keep_silent
+    return _say if world.is_main else _keep_silent
 
 
 def _say(text: str) -> None:
@@ -171,11 +171,11 @@ def _keep_silent(text: str) -> None:
 
 
 def _leave_word(session: Session, code: int, reason: str) -> None:
-    if session.world.leads:
+    if session.world.is_main:
         write_json(session.folder / "exit.json", {"code": code, "step": session.trainer.clock.step, "reason": reason})
 
 
-def _make_room(asked: Asked, folder: RunFolder) -> RunConfig | None:
+def _make_room(asked: RunRequest, folder: RunFolder) -> RunConfig | None:
     """The config of the run that is resumed. A run of other settings is refused."""
     if asked.fresh and asked.config.train.change_rates:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
@@ -185,7 +185,7 @@ def _make_room(asked: Asked, folder: RunFolder) -> RunConfig | None:
     return former_run(folder, asked.config, _say)
 
 
-def _refuse_missing_init(asked: Asked) -> None:
+def _refuse_missing_init(asked: RunRequest) -> None:
     """Before a former run is moved."""
     if (init := asked.config.init) is None:
         return
@@ -197,7 +197,7 @@ def _refuse_missing_init(asked: Asked) -> None:
         raise ConfigError(f"init.path {source} does not exist; give a run folder, or a file of `{me()} export`")
 
 
-def _sets_aside(asked: Asked) -> bool:
+def _sets_aside(asked: RunRequest) -> bool:
     """`--fresh`, which a restarted attempt must not take for another one."""
     return asked.fresh and not (asked.place is not None and exit_status.claimed(asked.out, asked.place))
 
@@ -221,27 +221,27 @@ def _is_complete(
     return world.any(is_same and folder.finished_at(trainer.clock.step)) and trainer.finished
 
 
-def _desk(asked: Asked, world: World, trainer: Trainer) -> Desk:
-    if world.leads:
+def _desk(asked: RunRequest, world: World, trainer: Trainer) -> MultiWriter:
+    if world.is_main:
         return build.writers(asked.config, asked.out, trainer.clock.step)
     always = {"rank": world.rank, "attempt": asked.place.attempt if asked.place else 0}
     events = exit_status.ranks(asked.out) / f"rank-{world.rank}.jsonl"
-    return Desk([("events", RankWriter(events, always, world.sent))])
+    return MultiWriter([("events", RankWriter(events, always, world.sent))])
 
 
-def _about(asked: Asked, trainer: Trainer) -> dict[str, Any]:
+def _about(asked: RunRequest, trainer: Trainer) -> dict[str, Any]:
     """What the record's first line tells of how the run was asked for, and of what can be done with it."""
     changed, commands = changes(asked.name, asked.config), dict(asked.commands(trainer))
     return {"recipe": asked.name, "data": asked.config.data.name, "changed": changed, "commands": commands}
 
 
-def _complete(about: Mapping[str, Any], asked: Asked, trainer: Trainer) -> str:
+def _complete(about: Mapping[str, Any], asked: RunRequest, trainer: Trainer) -> str:
     kimg = f"train.kimg={2 * asked.config.train.kimg:g}"
     longer = f"{about['commands']['go on']} {kimg}" if about["commands"] else f"the same program with {kimg}"
     return f"finished already at step {trainer.clock.step}: {asked.out}; longer: {longer}"
 
 
-def _opening(about: Mapping[str, Any], asked: Asked, trainer: Trainer, resumed: bool) -> str:
+def _opening(about: Mapping[str, Any], asked: RunRequest, trainer: Trainer, resumed: bool) -> str:
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
     run = f"{asked.name} for {trainer.images / 1000:g} kimg in {asked.out}"
     source = trainer.batches.source

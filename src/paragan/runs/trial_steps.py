@@ -25,14 +25,14 @@ _COMPILES = 4  # of them, but for what is due now and then
 
 
 @dataclass(frozen=True)
-class Measured:
+class Timing:
     """step_s: the least of some steps. set_up_s: what the first took longer, where networks are compiled."""
 
     step_s: float
     set_up_s: float = 0.0
 
 
-class Bench:
+class TrialRun:
     """Plays the run's steps without its data, its folder and its other ranks: nothing of the run moves.
 
     The rows are noise, as many as this rank will have. model: as `build.maker` takes it.
@@ -49,7 +49,7 @@ class Bench:
         sides = {side: build.maker(self.config, side, self.found, self.device, self.model) for side in Side}
         return {side: make.construct() for side, make in sides.items()}
 
-    def __call__(self, config: RunConfig, budget_s: float) -> Measured:
+    def __call__(self, config: RunConfig, budget_s: float) -> Timing:
         """Of a few steps, fewer where those do not fit the budget. `ConfigError` for what cannot be compiled here."""
         with torch.random.fork_rng(devices=[]), executors.explained():
             step = self.stepper(config)
@@ -62,7 +62,7 @@ class Bench:
                 walls_s.append(time.perf_counter() - began_wall)
         step_s = min(steps_s)
         compiled = config.train.executor != "eager"
-        return Measured(step_s, max(0.0, sum(walls_s[:_COMPILES]) - _COMPILES * step_s) if compiled else 0.0)
+        return Timing(step_s, max(0.0, sum(walls_s[:_COMPILES]) - _COMPILES * step_s) if compiled else 0.0)
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
         """A call that makes one step, with players of its own."""

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Pace:
+class LagBound:
     """staleness: S, of G's opponent. age: A, of the fakes that D is shown. k: D's updates per step. reuse: D is shown
     the fakes of G's own turn, instead of some made for it.
 
@@ -42,7 +42,7 @@ class Pace:
 
 
 @dataclass
-class Told:
+class LagRecord:
     """For the record. lags: how often the opponent, or a fake, was so many steps old. waits: how often an update waited
     for the other side for up to so many milliseconds (powers of 2), wait_s: in all.
 

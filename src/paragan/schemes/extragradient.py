@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Seat
+from paragan.core.protocols import PlayerSlot
 from paragan.core.types import Batch, Report, take
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -29,7 +29,7 @@ def step(gan: GAN, batches: Iterator[Batch]) -> Report:
     return gan.observe(critic.take(d), generator.take(g))
 
 
-def _here(seat: Seat) -> Player:
+def _here(seat: PlayerSlot) -> Player:
     """Against an opponent as it was some updates ago the look ahead diverges where a plain step converges."""
     if not isinstance(seat, Player):
         raise ConfigError(

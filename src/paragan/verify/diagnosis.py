@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from torch.overrides import TorchFunctionMode
 
-from paragan.core.types import Made, Side, Verdict
+from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Side
 from paragan.game import network
 from paragan.game.network import CalledNetwork
 from paragan.layers.random import draws, untouched
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel._blocks import blocks
-from paragan.verify.reference_run import NEAR, Subject, distance, inputs
+from paragan.verify.reference_run import NEAR, VerifiedNetworks, distance, inputs
 
 _ASKING = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"}
 _NOT_THEIRS = (str(Path(__file__).resolve().parent.parent), str(Path(traceback.__file__).parent), "<")
@@ -31,7 +31,7 @@ _HOOKED_SPECTRAL = "SpectralNorm"  # of torch.nn.utils.spectral_norm, a hook
 
 
 @dataclass(frozen=True)
-class Traits:
+class NetworkTraits:
     """Of one network, names as in its `named_modules`.
 
     mixing: batch norms. drawing: layers that say that they draw. secret: whose generator a forward draws from without
@@ -56,7 +56,7 @@ class Traits:
         return bool(self.drawing)
 
 
-def traits(subject: Subject, side: Side) -> Traits:
+def traits(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     """From the modules, one watched forward, and one of half the rows."""
     net = subject.net(side)
     watch = _Watch(net)
@@ -66,7 +66,7 @@ def traits(subject: Subject, side: Side) -> Traits:
         with watch.following():
             out = output(side, net, given)
         moved = next((name for name, state in _generators().items() if state != before[name]), "")
-    return Traits(
+    return NetworkTraits(
         mixing=_named(net, mixing_layers(net).__contains__),
         drawing=_named(net, lambda module: draws(module) and not any(map(draws, module.children()))),
         secret="" if moved == "torch" and draws(net) else moved,
@@ -82,7 +82,7 @@ def traits(subject: Subject, side: Side) -> Traits:
 def output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
     """Images, or logits."""
     found = CalledNetwork(net)(*given)
-    return Made.of(found).images if side is Side.G else Verdict.of(found).logits_B
+    return GeneratorOutput.of(found).images if side is Side.G else DiscriminatorOutput.of(found).logits_B
 
 
 def iterates(module: nn.Module) -> bool:
@@ -108,7 +108,7 @@ def _generators() -> dict[str, bytes]:
     }
 
 
-def _rows(subject: Subject, side: Side) -> float:
+def _rows(subject: VerifiedNetworks, side: Side) -> float:
     """Half the rows alone beside the same rows among all: two networks, so that no call follows another.
 
     Batch norms are in evaluation, for their statistics span ranks: whatever else mixes rows is seen.

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from paragan.core import rng
 from paragan.core.types import Side
 from paragan.layers.random import untouched
-from paragan.verify.diagnosis import Traits, output
-from paragan.verify.finding import Finding, failed, held
-from paragan.verify.reference_run import Subject, inputs
+from paragan.verify.diagnosis import NetworkTraits, output
+from paragan.verify.finding import LawResult, failed, held
+from paragan.verify.reference_run import VerifiedNetworks, inputs
 
 _STEP_X, _STEP_W = 1e-6, 1e-8  # the second so short that hardly a kink (of a ReLU) lies in between
 _ALLOWED = 1e-3  # relative
@@ -25,7 +25,7 @@ _TRIES = 3  # directions: a kink may lie on one
 _REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
 
 
-def finding(subject: Subject, of: Traits) -> Finding:
+def finding(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
     """Of the discriminator on real images."""
     net = subject.net(Side.D)
     x, *rest = inputs(subject, Side.D)
@@ -56,7 +56,9 @@ def finding(subject: Subject, of: Traits) -> Finding:
     return _second(net, x, rest, found, of)
 
 
-def _second(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor], of: Traits) -> Finding:
+def _second(
+    net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor], of: NetworkTraits
+) -> LawResult:
     if not all(slope.isfinite().all() for slope in slopes):
         return failed("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
     if of.iterating:  # its vectors follow the weights: differences would see them move
@@ -67,7 +69,7 @@ def _second(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Se
     return held(wrong)
 
 
-def _suspects(of: Traits) -> str:
+def _suspects(of: NetworkTraits) -> str:
     """What is at fault where torch's own operations are not."""
     if not of.functions:
         return ""

@@ -24,7 +24,7 @@ SPECTRAL = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class LawResult:
     """One row. difference: the largest that was seen, None where nothing was compared.
 
     exempt: the law does not bind here, for the reason given. not run: something before it is in the way.
@@ -37,19 +37,19 @@ class Finding:
     reason: str = ""
 
 
-def held(difference: float | None = None) -> Finding:
+def held(difference: float | None = None) -> LawResult:
     """A row whose place in the table is filled in by `attempt`."""
-    return Finding("", "", "held", difference)
+    return LawResult("", "", "held", difference)
 
 
-def failed(reason: str, difference: float | None = None) -> Finding:
-    return Finding("", "", "FAILED", difference, reason)
+def failed(reason: str, difference: float | None = None) -> LawResult:
+    return LawResult("", "", "FAILED", difference, reason)
 
 
-def attempt(law: str, name: str, look: Callable[[], Finding]) -> Finding:
+def attempt(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
     """The row of this law; whatever the user's code raises is a law that failed."""
     try:
         with told(law):
             return replace(look(), law=law, strategy=name)
     except ParaganError as error:
-        return Finding(law, name, "FAILED", None, str(error).removeprefix(f"{law} "))
+        return LawResult(law, name, "FAILED", None, str(error).removeprefix(f"{law} "))

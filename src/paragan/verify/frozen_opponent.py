@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.layers.random import untouched
-from paragan.verify.diagnosis import Traits, iterates, output
-from paragan.verify.finding import SPECTRAL, Finding, failed, held
-from paragan.verify.reference_run import WHO, Played, Subject, inputs
+from paragan.verify.diagnosis import NetworkTraits, iterates, output
+from paragan.verify.finding import SPECTRAL, LawResult, failed, held
+from paragan.verify.reference_run import WHO, PlayedRun, VerifiedNetworks, inputs
 
 
-def finding(subject: Subject, side: Side, of: Traits) -> Finding:
+def finding(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
     """Of this side while the other one plays its turn."""
-    game = Played(subject)
+    game = PlayedRun(subject)
     mine, theirs = game.seats[side], game.seats[Side.D if side is Side.G else Side.G]
     shared = _shared(mine.net, theirs.net)
     if shared:
@@ -32,7 +32,7 @@ def finding(subject: Subject, side: Side, of: Traits) -> Finding:
     return held(0.0) if of.secret else _behaviour(subject, side, mine)
 
 
-def _behaviour(subject: Subject, side: Side, player: Player) -> Finding:
+def _behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResult:
     """What it says now beside a fresh one of equal weights and buffers: any other state shows here."""
     new = subject.net(side)
     new.load_state_dict(player.net.state_dict())  # it may have come otherwise from its constructor
@@ -46,7 +46,7 @@ def _behaviour(subject: Subject, side: Side, player: Player) -> Finding:
     return failed(told, float((there - fresh).abs().max()))
 
 
-def _probe(subject: Subject, side: Side, net: nn.Module) -> Tensor:
+def _probe(subject: VerifiedNetworks, side: Side, net: nn.Module) -> Tensor:
     with torch.no_grad(), untouched(net):
         torch.manual_seed(0)
         return output(side, net, inputs(subject, side))

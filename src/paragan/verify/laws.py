@@ -19,7 +19,7 @@ from paragan.core.types import Can, Side
 from paragan.distributed.launch.join import join, leave
 from paragan.game.state import restore, state_of
 from paragan.verify import double_backward, frozen_opponent
-from paragan.verify.diagnosis import Traits, traits
+from paragan.verify.diagnosis import NetworkTraits, traits
 from paragan.verify.finding import (
     CALLED,
     DETERMINISTIC,
@@ -29,37 +29,47 @@ from paragan.verify.finding import (
     SPECTRAL,
     STOPPING,
     TWICE,
-    Finding,
+    LawResult,
     attempt,
     failed,
     held,
 )
-from paragan.verify.reference_run import NEAR, STEPS, WHO, Apart, Played, Subject, Trace, apart, strategy
+from paragan.verify.reference_run import (
+    NEAR,
+    STEPS,
+    WHO,
+    PlayedRun,
+    SeparateLatents,
+    Trace,
+    VerifiedNetworks,
+    apart,
+    strategy,
+)
 
 ON_RANKS = ("ddp", "zero1", "zero2", "zero3")  # that are the whole batch; `averaged` is another run by design
 _WAIT_S = 60.0
 
-Seen = Mapping[Side, Traits]
+Seen = Mapping[Side, NetworkTraits]
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedLaws:
     """What the laws that compare games need: the subject as it can be played, what was seen of it, the plain game."""
 
-    subject: Subject
+    subject: VerifiedNetworks
     seen: Seen
     plain: Trace | None
 
 
-Comparison = Callable[[Ready], Iterator[Finding]]
+Comparison = Callable[[PreparedLaws], Iterator[LawResult]]
 
 
-def examine(subject: Subject, comparisons: tuple[Comparison, ...]) -> Iterator[Finding]:
+def examine(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> Iterator[LawResult]:
     """All rows; one alone where a network cannot be called in float64.
 
     comparisons: the laws that compare a game with the plain one; not run where that cannot be played.
     """
-    seen: dict[Side, Traits] = {}
+    seen: dict[Side, NetworkTraits] = {}
     for side in Side:
         called = attempt(CALLED, side.value.upper(), partial(_look, subject, side, seen))
         if called.result == "FAILED":
@@ -73,29 +83,29 @@ def examine(subject: Subject, comparisons: tuple[Comparison, ...]) -> Iterator[F
     plain: list[Trace] = []
     yield attempt(DETERMINISTIC, "none", lambda: deterministic(subject, seen, plain))
     for comparison in comparisons:
-        yield from comparison(Ready(subject, seen, plain[0] if plain else None))
+        yield from comparison(PreparedLaws(subject, seen, plain[0] if plain else None))
 
 
-def compared(ready: Ready, law: str, name: str, play: Callable[[], Trace], allowed: float) -> Finding:
+def compared(ready: PreparedLaws, law: str, name: str, play: Callable[[], Trace], allowed: float) -> LawResult:
     """A game beside the plain one."""
     if ready.plain is None:
-        return Finding(law, name, "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
+        return LawResult(law, name, "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
     plain = ready.plain
 
-    def look() -> Finding:
+    def look() -> LawResult:
         found = play()
         return judged(apart(found, plain, allowed), ready.seen)
 
     return attempt(law, name, look)
 
 
-def judged(found: Apart, seen: Seen) -> Finding:
+def judged(found: SeparateLatents, seen: Seen) -> LawResult:
     if not found.name:
         return held(found.largest)
     return failed("; ".join(filter(None, (cause(found, seen), str(found)))), found.largest)
 
 
-def cause(found: Apart, seen: Seen) -> str:
+def cause(found: SeparateLatents, seen: Seen) -> str:
     """What is known to make games differ; empty where nothing that was seen does."""
     if found.step == 0:
         return "the constructor draws from something else than torch's generator (numpy? random? the order of a set?)"
@@ -115,12 +125,12 @@ def cause(found: Apart, seen: Seen) -> str:
     return ""
 
 
-def deterministic(subject: Subject, seen: Seen, plain: list[Trace]) -> Finding:
+def deterministic(subject: VerifiedNetworks, seen: Seen, plain: list[Trace]) -> LawResult:
     """Two plain games from different states of all generators; the first is kept where they are equal."""
     traces = []
     for seed in (1, 2):
         with torch.random.fork_rng(devices=[]), _elsewhere(seed):
-            traces.append(Played(subject).trace())
+            traces.append(PlayedRun(subject).trace())
     found = apart(traces[1], traces[0], 0.0)
     if not found.name:
         plain.append(traces[0])
@@ -134,7 +144,7 @@ def deterministic(subject: Subject, seen: Seen, plain: list[Trace]) -> Finding:
     return failed(f"{why}; {found}", found.largest)
 
 
-def _look(subject: Subject, side: Side, seen: dict[Side, Traits]) -> Finding:
+def _look(subject: VerifiedNetworks, side: Side, seen: dict[Side, NetworkTraits]) -> LawResult:
     seen[side] = traits(subject, side)
     return held()
 
@@ -156,11 +166,11 @@ class _elsewhere:
         np.random.set_state(self.kept[1])
 
 
-def stopping(ready: Ready) -> Iterator[Finding]:
+def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
     """One step, its state into freshly built players, the rest."""
 
     def play() -> Trace:
-        first, second = Played(ready.subject), Played(ready.subject)
+        first, second = PlayedRun(ready.subject), PlayedRun(ready.subject)
         first.steps(1)
         for side, seat in first.seats.items():
             pieces, counters = state_of(seat)
@@ -180,17 +190,17 @@ def stopping(ready: Ready) -> Iterator[Finding]:
     yield found
 
 
-def parts(ready: Ready) -> Iterator[Finding]:
+def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Each player's turn in two micro-batches."""
     for side in Side:
         if reason := _comparing(ready.subject, side) or _no_parts(ready.seen, side):
-            yield Finding(PARTS, side.value.upper(), "exempt", None, reason)
+            yield LawResult(PARTS, side.value.upper(), "exempt", None, reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
             yield compared(ready, PARTS, side.value.upper(), game, NEAR)
 
 
-def _comparing(subject: Subject, side: Side) -> str:
+def _comparing(subject: VerifiedNetworks, side: Side) -> str:
     """Who compares the samples of a batch, which parts do not have."""
     penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
     names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Can.COUPLED in p.needs]
@@ -217,13 +227,13 @@ def _some(names: tuple[str, ...]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def one_is_none(ready: Ready) -> Iterator[Finding]:
+def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
     """A group of one rank under each strategy: the plain run bit for bit."""
     world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
     try:
         for name in (*ON_RANKS, "averaged"):
             if refused := cannot(ready.subject, name):
-                yield Finding(ONE, name, "not run", None, refused)
+                yield LawResult(ONE, name, "not run", None, refused)
                 continue
             found = compared(ready, ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
             yield replace(found, reason=found.reason + outside(ready.seen, found))
@@ -232,17 +242,17 @@ def one_is_none(ready: Ready) -> Iterator[Finding]:
             leave(world)
 
 
-def _trace(subject: Subject, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:
-    return Played(subject, name, world, parts or {}).trace()
+def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:
+    return PlayedRun(subject, name, world, parts or {}).trace()
 
 
-def cannot(subject: Subject, name: str) -> str:
+def cannot(subject: VerifiedNetworks, name: str) -> str:
     """What a penalty needs and this strategy lacks, as `build` would refuse it."""
     lacking = ((p.name, need) for p in subject.penalties for need in p.needs - strategy(name).can)
     return next((f"penalty {penalty} needs {need.value}, which {name} cannot run" for penalty, need in lacking), "")
 
 
-def outside(seen: Seen, found: Finding) -> str:
+def outside(seen: Seen, found: LawResult) -> str:
     """Of a sharded strategy that failed: weights that are asked for while their block lies in pieces."""
     for side, of in seen.items():
         if of.outside and found.result == "FAILED" and found.strategy.startswith(("zero2", "zero3", "hsdp")):

@@ -26,9 +26,9 @@ from paragan.core.files import open_to_append, write_bytes, write_text
 from paragan.core.outside_code import told
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback
-from paragan.verify.finding import DETERMINISTIC, RANKS, Finding
-from paragan.verify.laws import ON_RANKS, Ready, cannot, drawing, judged, outside
-from paragan.verify.reference_run import Apart, Played, Subject, Trace, apart
+from paragan.verify.finding import DETERMINISTIC, RANKS, LawResult
+from paragan.verify.laws import ON_RANKS, PreparedLaws, cannot, drawing, judged, outside
+from paragan.verify.reference_run import PlayedRun, SeparateLatents, Trace, VerifiedNetworks, apart
 
 _START_S = 120.0  # Python and torch on a busy machine
 _TALK_S = 60.0  # one exchange
@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Ranks:
+class RankProcesses:
     """command: what starts a rank. It is given its number, their count, the number of the last row and the file of a
     store, and calls `serve`. folder: where orders and answers lie.
     """
@@ -69,7 +69,7 @@ class Ranks:
     size: int
     folder: Path
 
-    def __call__(self, ready: Ready) -> Iterator[Finding]:
+    def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
         """The rows of the law, and `averaged`, which is exempt."""
         hybrid = self.size > _HOST and not self.size % _HOST
         names = (*ON_RANKS, "hsdp") if hybrid else ON_RANKS
@@ -80,24 +80,24 @@ class Ranks:
             found = self._play(ready, rows_run)
             for row in rows:
                 refused = cannot(ready.subject, row.strategy)
-                yield Finding(RANKS, row.name, "not run", None, refused) if refused else next(found)
+                yield LawResult(RANKS, row.name, "not run", None, refused) if refused else next(found)
         else:
             yield from (replace(instead, strategy=row.name) for row in rows)
         if not hybrid:
-            yield Finding(RANKS, "hsdp", "not run", None, "it has both pieces and copies on 4 ranks: --ranks 4")
-        yield Finding(RANKS, "averaged", "exempt", None, _BY_DESIGN)
+            yield LawResult(RANKS, "hsdp", "not run", None, "it has both pieces and copies on 4 ranks: --ranks 4")
+        yield LawResult(RANKS, "averaged", "exempt", None, _BY_DESIGN)
 
-    def _instead(self, ready: Ready) -> Finding | None:
+    def _instead(self, ready: PreparedLaws) -> LawResult | None:
         """Where no rank has to be asked."""
         if ready.plain is None:
-            return Finding(RANKS, "", "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
+            return LawResult(RANKS, "", "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
         if self.size == 1:
-            return Finding(RANKS, "", "not run", None, "--ranks 1: no other process was started")
+            return LawResult(RANKS, "", "not run", None, "--ranks 1: no other process was started")
         if reason := drawing(ready.seen):
-            return Finding(RANKS, "", "exempt", None, reason)
+            return LawResult(RANKS, "", "exempt", None, reason)
         return None
 
-    def _play(self, ready: Ready, rows: Sequence[Row]) -> Iterator[Finding]:
+    def _play(self, ready: PreparedLaws, rows: Sequence[Row]) -> Iterator[LawResult]:
         assert ready.plain is not None
         _keep(ready.plain, self.folder)
         double = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
@@ -106,15 +106,15 @@ class Ranks:
                 yield _found(row, processes.play(row), ready)
 
 
-def _found(row: Row, answers: list[dict[str, Any]], ready: Ready) -> Finding:
+def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawResult:
     """One row from what its ranks answered."""
     errors = [answer for answer in answers if "error" in answer]
     if not errors:
-        worst = max((Apart(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
+        worst = max((SeparateLatents(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
         found = judged(worst, ready.seen)
     else:
         first = min(errors, key=lambda e: (any(words in e["error"] for words in _FOLLOWED), e["at"]))
-        found = Finding("", "", "FAILED", None, f"rank {first['rank']}: {first['error']}")
+        found = LawResult("", "", "FAILED", None, f"rank {first['rank']}: {first['error']}")
     found = replace(found, law=RANKS, strategy=row.name)
     return replace(found, reason=found.reason + outside(ready.seen, found))
 
@@ -122,7 +122,7 @@ def _found(row: Row, answers: list[dict[str, Any]], ready: Ready) -> Finding:
 class _Processes:
     """The ranks: started with the first row, and anew after one that they did not all answer."""
 
-    def __init__(self, ranks: Ranks, double: bool) -> None:
+    def __init__(self, ranks: RankProcesses, double: bool) -> None:
         self.ranks, self.double, self.number = ranks, double, 0
         self.running: list[subprocess.Popen[bytes]] = []
         self.log = ranks.folder / "ranks.log"
@@ -195,7 +195,7 @@ class _Processes:
         self.running = []
 
 
-def serve(subject: Subject, rank: int, size: int, number: int, folder: Path, store: Path) -> None:
+def serve(subject: VerifiedNetworks, rank: int, size: int, number: int, folder: Path, store: Path) -> None:
     """One rank: plays the rows ordered in `folder` from that number on until nobody is left to order any."""
     plain, base, parent = _kept(folder), dist.FileStore(str(store), size), os.getppid()
     while os.getppid() == parent:
@@ -213,7 +213,9 @@ def serve(subject: Subject, rank: int, size: int, number: int, folder: Path, sto
         write_text(_answer(folder, number, rank), json.dumps({"rank": rank, "at": time.monotonic(), **answer}))
 
 
-def _answered(subject: Subject, plain: Trace, row: Row, rank: int, size: int, store: dist.Store) -> dict[str, Any]:
+def _answered(
+    subject: VerifiedNetworks, plain: Trace, row: Row, rank: int, size: int, store: dist.Store
+) -> dict[str, Any]:
     """In a group of its own, so that a row that failed leaves nothing behind: who ends first is waited for by none."""
     everyone = [f"done {other}" for other in range(size)]
     store.set(f"here {rank}", "")
@@ -222,7 +224,7 @@ def _answered(subject: Subject, plain: Trace, row: Row, rank: int, size: int, st
             store.wait([f"here {other}" for other in range(size)], timedelta(seconds=_START_S))
             world = _group(rank, size, store)
             first, count = row.share(rank, size, subject.batch)
-            found = apart(Played(subject, row.strategy, world, {}, first, count).trace(), plain)
+            found = apart(PlayedRun(subject, row.strategy, world, {}, first, count).trace(), plain)
             store.set(f"done {rank}", "")
             store.wait(everyone, timedelta(seconds=_TALK_S))
         return {"apart": asdict(found)}

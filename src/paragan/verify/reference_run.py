@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
-from paragan.core.network_factory import Make
+from paragan.core.network_factory import NetworkFactory
 from paragan.core.protocols import Penalty, Strategy
 from paragan.core.types import Batch, Can, Rows, Side
 from paragan.game.ema import Ema
@@ -32,7 +32,7 @@ Trace = dict[int, Weights]  # after that many steps
 
 
 @dataclass(frozen=True)
-class Subject:
+class VerifiedNetworks:
     """Two networks and the game they are tried in.
 
     makes: the networks with their weights of step 0. game: loss, penalties, prior; its seats are taken by others.
@@ -40,7 +40,7 @@ class Subject:
     global batch.
     """
 
-    makes: Mapping[Side, Make]
+    makes: Mapping[Side, NetworkFactory]
     policies: Mapping[Side, Policy]
     averages: Mapping[Side, EmaOptions | None]
     game: GAN
@@ -54,7 +54,7 @@ class Subject:
     def penalties(self) -> tuple[Penalty, ...]:
         return (*self.game.g_penalties, *self.game.d_penalties)
 
-    def without(self, need: Can) -> Subject:
+    def without(self, need: Can) -> VerifiedNetworks:
         """The same without the penalties that need this."""
 
         def rest(penalties: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
@@ -99,10 +99,10 @@ def strategy(name: str) -> Strategy:
 
 
 @dataclass
-class Played:
+class PlayedRun:
     """A game under way. parts: micro-batches of a side, one unless given. first, count: this process's rows."""
 
-    subject: Subject
+    subject: VerifiedNetworks
     name: str = "none"
     world: World = ALONE
     parts: Mapping[Side, int] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Apart:
+class SeparateLatents:
     """How far two games are apart: the largest difference, and the tensor that left first.
 
     name is empty where nothing differs by more than what was allowed.
@@ -167,15 +167,15 @@ class Apart:
         return f"{self.name} differs by {self.first:.0e} {when} (first to differ)"
 
 
-def apart(found: Trace, plain: Trace, allowed: float = NEAR) -> Apart:
+def apart(found: Trace, plain: Trace, allowed: float = NEAR) -> SeparateLatents:
     """Differences count as they are up to weights of 1, relative above; a NaN is infinitely far from a number."""
-    largest, first = 0.0, Apart()
+    largest, first = 0.0, SeparateLatents()
     for step in found:
         distances = {name: distance(value, plain[step][name]) for name, value in found[step].items()}
         name = max(distances, key=distances.__getitem__)
         largest = max(largest, distances[name])
         if not first.name and distances[name] > allowed:
-            first = Apart(0.0, name, step, distances[name])
+            first = SeparateLatents(0.0, name, step, distances[name])
     return replace(first, largest=largest)
 
 
@@ -190,7 +190,7 @@ def distance(a: Tensor, b: Tensor) -> float:
     return float(((a - b).abs() / b.abs().clamp(min=1)).nan_to_num(nan=inf, posinf=inf).masked_fill(same, 0).max())
 
 
-def inputs(subject: Subject, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
+def inputs(subject: VerifiedNetworks, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
     """What a network is called with, for looking at it alone."""
     real = subject.game.prior.real_batch(subject.real())
     if side is Side.D:

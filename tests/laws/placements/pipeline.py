@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
-from paragan.core.protocols import Part
-from paragan.core.types import Can, Outputs, Side, Terms, Verdict
+from paragan.core.protocols import PenaltyContext
+from paragan.core.types import Can, DiscriminatorOutput, LossTerms, Outputs, Side
 from paragan.parallel import _forward_backward, none
 
 
@@ -114,7 +114,7 @@ class Strategy(none.Strategy):
 
         def loss_of(output, number):
             feed = feeds[int(number[0])]
-            outputs = self._outputs(turn, Verdict.of(output), feed)
+            outputs = self._outputs(turn, DiscriminatorOutput.of(output), feed)
             terms = turn.objective(outputs, feed)
             done.append(terms)
             return sum(values.sum() for values in terms.loss_B.values()) / feed.rows.total
@@ -138,17 +138,17 @@ class Strategy(none.Strategy):
         for feed in feeds:
             x = feed.real.x_BCHW.requires_grad_()
             out, h = self._across(nets[turn.side].module, x, feed.real.y_B)
-            part = Part(
+            part = PenaltyContext(
                 nets[turn.side],
                 feed,
-                Outputs(fake=Verdict(out), real=Verdict(out)),
+                Outputs(fake=DiscriminatorOutput(out), real=DiscriminatorOutput(out)),
                 lambda o, i, h=h: self._back(o, i, h),
             )
             losses = {penalty.name: penalty(part) for penalty in turn.penalties}
             (sum(loss.sum() for loss in losses.values()) / feed.rows.total + 0.0 * out.sum()).backward()
             for name, loss in losses.items():
                 values[name].append(loss.detach())
-        return Terms({**terms.loss_B, **{n: torch.cat(v) for n, v in values.items()}}, {}, terms.seen_B)
+        return LossTerms({**terms.loss_B, **{n: torch.cat(v) for n, v in values.items()}}, {}, terms.observations_B)
 
     def _across(self, net, x, y):
         """The logits on the last rank, on the first a stand-in tied to the graph; and what crossed the cut."""
@@ -196,10 +196,10 @@ class Strategy(none.Strategy):
 
     def _nothing(self, turn, feed):
         """Terms of the same names that add nothing to the totals."""
-        zero = Verdict(torch.zeros(1, dtype=torch.float64))
+        zero = DiscriminatorOutput(torch.zeros(1, dtype=torch.float64))
         terms = turn.objective(Outputs(fake=zero, real=zero), feed)
         blank = lambda of: {name: torch.zeros(1) for name in of}  # noqa: E731
-        return Terms(blank(terms.loss_B), {}, blank(terms.seen_B))
+        return LossTerms(blank(terms.loss_B), {}, blank(terms.observations_B))
 
     def input_gradient(self, net, out_B, x, scale=None):
         raise AssertionError("across a cut it needs what crossed it: `_back`")

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, stack_module_state
 
-from paragan.core.types import Can, Verdict
+from paragan.core.types import Can, DiscriminatorOutput
 from paragan.parallel import _forward_backward, none
 
 
@@ -44,7 +44,7 @@ class Stack(nn.Module):
     def forward(self, *inputs):
         def one(parameters, buffers, *given):
             out = functional_call(self.template[0], (parameters, buffers), given)
-            return (out.logits_B, out.features) if isinstance(out, Verdict) else out
+            return (out.logits_B, out.features) if isinstance(out, DiscriminatorOutput) else out
 
         cut = [None if x is None else x.unflatten(0, (-1, self.cells)) for x in inputs]
         axes = [None if x is None else 1 for x in inputs]

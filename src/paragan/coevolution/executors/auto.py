@@ -15,7 +15,7 @@ from paragan.core.types import Side
 _WARM_UP, _STEPS, _ROUNDS = 2, 4, 4
 
 
-class Executor:
+class AutoExecutor:
     """Fulfils `coevolution.population.Executor`. Before the first generation it plays a few steps with each, in turns,
     and takes them back; the choice is told to `say`, and rounding follows from it. others: by name. chosen: of them; a
     run that goes on keeps to it.

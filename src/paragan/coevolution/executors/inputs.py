@@ -11,21 +11,21 @@ from torch import Tensor
 
 from paragan.coevolution.cell import Cell
 from paragan.core.protocols import Augment
-from paragan.core.types import Batch, Feed, Rows
+from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.prior import Prior
 from paragan.loading.loader import Loader, next_of
 
 _OWN, _REAL = ("z_BZ", "y_B", "condition"), ("x_BCHW", "y_B", "condition")
 
 
-def tensors_of(feed: Feed) -> dict[str, Tensor]:
+def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:
     """All but ready-made fakes."""
     own = {name: getattr(feed, name) for name in _OWN}
     real = {f"real/{name}": None if feed.real is None else getattr(feed.real, name) for name in _REAL}
     return {name: value for name, value in (own | real).items() if value is not None}
 
 
-def with_tensors(feed: Feed, tensors: Mapping[str, Tensor]) -> Feed:
+def with_tensors(feed: TurnInputs, tensors: Mapping[str, Tensor]) -> TurnInputs:
     """tensors: by the names that `tensors_of` has for this feed."""
     own: dict[str, Any] = {name: tensors[name] for name in _OWN if name in tensors}
     real: dict[str, Any] = {name: tensors[f"real/{name}"] for name in _REAL if f"real/{name}" in tensors}
@@ -33,7 +33,7 @@ def with_tensors(feed: Feed, tensors: Mapping[str, Tensor]) -> Feed:
 
 
 @dataclass
-class Streams:
+class CellStreams:
     """The next batch of every cell, one after the other."""
 
     streams: Sequence[Iterator[Batch]]
@@ -51,7 +51,7 @@ class Streams:
         return Batch(rows, _cat(images), _cat(labels))
 
 
-class Priors(Prior):
+class CellPriors(Prior):
     """What each cell would draw."""
 
     priors: Sequence[Prior]
@@ -67,7 +67,7 @@ class Priors(Prior):
 
 
 @dataclass(frozen=True)
-class Augments:
+class CellAugments:
     """What each cell's images would be shown as."""
 
     augment: Augment

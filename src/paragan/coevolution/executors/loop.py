@@ -12,7 +12,7 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell
 
 
-class Executor:
+class LoopExecutor:
     """Fulfils `coevolution.population.Executor`."""
 
     def train(

@@ -10,7 +10,7 @@ from torch import Tensor
 from paragan.game.gan import Loss
 
 
-class Mixed:
+class MixedLoss:
     """num: cells. rows: of each. Which loss a row has lies on the device, in one place: a recorded turn reads it there.
 
     Those who have had the same kinds get the same pair, whoever trains for which.

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.executors.inputs import Augments, Priors, Streams, tensors_of, with_tensors
-from paragan.coevolution.executors.mixed_loss import Mixed
+from paragan.coevolution.executors.inputs import CellAugments, CellPriors, CellStreams, tensors_of, with_tensors
+from paragan.coevolution.executors.mixed_loss import MixedLoss
 from paragan.coevolution.executors.stacked_adam import StackedAdam, fits
-from paragan.coevolution.executors.stacked_networks import Stack
+from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.core.clock import Clock
 from paragan.core.protocols import Network, Opponent, Penalty, Turn
-from paragan.core.types import Side, Terms, Update
+from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player, fakes_for
@@ -84,7 +84,7 @@ def _fades(penalty: Penalty) -> bool:
     return getattr(getattr(penalty, "options", None), "final", None) is not None
 
 
-class Executor:
+class StackedExecutor:
     """Fulfils `coevolution.population.Executor`. It holds the cells' weights from the first generation on.
 
     rows: of each cell's batch.
@@ -114,10 +114,10 @@ class Executor:
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordedSteps:
     """Fulfils `coevolution.population.Executor`: that executor, on whose stack turns are recorded by `graph`."""
 
-    executor: Executor
+    executor: StackedExecutor
     graph: Callable[[], Graph]
 
     def train(
@@ -131,17 +131,17 @@ class _Bound:
 
     def __init__(self, cells: Sequence[Cell], rows: int) -> None:
         first = cells[0]
-        self.cells, self.batches = list(cells), Streams([cell.batches for cell in cells])
-        self.mixed = Mixed(len(cells), rows, first.players[Side.G].updates.device)
-        self.seats = {side: _Seat(side, [cell.players[side] for cell in cells], rows) for side in Side}
+        self.cells, self.batches = list(cells), CellStreams([cell.batches for cell in cells])
+        self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
+        self.seats = {side: _StackedSlot(side, [cell.players[side] for cell in cells], rows) for side in Side}
         self.gan = GAN(
             self.seats[Side.G],
             self.seats[Side.D],
             first.gan.loss,
-            Priors(first.gan.prior, [cell.gan.prior for cell in cells]),
+            CellPriors(first.gan.prior, [cell.gan.prior for cell in cells]),
             first.gan.g_penalties,
             first.gan.d_penalties,
-            None if first.gan.augment is None else Augments(first.gan.augment, cells),
+            None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
             Clock(first.gan.clock.step, first.gan.clock.images),
         )
 
@@ -190,7 +190,7 @@ class _Bound:
         return found
 
 
-class _Seat:
+class _StackedSlot:
     """Fulfils `core.seams.Seat` for the players of one side. told: by name, the last number of each cell.
 
     graph: records turns; None: nothing is recorded. loss: what they are for.
@@ -201,7 +201,7 @@ class _Seat:
 
     def __init__(self, side: Side, players: Sequence[Player], rows: int) -> None:
         self.side, self.players = side, players
-        self.stack = Stack([player.net for player in players], rows)
+        self.stack = StackedNetwork([player.net for player in players], rows)
         self.called = CalledNetwork(self.stack, players[0].calling)
         together = fits(players) and not _is_faster_alone(self.stack.flat_CP)
         self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
@@ -257,8 +257,8 @@ class _Seat:
         each = enumerate(self.players)
         return torch.stack([p.apply_gradients(self.stack.gradients(cell), images) for cell, p in each])
 
-    def _seen(self, terms: Terms, norm_C: Tensor) -> dict[str, Tensor]:
-        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.seen_B)
+    def _seen(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
+        rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
         found = {n: v.detach().float().unflatten(0, (len(self.players), -1)).mean(1) for n, v in rows.items()}
         return found | {"gradient_norm": norm_C}
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from paragan.coevolution.executors.batched_linear import with_products
-from paragan.core.types import Made, Verdict
+from paragan.core.types import DiscriminatorOutput, GeneratorOutput
 
 
-class Stack(nn.Module):
+class StackedNetwork(nn.Module):
     """nets: alike but for their weights, without buffers. rows: of each of them in a batch, or a multiple of it.
 
     `vmap` calls the network for each cell. Where all weights are those of linear layers, and a first call shows that
@@ -46,7 +46,7 @@ class Stack(nn.Module):
         found = self._at_once(given) if self._can_at_once(given) else self._mapped(given)
         if isinstance(found, tuple):
             logits, features = found if len(found) == 2 else (found[0], None)
-            return Verdict(self._by_row(logits), None if features is None else self._by_row(features))
+            return DiscriminatorOutput(self._by_row(logits), None if features is None else self._by_row(features))
         return self._by_row(found)
 
     def gradients(self, cell: int) -> list[Tensor | None]:
@@ -97,11 +97,11 @@ class Stack(nn.Module):
 
 def _plain(found: Any) -> Any:
     """What a network returns, as a tensor or a tuple of them."""
-    if isinstance(found, Verdict):
+    if isinstance(found, DiscriminatorOutput):
         return (found.logits_B,) if found.features is None else (found.logits_B, found.features)
     if isinstance(found, tuple):
         return tuple(value for value in found if value is not None)
-    return found.images if isinstance(found, Made) else found
+    return found.images if isinstance(found, GeneratorOutput) else found
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paragan.coevolution.cell_state import Centre, Standing
+from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
 from paragan.coevolution.workers.cell_assignment import shared_out, slowest
 from paragan.coevolution.workers.genome_exchange import moved, moves, sent, torus_of
-from paragan.coevolution.workers.membership import LOOK_S, Lost, Roster, median
-from paragan.coevolution.workers.recovery import Source, sources
+from paragan.coevolution.workers.membership import LOOK_S, FailedWorker, Membership, median
+from paragan.coevolution.workers.recovery import RecoverySource, sources
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.communicator import Communicator
 
@@ -38,7 +38,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Pace:
+class HeartbeatOptions:
     """age: generations that who is ahead may be ahead of who is last, 0 being lock-step. last: of the run."""
 
     age: int
@@ -52,17 +52,17 @@ class Coordinator:
 
     def __init__(
         self,
-        roster: Roster,
+        roster: Membership,
         shape: tuple[int, int],
         topology: Callable[[int], Topology],
         meet: Meet,
         like: Centre,
-        pace: Pace,
+        pace: HeartbeatOptions,
         timeout_s: float,
     ) -> None:
         self.roster, self.shape, self.topology, self.meet, self.like = roster, shape, topology, meet, like
         self.pace, self.timeout_s = pace, timeout_s
-        self.standings: dict[int, Standing] = {}  # as they were gathered last, or read from a checkpoint
+        self.standings: dict[int, CellState] = {}  # as they were gathered last, or read from a checkpoint
         self.at = 0  # generations that all workers have done
         self._edge = 0  # at which `standings` were
         self._owners: list[int] = []
@@ -70,7 +70,7 @@ class Coordinator:
         self._number, self._slow = 0, 0
         self._communicator: Communicator | None = None
 
-    def resume(self, standings: Mapping[int, Standing], at: int) -> None:
+    def resume(self, standings: Mapping[int, CellState], at: int) -> None:
         """Begin at an edge that a checkpoint holds."""
         self.standings, self.at, self._edge = dict(standings), at, at
 
@@ -83,18 +83,18 @@ class Coordinator:
                 if self.roster.stale or self._near != self.topology(self.at) or self._unbalanced():
                     self._assign()
                 done = self._generation()
-            except Lost:
+            except FailedWorker:
                 continue
         return done
 
-    def collect(self) -> dict[int, Standing]:
+    def collect(self) -> dict[int, CellState]:
         """How all cells stood at the last edge that all have reached, from the workers."""
         while self._edge != self.at or not self.standings:
             try:
                 if self.roster.stale:
                     self._assign()
                 self._gather()
-            except Lost:
+            except FailedWorker:
                 continue
         return self.standings
 
@@ -164,7 +164,7 @@ class Coordinator:
             raise self.roster.lost() from None
         assert came is not None
         parts = [part for of_one in came for part in of_one]
-        found = [Standing.unpacked(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
+        found = [CellState.unpacked(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
         self.roster.answers("gathered", edge=self.at)
         self.standings, self._edge = {standing.number: standing for standing in found}, self.at
 
@@ -192,7 +192,7 @@ class Coordinator:
         counts = [self._owners.count(member.rank) for member in seated]
         self.roster.say(f"workers   {len(seated)} with {', '.join(map(str, counts))} cells, from generation {self.at}")
 
-    def _meet(self, ranks: Mapping[str, int], found: Sequence[Source | None]) -> None:
+    def _meet(self, ranks: Mapping[str, int], found: Sequence[RecoverySource | None]) -> None:
         """Tell the workers who has which cells, and move those that go elsewhere. found: by cell, where it is now."""
         assert self._near is not None
         froms = [None if source is None else ranks[source.name] for source in found]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from paragan.coevolution.cell_state import Centre, Standing
+from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.topology import Topology
 
 Places = Mapping[int, tuple[int, int]]
@@ -66,29 +66,29 @@ def moved(
     swap: Swap,
     rank: int,
     ways: Mapping[tuple[int, int], Sequence[int]],
-    held: Mapping[int, Standing],
+    held: Mapping[int, CellState],
     like: Callable[[], Centre],
     device: torch.device | None = None,
-) -> dict[int, Standing]:
+) -> dict[int, CellState]:
     """Send the cells that go elsewhere, and take those that come. held: here, by number. device: as `packed` has it."""
     came = swap({b: packed(cells, held, device) for (a, b), cells in ways.items() if a == rank})
-    found: dict[int, Standing] = {}
+    found: dict[int, CellState] = {}
     for (a, b), cells in ways.items():
         if b == rank:
             found |= unpacked(cells, came[a], like())
     return found
 
 
-def packed(cells: Sequence[int], held: Mapping[int, Standing], device: torch.device | None = None) -> list[Tensor]:
+def packed(cells: Sequence[int], held: Mapping[int, CellState], device: torch.device | None = None) -> list[Tensor]:
     """As messages, one cell after another. device: what lies on it goes from there; None: all goes from the host."""
     return [part for cell in cells for part in held[cell].packed(device)]
 
 
-def unpacked(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, Standing]:
+def unpacked(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
     """What `packed` made of these cells. `CheckpointError` for anything else."""
     each = len(messages) // max(1, len(cells))
     return {
-        cell: Standing.unpacked(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
+        cell: CellState.unpacked(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
     }
 
 
@@ -107,7 +107,7 @@ def torus_of(ways: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | No
     return None
 
 
-class Halo:
+class GenomeExchange:
     """Fulfils `coevolution.population.Exchange`, in lock-step. owners: by cell, the rank of its worker. like: genomes
     of the grid's kind. mine: what is to be sent. device: from which it goes, if the communicator can; None: the host.
 
@@ -120,12 +120,12 @@ class Halo:
         owners: Sequence[int],
         topology: Callable[[int], Topology],
         like: Centre,
-        mine: Callable[[], Sequence[Standing]],
+        mine: Callable[[], Sequence[CellState]],
         device: torch.device | None = None,
     ) -> None:
         self.communicator, self.owners, self.topology = communicator, owners, topology
         self.like, self.mine, self.device = like, mine, device
-        self.copies: dict[int, dict[int, Standing]] = {}
+        self.copies: dict[int, dict[int, CellState]] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         ways, here = sent(self.owners, self.topology(generation)), {cell.number: cell for cell in self.mine()}
@@ -137,7 +137,7 @@ class Halo:
         """Nothing comes meanwhile."""
 
 
-class Posted(Halo):
+class Posted(GenomeExchange):
     """As `Halo`, but nobody waits for a neighbour that is at most `age` generations behind: its newest copy will do.
 
     The messages of a post are the number of its generation, and the cells; they go from the host, for nobody knows when
@@ -149,7 +149,7 @@ class Posted(Halo):
         self.age = age
         self._last: dict[int, int] = {}  # by worker, the generation of what came last
         self._ways: Mapping[tuple[int, int], Sequence[int]] = {}
-        self._near: dict[int, Standing] = {}
+        self._near: dict[int, CellState] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         here, rank = {cell.number: cell for cell in self.mine()}, self.communicator.rank

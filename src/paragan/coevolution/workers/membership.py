@@ -12,14 +12,14 @@ from typing import Any
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.launch.handshake import has_ended
 from paragan.distributed.launch.rank_env import GOES_ON
-from paragan.distributed.transports.control import Line
+from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.failure_detector import FailureDetector, Silence
-from paragan.distributed.transports.heartbeat import Beats
+from paragan.distributed.transports.heartbeat import HeartbeatReader
 
 LOOK_S = 0.02
 
 
-class Lost(Exception):
+class FailedWorker(Exception):
     """Somebody who takes part is gone: others have to take over."""
 
 
@@ -33,8 +33,8 @@ class Member:
     """
 
     name: str
-    line: Line
-    beats: Beats
+    line: ControlConnection
+    beats: HeartbeatReader
     rank: int = -1
     speed: float | None = None
     state: str = "inactive"
@@ -52,7 +52,7 @@ class Member:
         return None
 
 
-class Roster:
+class Membership:
     """accept: the next worker that has come, if there is one. gone: hears what is known of one that is no more.
 
     timeout_s: that one may take for an answer without doing a single step, though its heart beats. spared: whether the
@@ -63,7 +63,7 @@ class Roster:
 
     def __init__(
         self,
-        accept: Callable[[], Line | None],
+        accept: Callable[[], ControlConnection | None],
         say: Callable[[str], None],
         beat_s: float,
         timeout_s: float,
@@ -87,7 +87,7 @@ class Roster:
         while (line := self.accept()) is not None:
             self._count += 1
             name, now = f"worker {self._count} ({line.about.get('host', line.who)})", time.monotonic()
-            self.members.append(Member(name, line, Beats(line, self._detector.heartbeat_s, dict), moved=now))
+            self.members.append(Member(name, line, HeartbeatReader(line, self._detector.heartbeat_s, dict), moved=now))
             self._detector.heard(name, now)
             self.stale = True
         return len(self.members)
@@ -151,7 +151,7 @@ class Roster:
         self.hear()
         return self.broken
 
-    def lost(self) -> Lost:
+    def lost(self) -> FailedWorker:
         """Something did not come: whoever turns out to be here takes part from now on.
 
         Raises the error that ended the run, if one did while data was waited for.
@@ -159,7 +159,7 @@ class Roster:
         if self._fatal is not None:
             raise self._fatal
         self.stale = True
-        return Lost()
+        return FailedWorker()
 
     def dismiss(self) -> None:
         """Send everybody home. Who leaves from now on is not missed."""

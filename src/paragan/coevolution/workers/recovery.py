@@ -9,14 +9,14 @@ Held = Mapping[str, Mapping[int, Sequence[int]]]
 
 
 @dataclass(frozen=True)
-class Source:
+class RecoverySource:
     """Who has a cell as it was at that edge, by name."""
 
     name: str
     edge: int
 
 
-def sources(held: Held, last: Sequence[str], may_differ: bool = False) -> tuple[int, list[Source | None]]:
+def sources(held: Held, last: Sequence[str], may_differ: bool = False) -> tuple[int, list[RecoverySource | None]]:
     """The edge from which to go on, and by cell where it is; None for what has yet to begin.
 
     held: by name, edge -> cells. last: by cell, who had it. The edge is the newest at which every cell is somewhere.
@@ -39,7 +39,7 @@ def sources(held: Held, last: Sequence[str], may_differ: bool = False) -> tuple[
     ]
 
 
-def _at(held: Held, edge: int, cell: int, own: str) -> Source | None:
+def _at(held: Held, edge: int, cell: int, own: str) -> RecoverySource | None:
     """From who had it if possible: it need not travel, then."""
     names = [name for name, of_one in held.items() if cell in of_one.get(edge, ())]
-    return Source(own if own in names else names[0], edge) if names else None
+    return RecoverySource(own if own in names else names[0], edge) if names else None

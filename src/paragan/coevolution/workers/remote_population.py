@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from paragan.coevolution.cell_state import Centre, Standing
+from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.workers.coordinator import Coordinator
@@ -17,10 +17,10 @@ from paragan.core.clock import Clock
 
 
 @dataclass
-class Absent:
+class RemoteCell:
     """A cell that is somewhere else. told: what its worker has told of it last."""
 
-    there: Standing
+    there: CellState
     told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -40,15 +40,15 @@ class Absent:
     def score(self) -> float | None:
         return self.told["score"] if self.told else self.there.score
 
-    def standing(self) -> Standing:
+    def standing(self) -> CellState:
         return self.there
 
-    def stand(self, there: Standing) -> None:
+    def stand(self, there: CellState) -> None:
         self.there, self.told = there, there.told
 
 
 @dataclass(kw_only=True)
-class Conducted(Population):
+class RemotePopulation(Population):
     """begin: brings the workers, before the first generation; end: sends them home. clock: the run's."""
 
     coordinator: Coordinator
@@ -65,7 +65,7 @@ class Conducted(Population):
             self.begun = True
         done = self.coordinator.evolve(self.generation + 1)
         self.generation += 1
-        for cell in cast(Sequence[Absent], self.cells):
+        for cell in cast(Sequence[RemoteCell], self.cells):
             cell.told = done.cells[cell.number]
         self.clock.step, self.clock.images = done.cells[0]["clock"]
         return done.profile, {0: {name: torch.tensor(value) for name, value in done.numbers.items()}}
@@ -85,6 +85,6 @@ class Conducted(Population):
         self.end()
 
 
-def unbuilt(first: Standing, count: int) -> list[Absent]:
+def unbuilt(first: CellState, count: int) -> list[RemoteCell]:
     """Cells of which nothing is known yet but that they are like the first."""
-    return [Absent(replace(first, number=number)) for number in range(count)]
+    return [RemoteCell(replace(first, number=number)) for number in range(count)]

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from paragan.coevolution.cell import Cell
-from paragan.coevolution.cell_state import Standing
+from paragan.coevolution.cell_state import CellState
 from paragan.coevolution.population import Population
-from paragan.coevolution.workers.genome_exchange import Halo, Posted, moved, moves, packed
+from paragan.coevolution.workers.genome_exchange import GenomeExchange, Posted, moved, moves, packed
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.transports.communicator import Communicator
-from paragan.distributed.transports.control import Line
-from paragan.distributed.transports.heartbeat import State, Status
+from paragan.distributed.transports.control import ControlConnection
+from paragan.distributed.transports.heartbeat import Status, WorkerState
 from paragan.hardware import heap
 
 _LOOK_S = 0.1
@@ -33,7 +33,7 @@ Order = Mapping[str, Any]
 Meet = Callable[[Order, Callable[[], bool]], Communicator]
 
 
-class Crew(Protocol):
+class CellTrainer(Protocol):
     """What a worker needs to have cells."""
 
     def cell(self, number: int) -> Cell: ...
@@ -41,7 +41,7 @@ class Crew(Protocol):
     def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population: ...
 
 
-class Dropped(Exception):
+class GenerationDropped(Exception):
     """The coordinator has given up what was under way."""
 
 
@@ -55,8 +55,8 @@ class Worker:
 
     def __init__(
         self,
-        line: Line,
-        crew: Crew,
+        line: ControlConnection,
+        crew: CellTrainer,
         meet: Meet,
         say: Callable[[str], None],
         status: Status,
@@ -68,9 +68,9 @@ class Worker:
         self.line, self.crew, self.meet, self.say, self.age, self.timeout_s = line, crew, meet, say, age, timeout_s
         self.status, self.device = status, device
         self._cells: dict[int, Cell] = {}
-        self._past: dict[int, dict[int, Standing]] = {}
+        self._past: dict[int, dict[int, CellState]] = {}
         self._population: Population | None = None
-        self._halo: Halo | None = None
+        self._halo: GenomeExchange | None = None
         self._communicator: Communicator | None = None
         self._until, self._ended = 0, False  # generations that may be done by now; whether all is over
         self._drops, self._begun = 0, 0  # orders to drop: that have come, and that had when the present order did
@@ -127,7 +127,7 @@ class Worker:
         """What goes wrong is told to the coordinator, and what has to be dropped waits for the order to do so."""
         try:
             return act()
-        except Dropped:
+        except GenerationDropped:
             pass
         except RankError as error:
             if not self._stopped():
@@ -139,7 +139,7 @@ class Worker:
         self._halo = None  # nothing is due until there is another membership
 
     def _failed(self, reason: str, code: int) -> None:
-        self.status.become(State.FAILED)
+        self.status.become(WorkerState.FAILED)
         self._say("failed", reason=reason[:500], code=code)
 
     def _say(self, kind: str, **values: Any) -> None:
@@ -169,7 +169,7 @@ class Worker:
             population = self._population = self.crew.population(cells, self.say)
         population.generation, population.stop = at, self._stop
         halo = (communicator, owners, population.topology, self._like(), self._standings)
-        population.exchange = self._halo = Posted(self.age, *halo) if self.age else Halo(*halo, self.device)
+        population.exchange = self._halo = Posted(self.age, *halo) if self.age else GenomeExchange(*halo, self.device)
         self._past = {at: {**held, **{cell.number: cell.standing() for cell in cells}}}
         self._until = at
         self._say("ready", membership=order["membership"])
@@ -182,7 +182,7 @@ class Worker:
         """One generation."""
         population, halo = self._population, self._halo
         assert population is not None and halo is not None
-        self.status.become(State.PROCESSING)
+        self.status.become(WorkerState.PROCESSING)
         began = time.perf_counter()
         profile, told = population.evolve()
         at, standings = population.generation, {cell.number: cell.standing() for cell in population.cells}
@@ -193,7 +193,7 @@ class Worker:
         self._past = kept | {at: kept.get(at, {}) | standings}
         seconds = time.perf_counter() - began
         self.status.reach(at, seconds)
-        self.status.become(State.FINISHED)
+        self.status.become(WorkerState.FINISHED)
         self._say(
             "done",
             generation=at,
@@ -214,7 +214,7 @@ class Worker:
 
     def _dropped(self, order: Order) -> None:
         self._leave()
-        self.status.become(State.INACTIVE)
+        self.status.become(WorkerState.INACTIVE)
         held = {str(edge): sorted(standings) for edge, standings in self._past.items()}
         self._say("dropped", held=held, membership=order["membership"])
 
@@ -230,7 +230,7 @@ class Worker:
             self._communicator.drop()
             self._communicator = None
 
-    def _standings(self) -> list[Standing]:
+    def _standings(self) -> list[CellState]:
         assert self._population is not None
         return [cell.standing() for cell in self._population.cells]
 
@@ -247,7 +247,7 @@ class Worker:
         """Called before every step."""
         self.status.step()
         if self._stopped() or self._ended:
-            raise Dropped
+            raise GenerationDropped
         if self._halo is not None:
             self._halo.progress()
 

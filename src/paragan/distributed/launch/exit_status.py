@@ -16,14 +16,14 @@ from pathlib import Path
 from paragan.core.errors import PREEMPTED, FollowedError, ParaganError
 from paragan.core.files import read_bytes, refuse_link, write_text
 from paragan.core.printable import printable
-from paragan.distributed.launch.rank_env import Place
+from paragan.distributed.launch.rank_env import RankEnv
 
 _MOST_BYTES = 1 << 20
 _FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would come to the same
 
 
 @dataclass(frozen=True)
-class End:
+class ExitStatus:
     """time: POSIX seconds. cause: the rank whose failure ended this one too; None where it ended by itself.
 
     final: nobody who tries again fares better.
@@ -45,11 +45,13 @@ def ranks(folder: Path) -> Path:
     return folder / "ranks"
 
 
-def write(folder: Path, place: Place, error: BaseException | None, code: int, reason: str) -> None:
+def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
     """Of this rank, now. error: what ended it, if anything did."""
     cause = error.rank if isinstance(error, FollowedError) else None
     bug = code == 1 and error is not None and not _may_pass(error)
-    end = End(place.rank, code, printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL)
+    end = ExitStatus(
+        place.rank, code, printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL
+    )
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(asdict(end)) + "\n")
@@ -67,20 +69,20 @@ def _may_pass(error: BaseException) -> bool:
     return isinstance(error, (OSError, FollowedError)) or of_device or is_broken(error)
 
 
-def forget(folder: Path, place: Place) -> None:
+def forget(folder: Path, place: RankEnv) -> None:
     """A first attempt has no past: what lies here is of another run, even where torchrun calls both `none`."""
     if place.attempt == 0:
         _path(folder, place.rank).unlink(missing_ok=True)
 
 
-def claim(folder: Path, place: Place) -> None:
+def claim(folder: Path, place: RankEnv) -> None:
     """The run in `folder` is from now on the one that torchrun started."""
     path = ranks(folder) / "run.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({"run": place.run, "agent": _agent(place)}) + "\n")
 
 
-def claimed(folder: Path, place: Place) -> bool:
+def claimed(folder: Path, place: RankEnv) -> bool:
     """Whether an earlier attempt of this very run has. Users give the same id again, and torchrun calls some `none`:
     one torchrun process is one run, and a restart is never the first attempt.
     """
@@ -92,17 +94,17 @@ def claimed(folder: Path, place: Place) -> bool:
     return same and (place.attempt > 0 or owner.get("agent") == _agent(place))
 
 
-def _agent(place: Place) -> str:
+def _agent(place: RankEnv) -> str:
     return f"{socket.gethostname()}:{place.agent}"
 
 
-def of_run(folder: Path, run: str) -> list[End]:
+def of_run(folder: Path, run: str) -> list[ExitStatus]:
     """The ends that ranks of this run have left, by rank, of whatever attempt each saw last."""
     found = [_read(path) for path in sorted(ranks(folder).glob("rank-*.exit.json"))]
     return sorted((end for end in found if end is not None and end.run == run), key=lambda end: end.rank)
 
 
-def first(found: Iterable[End]) -> End | None:
+def first(found: Iterable[ExitStatus]) -> ExitStatus | None:
     """Of the newest attempt, the one that ended by its own failure before any other did."""
     failed = [end for end in found if end.code != 0]
     newest = max((end.attempt for end in failed), default=0)
@@ -111,7 +113,7 @@ def first(found: Iterable[End]) -> End | None:
     )
 
 
-def settled(folder: Path, place: Place) -> End | None:
+def settled(folder: Path, place: RankEnv) -> ExitStatus | None:
     """What ended an earlier attempt of this very run for good; None where it is worth another."""
     if place.attempt == 0:
         return None
@@ -138,9 +140,9 @@ def _path(folder: Path, rank: int) -> Path:
     return ranks(folder) / f"rank-{rank}.exit.json"
 
 
-def _read(path: Path) -> End | None:
+def _read(path: Path) -> ExitStatus | None:
     try:
-        end = End(**json.loads(read_bytes(path, _MOST_BYTES)))
+        end = ExitStatus(**json.loads(read_bytes(path, _MOST_BYTES)))
         numbers = (end.rank, end.code, end.attempt, 0 if end.cause is None else end.cause)
         ok = all(type(n) is int for n in numbers) and isinstance(end.time, float) and isinstance(end.reason, str)
         return end if ok else None

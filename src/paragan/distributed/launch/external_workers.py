@@ -15,7 +15,7 @@ from paragan.core.errors import RankError
 
 
 @dataclass
-class Company:
+class ExternalWorkers:
     """tell: to all others, by rank 0. hear: what it told; raises when nothing comes in time. mpi: by whom started.
 
     has_called: whether rank 0 has told the others anything.
@@ -41,11 +41,11 @@ class Company:
         return found
 
 
-def of_world(world: World) -> Company:
+def of_world(world: World) -> ExternalWorkers:
     """Of the ranks that torchrun started."""
     store = world.store
     assert store is not None
-    return Company(
+    return ExternalWorkers(
         world.rank,
         world.size,
         tell=lambda text: store.set("company", text),

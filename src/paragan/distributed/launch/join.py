@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from paragan.core.dist import World, serve_store
 from paragan.core.errors import RankError
-from paragan.distributed.launch.rank_env import GOES_ON, Place, confined, rendezvous_is_dynamic
+from paragan.distributed.launch.rank_env import GOES_ON, RankEnv, confined, rendezvous_is_dynamic
 
 _PAUSE_S = 0.02
 _UNPICKLES = (
@@ -35,7 +35,7 @@ _UNPICKLES = (
 
 
 def join(
-    place: Place | None,
+    place: RankEnv | None,
     device: torch.device,
     timeout_s: float,
     stopped: Callable[[], bool] = lambda: False,
@@ -105,7 +105,7 @@ def _file(path: str, size: int, patience: timedelta) -> dist.Store:
     return store
 
 
-def _base(place: Place, patience: timedelta) -> dist.Store:
+def _base(place: RankEnv, patience: timedelta) -> dist.Store:
     """torchrun's store; where torchrun has none, rank 0 serves it, on the interface of MASTER_ADDR alone."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if place.rank == 0:
@@ -116,7 +116,7 @@ def _base(place: Place, patience: timedelta) -> dist.Store:
     return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
 
 
-def _served(place: Place, host: str, port: int, patience: timedelta) -> dist.Store:
+def _served(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
     """Clusters may name rank 0 by an address that only the other hosts know: there it listens on every interface."""
     spans_hosts = place.size > place.local_size
     if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
@@ -129,7 +129,7 @@ def _served(place: Place, host: str, port: int, patience: timedelta) -> dist.Sto
     return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
 
 
-def _round(base: dist.Store, place: Place, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+def _round(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
     """A store that only the ranks of this start know. Each tells there where it is."""
     deadline = time.monotonic() + timeout_s
     word = uuid.uuid4().hex

@@ -17,7 +17,7 @@ from paragan.core.files import new_file, subfolder
 _PATIENCE_S = 10.0
 
 
-class Crew:
+class LocalWorkers:
     """address: where their coordinator listens. told: variables of their environment, which unlike a command line is
     not everybody's to read. logs: where each writes what it prints. They end when they miss their coordinator.
     """

@@ -34,7 +34,7 @@ _END_S = 15.0  # for the others when rank 0 has ended
 
 
 @dataclass(frozen=True)
-class Job:
+class MpiJob:
     """words: what follows `paragan`, the same for each of `count` processes. timeout_s: of their waits."""
 
     words: tuple[str, ...]
@@ -52,7 +52,7 @@ def here(environment: Mapping[str, str] | None = None) -> tuple[int, int] | None
     return None
 
 
-def launch(job: Job, interrupt: Interrupt) -> tuple[int, str]:
+def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
     """Start the processes and wait for their end: the exit code, and the reason where rank 0 has not reported one.
 
     The code is that of rank 0. mpiexec's would be 0, 9 or 75 for the same failure. A request to stop goes to rank 0,
@@ -79,7 +79,7 @@ def _environment(run: str) -> dict[str, str]:
     return confined | dict(os.environ) | {RUN: run}
 
 
-def _wait(process: subprocess.Popen[bytes], job: Job, run: str, interrupt: Interrupt) -> None:
+def _wait(process: subprocess.Popen[bytes], job: MpiJob, run: str, interrupt: Interrupt) -> None:
     """Return when mpiexec has ended, or has had the time to, or the run was stopped before it began."""
     requested_at, is_forwarded, deadline = math.inf, False, math.inf
     while process.poll() is None and not interrupt.aborted and time.monotonic() < deadline:
@@ -134,7 +134,7 @@ def _of_run(run: str) -> dict[int, dict[str, str]]:
     return found
 
 
-def _end(folder: Path, run: str) -> exit_status.End | None:
+def _end(folder: Path, run: str) -> exit_status.ExitStatus | None:
     """How rank 0 has ended."""
     return next((end for end in exit_status.of_run(folder, run) if end.rank == 0), None)
 

@@ -23,7 +23,7 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
 @dataclass(frozen=True)
-class Place:
+class RankEnv:
     """rank of size; local: on this host. attempt: 0, and one more after each restart. run: its id at the launcher.
 
     agent: process id of the launcher, ours or torchrun. store: the file in which all ranks meet, where they are on one
@@ -48,7 +48,7 @@ class Place:
         return os.getppid() != self.agent
 
 
-def here(environment: Mapping[str, str] | None = None) -> Place | None:
+def here(environment: Mapping[str, str] | None = None) -> RankEnv | None:
     """This process among several ranks; None for one started alone. Half an environment is a `ConfigError`."""
     env = os.environ if environment is None else environment
     if "LOCAL_RANK" not in env:  # clusters set RANK and WORLD_SIZE for whatever starts in their containers
@@ -64,7 +64,7 @@ def here(environment: Mapping[str, str] | None = None) -> Place | None:
     rank, size, local_rank, local_size = (int(found[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
         raise ConfigError(f"environment: found rank {rank} of {size}, on this host {local_rank} of {local_size}")
-    return Place(
+    return RankEnv(
         *(rank, size, local_rank, local_size),
         attempt=_number(env, "TORCHELASTIC_RESTART_COUNT") or 0,
         run=env.get("TORCHELASTIC_RUN_ID", "none"),

@@ -89,7 +89,7 @@ def until(
         rest(min(_LOOK_S, timeout_s - waited_s))
 
 
-class Pause:
+class ExchangePaused:
     """A `rest` for what must be asked: a sixteenth of the time waited so far, between first_s and most_s."""
 
     def __init__(self, first_s: float, most_s: float) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.transports.control_connection import LINGER_S, Line
+from paragan.distributed.transports.control_connection import LINGER_S, ControlConnection
 from paragan.distributed.transports.signed_frames import MOST_BYTES, session
 
 _STRANGERS = 64  # at once; the next wait for their turn, at most as long as a stranger may take
@@ -45,13 +45,13 @@ class Listener:
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         self.refused: deque[str] = deque(maxlen=100)
         self._strangers = threading.Semaphore(_STRANGERS)
-        self._waiting: queue.Queue[Line] = queue.Queue()
+        self._waiting: queue.Queue[ControlConnection] = queue.Queue()
         self._lock, self._over = threading.Lock(), threading.Event()
-        self._lines: dict[Line, bool] = {}  # whether it knows the token
+        self._lines: dict[ControlConnection, bool] = {}  # whether it knows the token
         self._thread = threading.Thread(target=self._listen, daemon=True, name=f"listen {self.address[1]}")
         self._thread.start()
 
-    def accept(self, wait_s: float) -> Line | None:
+    def accept(self, wait_s: float) -> ControlConnection | None:
         """The line of the next worker, with `about`; None if none has come within `wait_s`."""
         with suppress(queue.Empty):
             return self._waiting.get(timeout=wait_s) if wait_s > 0 else self._waiting.get_nowait()
@@ -78,7 +78,7 @@ class Listener:
                 continue
             try:
                 sock, address = self._server.accept()
-                self._meet(Line(sock, f"{address[0]}:{address[1]}", self._send_s))
+                self._meet(ControlConnection(sock, f"{address[0]}:{address[1]}", self._send_s))
                 continue
             except TimeoutError:
                 pass
@@ -87,7 +87,7 @@ class Listener:
                     self.refused.append(f"{self.address[0]}:{self.address[1]}: took nobody ({_reason(error)})")
             self._strangers.release()
 
-    def _meet(self, line: Line) -> None:
+    def _meet(self, line: ControlConnection) -> None:
         with self._lock:
             self._lines[line] = False
         try:
@@ -97,7 +97,7 @@ class Listener:
             line.close()
             raise
 
-    def _serve(self, line: Line) -> None:
+    def _serve(self, line: ControlConnection) -> None:
         try:
             line.greet(self._token, time.monotonic() + self._hello_s, self._most_bytes, self._admit)
         finally:
@@ -109,13 +109,13 @@ class Listener:
         line.read()
         self._forget(line)
 
-    def _admit(self, line: Line) -> bool:
+    def _admit(self, line: ControlConnection) -> bool:
         with self._lock:
             has_room = sum(self._lines.values()) < self._most
             self._lines[line] = has_room
             return has_room
 
-    def _forget(self, line: Line) -> None:
+    def _forget(self, line: ControlConnection) -> None:
         with self._lock:
             self._lines.pop(line, None)
 
@@ -123,7 +123,7 @@ class Listener:
 def connect(
     token: str, host: str, port: int, timeout_s: float, about: Mapping[str, Any], *, send_s: float = 10.0,
     most_bytes: int = MOST_BYTES,
-) -> Line:  # fmt: skip
+) -> ControlConnection:  # fmt: skip
     """The line to a coordinator that listens there, or will within `timeout_s`; `RankError` tells what was in the way.
 
     about: what this worker offers (host, pid, cores, …). Its hello holds 4 KiB; `ValueError` for more.
@@ -139,7 +139,7 @@ def connect(
         except (OSError, UnicodeError) as error:
             why = f"{host}:{port}: {_reason(error)}"
         else:
-            line = Line(sock, f"{host}:{port}", send_s)
+            line = ControlConnection(sock, f"{host}:{port}", send_s)
             try:
                 line.introduce(token, until, most_bytes, about)
                 if line.lost is None:

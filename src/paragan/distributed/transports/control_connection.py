@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports.signed_frames import DOWN, HEAD, HELLO_BYTES, UP, Seal, session
+from paragan.distributed.transports.signed_frames import DOWN, HEAD, HELLO_BYTES, UP, FrameSigner, session
 
 LINGER_S = 1.0
 _PIECE_BYTES = 1 << 16  # a length alone takes no more memory than this
@@ -24,7 +24,7 @@ _NONCE_BYTES = 32
 _ROOM = 256  # messages that wait to be received; then the other end waits
 
 
-class Line:
+class ControlConnection:
     """What `Listener.accept` and `connect` give. Any thread may send, receive and close.
 
     who: the address of the other end. about: what the worker there offered; empty on the worker's own side.
@@ -91,15 +91,15 @@ class Line:
             self._end("closed by this end")
             self._thread.join(LINGER_S)
 
-    def greet(self, token: str, until: float, most_bytes: int, admit: Callable[[Line], bool]) -> None:
+    def greet(self, token: str, until: float, most_bytes: int, admit: Callable[[ControlConnection], bool]) -> None:
         """The coordinator's hello to a stranger; `lost` tells if it stayed one. admit: whether there is room for it."""
         with self._ending():
             own = secrets.token_bytes(_NONCE_BYTES)
-            self._give(Seal(session(token), DOWN, HELLO_BYTES).pack({"nonce": own.hex()}), until)
-            hello = self._frame(Seal(session(token, own), UP, HELLO_BYTES), until)
+            self._give(FrameSigner(session(token), DOWN, HELLO_BYTES).pack({"nonce": own.hex()}), until)
+            hello = self._frame(FrameSigner(session(token, own), UP, HELLO_BYTES), until)
             self.about = hello["about"] if isinstance(hello.get("about"), dict) else {}
             key = session(token, own, _nonce(hello))
-            self._out, self._into = Seal(key, DOWN, most_bytes), Seal(key, UP, most_bytes)
+            self._out, self._into = FrameSigner(key, DOWN, most_bytes), FrameSigner(key, UP, most_bytes)
             has_room = admit(self)
             self._give(self._out.pack({"full": not has_room}), until)
             if not has_room:
@@ -111,12 +111,12 @@ class Line:
         with self._ending():
             if self._sock.getsockname() == self._sock.getpeername():  # a free port of this host, and chance
                 raise RankError("nobody listens there")
-            other = _nonce(self._frame(Seal(session(token), DOWN, HELLO_BYTES), until))
+            other = _nonce(self._frame(FrameSigner(session(token), DOWN, HELLO_BYTES), until))
             own = secrets.token_bytes(_NONCE_BYTES)
             hello = {"nonce": own.hex(), "about": dict(about)}
-            self._give(Seal(session(token, other), UP, HELLO_BYTES).pack(hello), until)
+            self._give(FrameSigner(session(token, other), UP, HELLO_BYTES).pack(hello), until)
             key = session(token, other, own)
-            self._out, self._into = Seal(key, UP, most_bytes), Seal(key, DOWN, most_bytes)
+            self._out, self._into = FrameSigner(key, UP, most_bytes), FrameSigner(key, DOWN, most_bytes)
             if self._frame(self._into, until).get("full"):
                 raise RankError("there are as many workers as there is room for")
             self._sock.settimeout(self.send_s)
@@ -177,7 +177,7 @@ class Line:
         self._sock.settimeout(_left(until))
         self._sock.sendall(data)
 
-    def _frame(self, seal: Seal, until: float | None = None) -> dict[str, Any]:
+    def _frame(self, seal: FrameSigner, until: float | None = None) -> dict[str, Any]:
         """The next one, signed so. Without `until` any silence is fine before it, and less than `send_s` within it."""
         head = self._take(HEAD.size, False, until)
         return seal.unpack(head, self._take(seal.size(head), True, until))

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from paragan.core.errors import RankError
 from paragan.distributed.transports.arrivals import Arrivals
-from paragan.distributed.transports.communicator import Pause, WorkerError, never, until
-from paragan.distributed.transports.gloo_link import Receiver, Sender, pair
+from paragan.distributed.transports.communicator import ExchangePaused, WorkerError, never, until
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
 from paragan.distributed.transports.link import Message
-from paragan.distributed.transports.peer_connection import Delivered, Kind, Way
+from paragan.distributed.transports.peer_connection import Kind, PeerCommunicator, PeerConnection
 
 _MOST = 1 << 16  # messages in a list, and waiting to be sent: so many that nobody waits for room
 _EMPTY = torch.empty(0, dtype=torch.uint8)
@@ -30,7 +30,7 @@ _FAREWELL_S = 0.4
 _NOBODYS = 1  # a tag: links use 0
 
 
-class Linked(Delivered):
+class GlooCommunicator(PeerCommunicator):
     """`Communicator`. Made when all workers of the membership are here and its links stand.
 
     store: all workers reach it. name: no other membership has it. most_bytes: of a message that goes or comes; a
@@ -84,14 +84,14 @@ class Linked(Delivered):
                 self._ways[peer].abort()
 
 
-class _Link(Way):
+class _Link(PeerConnection):
     """The first message of a list tells its number, its kind and how many there are; of none, an empty one does."""
 
     def __init__(self, group: Any, rank: int, peer: int, arrivals: Arrivals, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
         self._group, self._other, timeout_s = group, int(rank < peer), arrivals.timeout_s
-        self._sender = Sender(group, self._other, _MOST, timeout_s)
-        self._inbox = Receiver(group, self._other, most_bytes, timeout_s=timeout_s)
+        self._sender = GlooSender(group, self._other, _MOST, timeout_s)
+        self._inbox = GlooReceiver(group, self._other, most_bytes, timeout_s=timeout_s)
         self._sorter = threading.Thread(target=self._sort, daemon=True, name=f"sorts what {peer} sends")
         self._sorter.start()
 
@@ -146,7 +146,7 @@ def _meet(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Ca
 
     try:
         store.set(f"here/{rank}", "")
-        until(missing, timeout_s, stopped, Pause(0.001, 0.05))
+        until(missing, timeout_s, stopped, ExchangePaused(0.001, 0.05))
     except RuntimeError as error:
         raise RankError(f"the store of the workers does not answer: {str(error)[:200]}") from error
 

@@ -38,7 +38,7 @@ def pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host:
     return dist.ProcessGroupGloo(lies, rank, 2, options)
 
 
-class Sender:
+class GlooSender:
     """`Post`. group: of the two processes; peer: the other one's rank in it. timeout_s: at most that of the group."""
 
     def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:
@@ -92,7 +92,7 @@ class Sender:
         self.group.send([data], self.peer, 0).wait()
 
 
-class Receiver:
+class GlooReceiver:
     """`Inbox`. At most `room` messages wait here; the sender notices by its own that no more are taken.
 
     most_bytes: of one message; a larger one is an error, not a reason to give it the memory it asks for.

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 _MOST_CHARACTERS = 200
 
 
-class State(Enum):
+class WorkerState(Enum):
     """Of a worker. Inactive: it has no cells. Finished: what it has found waits to be gathered. Failed: for good."""
 
     INACTIVE = "inactive"
@@ -21,7 +21,7 @@ class State(Enum):
     FINISHED = "finished"
     FAILED = "failed"
 
-    def to(self, other: State) -> State:
+    def to(self, other: WorkerState) -> WorkerState:
         """`other`, or a `ValueError` where it does not follow on this one."""
         if other not in _AFTER[self]:
             known = " or ".join(state.value for state in _AFTER[self]) or "no other"
@@ -30,10 +30,18 @@ class State(Enum):
 
 
 _AFTER = {
-    State.INACTIVE: (State.PROCESSING, State.FAILED),
-    State.PROCESSING: (State.FINISHED, State.INACTIVE, State.FAILED),  # inactive: its cells went elsewhere
-    State.FINISHED: (State.PROCESSING, State.INACTIVE, State.FAILED),  # processing: there is more to do
-    State.FAILED: (),
+    WorkerState.INACTIVE: (WorkerState.PROCESSING, WorkerState.FAILED),
+    WorkerState.PROCESSING: (
+        WorkerState.FINISHED,
+        WorkerState.INACTIVE,
+        WorkerState.FAILED,
+    ),  # inactive: its cells went elsewhere
+    WorkerState.FINISHED: (
+        WorkerState.PROCESSING,
+        WorkerState.INACTIVE,
+        WorkerState.FAILED,
+    ),  # processing: there is more to do
+    WorkerState.FAILED: (),
 }
 
 
@@ -45,11 +53,11 @@ class Status:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._state, self._generation = State.INACTIVE, 0
+        self._state, self._generation = WorkerState.INACTIVE, 0
         self._generation_s: float | None = None
         self._progress = 0
 
-    def become(self, state: State) -> None:
+    def become(self, state: WorkerState) -> None:
         """`ValueError` where that may not follow; to stay what it is, is nothing."""
         with self._lock:
             if state is not self._state:
@@ -70,20 +78,23 @@ class Status:
             return found | {"generation_s": self._generation_s, "progress": self._progress}
 
 
-class Sends(Protocol):
-    """A `control.Line`, or whatever else sends."""
+class HeartbeatSender(Protocol):
+    """A `control.ControlConnection`, or whatever else sends."""
 
     def send(self, kind: str, **values: Any) -> None: ...
 
 
-class Beats:
+class HeartbeatReader:
     """Sends `beat` at once and every `every_s`, with a `count` and what `state()` says, until closed or told it cannot.
 
     What goes wrong in `state()` is sent as `trouble`: the worker lives. `ended` tells why no more beats are sent.
     """
 
     def __init__(
-        self, line_or_send: Sends | Callable[..., None], every_s: float, state: Callable[[], Mapping[str, Any]]
+        self,
+        line_or_send: HeartbeatSender | Callable[..., None],
+        every_s: float,
+        state: Callable[[], Mapping[str, Any]],
     ) -> None:
         self._send = line_or_send if callable(line_or_send) else line_or_send.send
         self._every_s, self._state = every_s, state

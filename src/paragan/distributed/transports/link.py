@@ -19,7 +19,7 @@ class Message:
     note: int = 0
 
 
-class Post(Protocol):
+class SendEnd(Protocol):
     """The end that sends. One thread at a time uses it."""
 
     def send(self, message: Message) -> None:
@@ -29,7 +29,7 @@ class Post(Protocol):
         """The other end has had all, or is gone."""
 
 
-class Inbox(Protocol):
+class ReceiveEnd(Protocol):
     """The end that receives, in the order in which messages were sent."""
 
     def receive(self, wait_s: float) -> Message | None:

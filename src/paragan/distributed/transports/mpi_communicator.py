@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from paragan.distributed.transports import mpi_runtime
-from paragan.distributed.transports.communicator import Pause, WorkerError, named, never, until
+from paragan.distributed.transports.communicator import ExchangePaused, WorkerError, named, never, until
 from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, Channel, Polled
-from paragan.distributed.transports.peer_connection import Delivered, Kind
+from paragan.distributed.transports.peer_connection import Kind, PeerCommunicator
 
 _FAREWELL_S = 0.5
 _TOLD = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
@@ -30,7 +30,7 @@ _ALIGNED = 8
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 
 
-class World:
+class MpiWorld:
     """The processes that mpiexec started (WORLD). rank, size: of this one, among them."""
 
     def __init__(self) -> None:
@@ -40,12 +40,14 @@ class World:
         """From the first process to all others; returns when it is under way."""
         data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
         sent = [MPI.COMM_WORLD.Isend(data, rank, _TOLD) for rank in range(self.size) if rank != self.rank]
-        until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never, Pause(*PAUSE_S))
+        until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never, ExchangePaused(*PAUSE_S))
 
     def hear(self, timeout_s: float) -> str:
         """What the first process tells. `WorkerError` where it says nothing for so long."""
         status = MPI.Status()
-        until(lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never, Pause(*PAUSE_S))
+        until(
+            lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never, ExchangePaused(*PAUSE_S)
+        )
         size = status.Get_count(MPI.BYTE)
         if not 0 < size <= _MOST_TOLD:
             raise WorkerError(f"found a message of {size} bytes from process 0, expected at most {_MOST_TOLD}", 0)
@@ -64,7 +66,7 @@ class World:
         most_bytes: int,
         timeout_s: float = 300.0,
         stopped: Callable[[], bool] = never,
-    ) -> Mpi:
+    ) -> MpiCommunicator:
         """The communicator of a new membership, when all its processes are here; other processes take no part.
 
         name: no other membership has it. workers: their ranks in WORLD, by rank as a worker. peers: whom this one
@@ -88,10 +90,10 @@ class World:
             local = graph(peers, peers) if grid is None else flat.Create_cart(grid, (True, True), False)
             flat.Free()
         mpi_runtime.at_work.discard(name)
-        return Mpi(everybody, local, len(workers), peers, most_bytes, Polled(timeout_s, stopped))
+        return MpiCommunicator(everybody, local, len(workers), peers, most_bytes, Polled(timeout_s, stopped))
 
 
-class Mpi(Delivered):
+class MpiCommunicator(PeerCommunicator):
     """`Communicator`. everybody: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
 
     mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or told by `stopped`.
@@ -164,7 +166,10 @@ class Mpi(Delivered):
 
     def _leave(self, orderly: bool) -> None:
         """MPI cannot take back what it has begun: after a drop it keeps this communicator and its memory."""
-        deadline, pause = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S), Pause(*PAUSE_S)
+        deadline, pause = (
+            time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S),
+            ExchangePaused(*PAUSE_S),
+        )
         while not (idle := all(way.idle for way in self._ways.values())) and time.monotonic() < deadline:
             self._progress()
             pause(_FAREWELL_S)
@@ -226,7 +231,7 @@ def _meet(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped
     try:
         until(
             lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)],
-            *(timeout_s, stopped, Pause(*PAUSE_S)),
+            *(timeout_s, stopped, ExchangePaused(*PAUSE_S)),
         )
     except BaseException:
         for _, coming in awaited.values():

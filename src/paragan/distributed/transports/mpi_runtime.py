@@ -16,8 +16,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.distributed.transports.arrivals import Arrivals
-from paragan.distributed.transports.communicator import Pause, WorkerError
-from paragan.distributed.transports.peer_connection import Kind, Way
+from paragan.distributed.transports.communicator import ExchangePaused, WorkerError
+from paragan.distributed.transports.peer_connection import Kind, PeerConnection
 
 try:
     import mpi4py
@@ -65,10 +65,10 @@ class Polled(Arrivals):
         super().until(now_missing, timeout_s)
 
     def _rest(self) -> Callable[[float], object]:
-        return Pause(*PAUSE_S)
+        return ExchangePaused(*PAUSE_S)
 
 
-class Channel(Way):
+class Channel(PeerConnection):
     """A list is a head of int64 (its number, its kind, the lengths of its messages), then the messages, uncopied.
 
     An announcement is a head alone: its messages come by other ways. It arrives as one tensor, of the lengths.

@@ -17,8 +17,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.transports.communicator import Pause, WorkerError, until
-from paragan.distributed.transports.gloo_communicator import Linked
+from paragan.distributed.transports.communicator import ExchangePaused, WorkerError, until
+from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 
 Pair = Callable[[dist.Store, int, torch.device, float], Any]
 
@@ -28,7 +28,7 @@ _GONE_S = 1.0  # within which a link tells that its other end is gone
 _FAREWELL_S = 0.8
 
 
-class Direct(Linked):
+class NcclCommunicator(GlooCommunicator):
     """`Communicator`. A message of `exchange` lies on `device`, where it also arrives; small ones may lie on the host.
     Who drops takes with it what it sent last, where that has not all come; over links it would.
 
@@ -109,7 +109,7 @@ class Direct(Linked):
                             work.wait()  # raises what has gone wrong
             return sorted(works)
 
-        self._await(missing, Pause(*_PAUSE_S))
+        self._await(missing, ExchangePaused(*_PAUSE_S))
 
     def _pair_up(self, store: dist.Store, pair: Pair) -> None:
         """In that order, too. In a thread: whoever makes a group asks nobody whether it is stopped."""
@@ -135,7 +135,7 @@ class Direct(Linked):
 
         threading.Thread(target=make, daemon=True, name="groups").start()
         with self._noting():
-            self._await(missing, Pause(1e-3, 0.05))
+            self._await(missing, ExchangePaused(1e-3, 0.05))
 
     def _await(self, missing: Callable[[], list[int]], rest: Callable[[float], object]) -> None:
         """As for what comes over the links: no longer, and not for who has left. Who closes has sent all."""

@@ -14,7 +14,7 @@ from paragan.distributed.transports.arrivals import ALL_WELL, CLOSED, Arrivals
 from paragan.distributed.transports.communicator import WorkerError, check, named
 
 
-class Delivered(ABC):
+class PeerCommunicator(ABC):
     """`Communicator`, less how anything is sent.
 
     peers: whom this one exchanges with. root: who gathers; worker 0, or one more that does not train: its rank is
@@ -137,7 +137,7 @@ class Kind(IntEnum):
     LEAVE = 3
 
 
-class Way(ABC):
+class PeerConnection(ABC):
     """To one worker and back. No more than one posted list is under way: the slow are sent the newest next."""
 
     def __init__(self, peer: int, arrivals: Arrivals) -> None:

@@ -69,7 +69,7 @@ def session(token: str, *nonces: bytes) -> bytes:
     return hmac.digest(token.encode(), _LABEL + b"".join(nonces), "sha256")
 
 
-class Seal:
+class FrameSigner:
     """Signs, or checks, the frames of one direction of one connection, in their order. One thread at a time."""
 
     def __init__(self, key: bytes, direction: bytes, most_bytes: int = MOST_BYTES) -> None:

@@ -9,21 +9,21 @@ from torch import Tensor
 
 from paragan.distributed.transports.arrivals import Arrivals
 from paragan.distributed.transports.communicator import never
-from paragan.distributed.transports.peer_connection import Delivered
+from paragan.distributed.transports.peer_connection import PeerCommunicator
 
 
 def world(
     size: int, timeout_s: float = 300.0, stopped: Callable[[], bool] = never, coordinated: bool = False
-) -> list[Local]:
+) -> list[ThreadCommunicator]:
     """The communicators of that many workers, by rank, each for a thread of its own. Any two may exchange.
 
     coordinated: there is one more, that does not train.
     """
     arrivals = [Arrivals(timeout_s, stopped) for _ in range(size + coordinated)]
-    return [Local(rank, size, arrivals) for rank in range(size + coordinated)]
+    return [ThreadCommunicator(rank, size, arrivals) for rank in range(size + coordinated)]
 
 
-class Local(Delivered):
+class ThreadCommunicator(PeerCommunicator):
     """`Communicator`. arrivals: of all workers, by rank; the last may be a coordinator's."""
 
     def __init__(self, rank: int, size: int, arrivals: Sequence[Arrivals]) -> None:

@@ -7,7 +7,7 @@ import queue
 from paragan.distributed.transports.link import Message, late
 
 
-class Link:
+class ThreadLink:
     """Both ends of it (`Post` and `Inbox`). room: messages under way. `RankError` where nobody takes one in time."""
 
     def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:

@@ -21,10 +21,10 @@ from paragan.core.types import Batch, Report, take
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
 from paragan.game.state_buffers import refuse_remembering
-from paragan.schemes._lag import Pace, Told
+from paragan.schemes._lag import LagBound, LagRecord
 from paragan.schemes.asynchronous import update_order
-from paragan.schemes.asynchronous.linked import Linked
-from paragan.schemes.asynchronous.threads import Threads
+from paragan.schemes.asynchronous.linked import RankStep
+from paragan.schemes.asynchronous.threads import ThreadStep
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Scheme:
     def __init__(self, options: Options = Options()) -> None:
         self.options = options
         self._roles: Roles | None = None
-        self._game: Threads | Linked | None = None
+        self._game: ThreadStep | RankStep | None = None
         self._closed = False
 
     def roles(self, world: World, timeout_s: float) -> Roles:
@@ -109,7 +109,7 @@ class Scheme:
             self._closed = True
 
     @property
-    def told(self) -> dict[str, Told]:
+    def told(self) -> dict[str, LagRecord]:
         """By side, of the players here: lags, waits, versions used."""
         return {} if self._game is None else self._game.told
 
@@ -117,9 +117,9 @@ class Scheme:
         """The same as JSON has it, since the last time."""
         return {side: told.drained() for side, told in self.told.items()}
 
-    def _begun(self, gan: GAN, first: Batch) -> Threads | Linked:
+    def _begun(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
         chosen = self.options
-        pace = Pace(
+        pace = LagBound(
             chosen.staleness,
             chosen.age,
             gan.d.updates_per_step,
@@ -133,5 +133,5 @@ class Scheme:
         roles = self._roles or together(ALONE)
         orders = {} if chosen.order is None else update_order.read(Path(chosen.order), roles, gan)
         if not roles.apart:
-            return Threads(gan, first, buffer, pace, orders)
-        return Linked(gan, roles, first, buffer, pace, orders)
+            return ThreadStep(gan, first, buffer, pace, orders)
+        return RankStep(gan, roles, first, buffer, pace, orders)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from paragan.core.types import Rows
-from paragan.distributed.transports.link import Inbox, Message, Post
+from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 
 
 @dataclass(frozen=True)
-class Delivery:
+class FakesMessage:
     """Images of one version and their labels, on the host. note: what G's ranks say beside."""
 
     images: Tensor
@@ -22,13 +22,13 @@ class Delivery:
     note: int = 0
 
 
-class FakesPost:
+class FakesSender:
     """From one rank of G: every rank of D gets, of the images made here, those among its share of the batch.
 
     posts: by rank of D; None where it never gets any from here.
     """
 
-    def __init__(self, posts: Sequence[Post | None]) -> None:
+    def __init__(self, posts: Sequence[SendEnd | None]) -> None:
         self.posts = posts
 
     def send(self, rows: Rows, images: Tensor, y_B: Tensor | None, version: int, note: int = 0) -> None:
@@ -46,17 +46,17 @@ class FakesPost:
                 post.close()
 
 
-class FakesInbox:
+class FakesReceiver:
     """At one rank of D: what the ranks of G have sent for one version, as one delivery in the order of rows.
 
     like: one image, on the host; labelled: images come with labels.
     """
 
-    def __init__(self, inboxes: Sequence[Inbox], like: Tensor, labelled: bool) -> None:
+    def __init__(self, inboxes: Sequence[ReceiveEnd], like: Tensor, labelled: bool) -> None:
         self.inboxes, self.like, self.labelled = inboxes, like, labelled
         self._come: list[Message] = []  # of the delivery under way
 
-    def receive(self, wait_s: float) -> Delivery | None:
+    def receive(self, wait_s: float) -> FakesMessage | None:
         """The next; None if it is not complete within `wait_s` for each part."""
         while len(self._come) < len(self.inboxes):
             message = self.inboxes[len(self._come)].receive(wait_s)
@@ -69,7 +69,7 @@ class FakesInbox:
         labels = [y_B for _, y_B in parts if y_B is not None]
         note = max(message.note for message in come)
         images = torch.cat([images for images, _ in parts])
-        return Delivery(images, torch.cat(labels) if labels else None, come[0].version, note)
+        return FakesMessage(images, torch.cat(labels) if labels else None, come[0].version, note)
 
     def close(self) -> None:
         for inbox in self.inboxes:

@@ -11,7 +11,7 @@ _RECENT, _USUAL, _FEWEST = 5, 200, 20
 
 
 @dataclass
-class Alarm:
+class GradientAlarm:
     """Rings where the mean of the last 5 gradient norms is over `factor` times the median of 200; None: never.
 
     Waits for 20 of them. Norms that are not finite count as large: where a loss scale is looked for, they are left out.

@@ -14,50 +14,50 @@ from torch import Tensor
 
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side
-from paragan.distributed.transports.gloo_link import Receiver, Sender, pair
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.remote_player import Away
-from paragan.schemes._lag import Pace, Told
-from paragan.schemes.asynchronous.fakes import FakesInbox, FakesPost, pairs
-from paragan.schemes.asynchronous.sides import CriticSide, GeneratorSide
+from paragan.game.remote_player import RemotePlayer
+from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, pairs
+from paragan.schemes.asynchronous.sides import DiscriminatorSide, GeneratorSide
 
 _NUMBER = itertools.count()  # of this process's games: all ranks begin them in one order
 
 
-class Linked:
+class RankStep:
     """Steps of one game on this rank. first: the first batch of D's; its rows are this rank's, of those of its role."""
 
     def __init__(
-        self, gan: GAN, roles: Roles, first: Batch, buffer: Buffer, pace: Pace, orders: Mapping[Side, Sequence[int]]
+        self, gan: GAN, roles: Roles, first: Batch, buffer: Buffer, pace: LagBound, orders: Mapping[Side, Sequence[int]]
     ) -> None:
         self.gan, self.here = gan, roles.sides[0]
         pace = replace(pace, order=orders.get(self.here), timeout_s=roles.timeout_s)
         total = first.rows.total if pace.g_batch is None or not pace.reuse else pace.g_batch
-        self.side: GeneratorSide | CriticSide
+        self.side: GeneratorSide | DiscriminatorSide
         if isinstance(gan.d, Player):
             like, labelled = _like(first), bool(gan.prior.num_classes)
             links = _Links(roles, pace, total, like.numel() * like.element_size() + 8, 0)
-            inbox = FakesInbox([links.takes[i] for i in sorted(links.takes)], like, labelled)
-            self.side = CriticSide(buffer, inbox, list(links.sends.values()), pace, roles.own)
+            inbox = FakesReceiver([links.takes[i] for i in sorted(links.takes)], like, labelled)
+            self.side = DiscriminatorSide(buffer, inbox, list(links.sends.values()), pace, roles.own)
             self.side.publish(gan.d)  # where it stands: at a checkpoint, perhaps
         else:
-            assert isinstance(gan.d, Away) and gan.d.seen is not None
+            assert isinstance(gan.d, RemotePlayer) and gan.d.seen is not None
             links = _Links(roles, pace, total, 0, gan.d.seen.num_bytes)
-            post = FakesPost([links.sends.get(j) for j in range(len(roles.ranks[Side.D]))])
+            post = FakesSender([links.sends.get(j) for j in range(len(roles.ranks[Side.D]))])
             (states,) = links.takes.values()
             self.side = GeneratorSide(gan.d.seen, post, states, pace, roles.own, gan.d.policy.parts)
             self.side.meet(gan.g.version)
-        self._ends: list[Sender | Receiver] = [*links.sends.values(), *links.takes.values()]
+        self._ends: list[GlooSender | GlooReceiver] = [*links.sends.values(), *links.takes.values()]
 
     @property
-    def told(self) -> dict[str, Told]:
+    def told(self) -> dict[str, LagRecord]:
         return {self.here.value: self.side.told}
 
     def step(self, reals: list[Batch]) -> Report:
         total = reals[-1].rows.total
-        if isinstance(self.side, CriticSide):
+        if isinstance(self.side, DiscriminatorSide):
             return self.gan.tell(total, {Side.D: self.side.step(self.gan, reals)})
         return self.gan.tell(total, {Side.G: self.side.step(self.gan, [real.rows for real in reals])})
 
@@ -85,10 +85,10 @@ class _Links:
     busy for long, would be as one whose taker is gone.
     """
 
-    def __init__(self, roles: Roles, pace: Pace, total: int, image_bytes: int, state_bytes: int) -> None:
+    def __init__(self, roles: Roles, pace: LagBound, total: int, image_bytes: int, state_bytes: int) -> None:
         self.roles, self.number, self.room = roles, next(_NUMBER), pace.room
-        self.sends: dict[int, Sender] = {}
-        self.takes: dict[int, Receiver] = {}
+        self.sends: dict[int, GlooSender] = {}
+        self.takes: dict[int, GlooReceiver] = {}
         num_g, num_d = (len(roles.ranks[side]) for side in Side)
         for i, j in pairs(total, num_g, num_d):
             self._make(f"fakes/{i}/{j}", Side.G, i, j, total * image_bytes)
@@ -103,6 +103,6 @@ class _Links:
         other, timeout_s = (j if side is Side.G else i), self.roles.timeout_s
         group = pair(self.roles.world.store, f"link/{self.number}/{name}", int(side is not sender), timeout_s)
         if side is sender:
-            self.sends[other] = Sender(group, 1, timeout_s=timeout_s)
+            self.sends[other] = GlooSender(group, 1, timeout_s=timeout_s)
         else:
-            self.takes[other] = Receiver(group, 0, most_bytes, self.room, timeout_s)
+            self.takes[other] = GlooReceiver(group, 0, most_bytes, self.room, timeout_s)

@@ -18,14 +18,14 @@ from torch import Tensor
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.types import Batch, Rows, Update
-from paragan.distributed.transports.link import Inbox, Message, Post
+from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player, fakes_for
 from paragan.game.snapshot import Snapshot, packed
-from paragan.schemes._lag import Pace, Told
-from paragan.schemes.asynchronous.fakes import Delivery, FakesInbox, FakesPost
-from paragan.schemes.asynchronous.gradient_alarm import Alarm
+from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes.asynchronous.fakes import FakesMessage, FakesReceiver, FakesSender
+from paragan.schemes.asynchronous.gradient_alarm import GradientAlarm
 
 _LOOK_S = 0.1  # how often somebody who waits looks whether to go on
 _IN_STEP = 1  # a message's note: from now on S is 0
@@ -36,9 +36,9 @@ Found = TypeVar("Found", covariant=True)
 class _Side:
     """What both have: a bound that may fall to 0, and a learning rate by lag."""
 
-    def __init__(self, pace: Pace, bound: int, own: World) -> None:
-        self.pace, self.bound, self.own, self.told = pace, bound, own, Told()
-        self._alarm: Alarm | None = None
+    def __init__(self, pace: LagBound, bound: int, own: World) -> None:
+        self.pace, self.bound, self.own, self.told = pace, bound, own, LagRecord()
+        self._alarm: GradientAlarm | None = None
         self._num_updates = 0  # in this session
 
     @property
@@ -56,14 +56,14 @@ class _Side:
         if self.pace.fall_back is None or not self.pace.is_late or self.told.in_step_at is not None:
             return
         if self._alarm is None:
-            self._alarm = Alarm(self.pace.fall_back, player.scaler is not None)
+            self._alarm = GradientAlarm(self.pace.fall_back, player.scaler is not None)
         if self._alarm.rings(float(update.seen["gradient_norm"])):
             self.heed(_IN_STEP, player.version)
 
     def damped(self, player: Player, lag: int) -> None:
         """Learn more slowly from an old opponent; all ranks that hold the player do so alike."""
         if self.pace.lag_lr:
-            player.damping = 1 / (1 + self.pace.lag_lr * self.own.most(lag))
+            player.damping = 1 / (1 + self.pace.lag_lr * self.own.all_reduce_max(lag))
 
     @property
     def asked(self) -> int | None:
@@ -81,9 +81,9 @@ class GeneratorSide(_Side):
     def __init__(
         self,
         opponent: Snapshot,
-        fakes: FakesPost,
-        states: Inbox,
-        pace: Pace,
+        fakes: FakesSender,
+        states: ReceiveEnd,
+        pace: LagBound,
         own: World = ALONE,
         d_parts: int = 1,
     ) -> None:
@@ -144,11 +144,11 @@ class GeneratorSide(_Side):
         self.opponent.follow(message.data, message.version)
 
 
-class CriticSide(_Side):
+class DiscriminatorSide(_Side):
     """buffer: of the fakes that have come. fakes: from the ranks of G; states: to those that this rank serves."""
 
     def __init__(
-        self, buffer: Buffer, fakes: FakesInbox, states: Sequence[Post], pace: Pace, own: World = ALONE
+        self, buffer: Buffer, fakes: FakesReceiver, states: Sequence[SendEnd], pace: LagBound, own: World = ALONE
     ) -> None:
         super().__init__(pace, pace.age, own)
         self.buffer, self.fakes, self.states = buffer, fakes, states
@@ -195,7 +195,7 @@ class CriticSide(_Side):
         all_of_them = self.pace.reuse and asked is None
         self.told.waited(_take(self.fakes, self._put, has_come, self.pace, "G", all_of_them))
 
-    def _put(self, come: Delivery) -> None:
+    def _put(self, come: FakesMessage) -> None:
         self._num_taken += 1
         self.heed(come.note, come.version)
         self.buffer.put(come.images, come.y_B, come.version)
@@ -227,7 +227,7 @@ def _take(
     inbox: _Source[Found],
     act: Callable[[Found], None],
     has_come: Callable[[], bool],
-    pace: Pace,
+    pace: LagBound,
     who: str,
     all_of_them: bool = True,
 ) -> float:

@@ -12,42 +12,44 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Batch, Report, Side, Update
-from paragan.distributed.transports.thread_link import Link
+from paragan.distributed.transports.thread_link import ThreadLink
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
-from paragan.hardware.device import Beside
-from paragan.schemes._lag import Pace, Told
-from paragan.schemes.asynchronous.fakes import FakesInbox, FakesPost
-from paragan.schemes.asynchronous.sides import CriticSide, GeneratorSide
+from paragan.hardware.device import SideStream
+from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
+from paragan.schemes.asynchronous.sides import DiscriminatorSide, GeneratorSide
 
 
-class Threads:
+class ThreadStep:
     """Steps of one game. G is given a step when D begins it, and may be as late with it as the bound says."""
 
     def __init__(
-        self, gan: GAN, first: Batch, buffer: Buffer, pace: Pace, orders: Mapping[Side, Sequence[int]]
+        self, gan: GAN, first: Batch, buffer: Buffer, pace: LagBound, orders: Mapping[Side, Sequence[int]]
     ) -> None:
         self.gan = gan
         g, d = self._players()
         assert first.x_BCHW is not None
         like = torch.empty(first.x_BCHW.shape[1:], dtype=first.x_BCHW.dtype)
-        fakes, states = Link(pace.room, pace.timeout_s), Link(pace.room, pace.timeout_s)
+        fakes, states = ThreadLink(pace.room, pace.timeout_s), ThreadLink(pace.room, pace.timeout_s)
         self._late: list[Future[Update]] = []  # G's steps that D has begun, oldest first
         self._over = threading.Event()
         of_g = replace(pace, stopped=self._over.is_set, order=orders.get(Side.G))
         of_d = replace(pace, stopped=self._has_failed, order=orders.get(Side.D))
         opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
-        self.generator = GeneratorSide(opponent, FakesPost([fakes]), states, of_g, d_parts=d.policy.parts)
-        self.critic = CriticSide(buffer, FakesInbox([fakes], like, bool(gan.prior.num_classes)), [states], of_d)
-        self._beside = Beside(g.strategy.device(g.net))
+        self.generator = GeneratorSide(opponent, FakesSender([fakes]), states, of_g, d_parts=d.policy.parts)
+        self.critic = DiscriminatorSide(
+            buffer, FakesReceiver([fakes], like, bool(gan.prior.num_classes)), [states], of_d
+        )
+        self._beside = SideStream(g.strategy.device(g.net))
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", initializer=lambda: torch.set_num_threads(threads))
         self._newest: Update | None = None
 
     @property
-    def told(self) -> dict[str, Told]:
+    def told(self) -> dict[str, LagRecord]:
         return {"g": self.generator.told, "d": self.critic.told}
 
     def step(self, reals: list[Batch]) -> Report:

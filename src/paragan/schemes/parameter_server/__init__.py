@@ -22,7 +22,7 @@ from paragan.core.types import Batch, Can, Report
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes import synchronous
-from paragan.schemes._lag import Told
+from paragan.schemes._lag import LagRecord
 from paragan.schemes.parameter_server.server import Server
 from paragan.schemes.parameter_server.worker import Worker
 
@@ -85,7 +85,7 @@ class Scheme:
             self._closed = True
 
     @property
-    def told(self) -> Mapping[str, Told]:
+    def told(self) -> Mapping[str, LagRecord]:
         """By side, of turns that were played here: how late their weights were, waits, versions used."""
         return {} if self._game is None else self._game.told
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from paragan.core.roles import Roles
 from paragan.core.types import Side
-from paragan.distributed.transports.gloo_link import Receiver, Sender, pair
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes.parameter_server.messages import most_bytes
@@ -17,7 +17,7 @@ _NUMBER = itertools.count()  # of this process's games: all ranks begin them in 
 
 
 @dataclass(frozen=True)
-class Pace:
+class StalenessBound:
     """staleness: S, in steps. per_step: turns of either player in one step of a worker.
 
     Counted in turns of a side: whoever has made n of them plays on weights that contain all that every worker has made
@@ -28,7 +28,7 @@ class Pace:
     per_step: Mapping[Side, int]
 
     @classmethod
-    def of(cls, gan: GAN, staleness: int) -> Pace:
+    def of(cls, gan: GAN, staleness: int) -> StalenessBound:
         return cls(staleness, {Side.G: 1, Side.D: gan.d.updates_per_step})
 
     @property
@@ -50,7 +50,7 @@ class Pace:
         return -(-turns // self.per_step[side])
 
 
-def links(roles: Roles, gan: GAN, room: int) -> list[tuple[Sender, Receiver]]:
+def links(roles: Roles, gan: GAN, room: int) -> list[tuple[GlooSender, GlooReceiver]]:
     """This rank's ends, by worker; a worker has its own alone. All ranks make theirs in one order."""
     number, world, here = next(_NUMBER), roles.world, int(roles.world.rank > 0)
     most = max(most_bytes(seat.net) for seat in (gan.g, gan.d) if isinstance(seat, Player))
@@ -60,6 +60,6 @@ def links(roles: Roles, gan: GAN, room: int) -> list[tuple[Sender, Receiver]]:
             names = (f"server/{number}/{worker}/{way}" for way in ("up", "down"))
             up, down = (pair(world.store, name, here, roles.timeout_s) for name in names)
             sends, takes = (up, down) if here else (down, up)
-            post = Sender(sends, 1 - here, room, roles.timeout_s)
-            found.append((post, Receiver(takes, 1 - here, most, room, roles.timeout_s)))
+            post = GlooSender(sends, 1 - here, room, roles.timeout_s)
+            found.append((post, GlooReceiver(takes, 1 - here, most, room, roles.timeout_s)))
     return found

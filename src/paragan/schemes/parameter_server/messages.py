@@ -13,7 +13,7 @@ from paragan.game.snapshot import num_bytes, packed, unpacked
 
 
 @dataclass(frozen=True)
-class Moved:
+class NetworkChange:
     """What one turn does to a network, on the host. gradients: by parameter; None where the turn does not lead to it.
 
     buffers: as the turn has left them: the vectors of spectral norm, the statistics of batch norm.
@@ -23,7 +23,7 @@ class Moved:
     buffers: Sequence[Tensor]
 
     @classmethod
-    def read(cls, data: Tensor, net: nn.Module) -> Moved:
+    def read(cls, data: Tensor, net: nn.Module) -> NetworkChange:
         """What `moved` has written of a network of this kind."""
         weights, buffers = list(net.parameters()), _buffers(net)
         reached = data[: len(weights)].tolist()
@@ -32,15 +32,15 @@ class Moved:
         return cls([next(values) if is_there else None for is_there in reached], list(values))
 
     @classmethod
-    def total(cls, parts: Sequence[Moved]) -> Moved:
+    def total(cls, parts: Sequence[NetworkChange]) -> NetworkChange:
         """Gradients added up, of shares of one batch; buffers as their mean, which of equal ones is the same bits."""
         gradients = zip(*(part.gradients for part in parts), strict=True)
         buffers = zip(*(part.buffers for part in parts), strict=True)
         return cls([_sum(given) for given in gradients], [_mean(given) for given in buffers])
 
-    def times(self, factor: float) -> Moved:
+    def times(self, factor: float) -> NetworkChange:
         """With larger gradients."""
-        return Moved([None if g is None else g * factor for g in self.gradients], self.buffers)
+        return NetworkChange([None if g is None else g * factor for g in self.gradients], self.buffers)
 
     @torch.no_grad()
     def apply(self, player: Player, images: int) -> Tensor:

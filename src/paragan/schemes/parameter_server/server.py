@@ -16,9 +16,9 @@ from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import packed
-from paragan.schemes._lag import Told
-from paragan.schemes.parameter_server.links import Pace, links
-from paragan.schemes.parameter_server.messages import Moved
+from paragan.schemes._lag import LagRecord
+from paragan.schemes.parameter_server.links import StalenessBound, links
+from paragan.schemes.parameter_server.messages import NetworkChange
 
 _LOOK_S = 0.001  # at one worker, while another may have sent
 
@@ -32,8 +32,8 @@ class Server:
 
     def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
-        self.gan, self.roles, self.pace = gan, roles, Pace.of(gan, staleness)
-        self.told: Mapping[str, Told] = {}  # delays are the workers'
+        self.gan, self.roles, self.pace = gan, roles, StalenessBound.of(gan, staleness)
+        self.told: Mapping[str, LagRecord] = {}  # delays are the workers'
         self.ages: Counter[int] = Counter()
         self.ahead: Counter[int] = Counter()
         self._players = {Side.G: gan.g, Side.D: gan.d}
@@ -43,7 +43,7 @@ class Server:
         self._made = {side: [per * gan.clock.step for _ in self._workers] for side, per in self.pace.per_step.items()}
         self._turns = [cycle(self.pace.order) for _ in self._workers]  # whose gradients come next
         self._owed = [(i, side) for i in self._workers for side in (Side.D, Side.G)]
-        self._held: dict[int, Moved] = {}  # of the turn under way, where all are waited for
+        self._held: dict[int, NetworkChange] = {}  # of the turn under way, where all are waited for
         self._packed: dict[Side, Tensor] = {}  # weights as they are now
         self._updates: dict[Side, Update] = {}  # the newest of this step
         self._take = self._one_by_one if staleness else self._all_at_once
@@ -56,7 +56,7 @@ class Server:
             i, message = self._next()
             side = next(self._turns[i])
             self._record(i, side, message)
-            self._take(i, side, Moved.read(message.data, self._players[side].net), rows)
+            self._take(i, side, NetworkChange.read(message.data, self._players[side].net), rows)
             self._answer()
         return self.gan.tell(rows.total, self._updates)
 
@@ -70,25 +70,25 @@ class Server:
         for _, inbox in self._links:
             inbox.close()
 
-    def _one_by_one(self, i: int, side: Side, moved: Moved, rows: Rows) -> None:
+    def _one_by_one(self, i: int, side: Side, moved: NetworkChange, rows: Rows) -> None:
         """An update by this worker's rows alone: by their mean."""
         mine = rows.shares(len(self._workers))[i]
         self._apply(side, moved if mine.count == rows.total else moved.times(rows.total / mine.count), mine)
         self._made[side][i] += 1
         self._owed.append((i, side))
 
-    def _all_at_once(self, i: int, side: Side, moved: Moved, rows: Rows) -> None:
+    def _all_at_once(self, i: int, side: Side, moved: NetworkChange, rows: Rows) -> None:
         """One update by the whole batch, when the last worker's share is here."""
         self._held[i] = moved
         if len(self._held) < len(self._workers):
             return
-        self._apply(side, Moved.total([self._held[j] for j in self._workers]), rows)
+        self._apply(side, NetworkChange.total([self._held[j] for j in self._workers]), rows)
         self._held = {}
         for j in self._workers:
             self._made[side][j] += 1
             self._owed.append((j, side))
 
-    def _apply(self, side: Side, moved: Moved, rows: Rows) -> None:
+    def _apply(self, side: Side, moved: NetworkChange, rows: Rows) -> None:
         player = self._players[side]
         norm = moved.apply(player, rows.count)
         self._packed.pop(side, None)

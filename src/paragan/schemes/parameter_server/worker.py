@@ -14,8 +14,8 @@ from paragan.core.types import Batch, Report, Side, Update, take
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.schemes._lag import Told
-from paragan.schemes.parameter_server.links import Pace, links
+from paragan.schemes._lag import LagRecord
+from paragan.schemes.parameter_server.links import StalenessBound, links
 from paragan.schemes.parameter_server.messages import become, moved
 
 _LOOK_S = 0.1  # how often somebody who waits looks at the time
@@ -31,8 +31,8 @@ class Worker:
 
     def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
-        self.gan, self.roles, self.pace = gan, roles, Pace.of(gan, staleness)
-        self.told: Mapping[str, Told] = {side.value: Told() for side in Side}
+        self.gan, self.roles, self.pace = gan, roles, StalenessBound.of(gan, staleness)
+        self.told: Mapping[str, LagRecord] = {side.value: LagRecord() for side in Side}
         self._players = {Side.G: gan.g, Side.D: gan.d}
         for side, player in self._players.items():
             player.version = self.pace.per_step[side] * gan.clock.step
