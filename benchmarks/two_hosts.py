@@ -1,8 +1,8 @@
 """What fewer and smaller exchanges are worth where the network is slow: two hosts joined by 100 Mbit/s.
 
 Two network namespaces with a rank each, the cable shaped by a token bucket. A DCGAN pair at 32x32 under `ddp`, under
-`ddp` with bf16 reductions and under `averaged` every 2 updates takes steps in turn; seconds by the clock, since what is
-measured is waiting. Needs root and `ip`; else it prints why it did not run.
+`ddp` with bf16 reductions and under `local_sgd` every 2 updates takes steps in turn; seconds by the clock, since what
+is measured is waiting. Needs root and `ip`; else it prints why it did not run.
 
 python -m benchmarks.two_hosts [pairs]
 """
@@ -42,7 +42,7 @@ RATE, BATCH, STEPS, WIDTH, SHAPE = "100mbit", 8, 2, 32, (3, 32, 32)
 
 
 def steps(strategy, world: World):
-    """A call that makes STEPS steps: one averaging of `averaged`."""
+    """A call that makes STEPS steps: one averaging of `local_sgd`."""
 
     def seat(side: Side) -> Player:
         kind = dcgan.Generator if side is Side.G else dcgan.Discriminator

@@ -101,7 +101,7 @@ def test_a_stop_before_the_run_begins_ends_it_under_mpi(started, tmp_path):
 def test_a_failure_over_mpi_ends_with_75_and_is_recorded(started, tmp_path, who, how):
     """mpiexec returns 0, 9 or 75 for it."""
     folder = tmp_path / "run"
-    process = begin(started, folder, "workers=2", "transport=mpi", "train.kimg=1000", "grid.beat_s=0.2")
+    process = begin(started, folder, "workers=2", "transport=mpi", "train.kimg=1000", "grid.heartbeat_s=0.2")
     wait_for(lambda: len(generations(folder)) >= 1, process, WAIT_S)
     pids = ranks(process, 3)
     os.kill(pids[who], how)

@@ -74,10 +74,10 @@ def go_on(world: World, folder: str, g: str, d: str) -> float:
 
 def stopped_and_not(world: World, folder: str, steps: int) -> bool:
     """Whether ranks that average every 2 updates and keep their own moments go on bit for bit after a stop."""
-    straight = build(world, "averaged", "averaged")
+    straight = build(world, "local_sgd", "local_sgd")
     play_on(world, straight, 0, SAVED + steps)
-    save(world, folder, "averaged", "averaged")
-    gan = build(world, "averaged", "averaged")
+    save(world, folder, "local_sgd", "local_sgd")
+    gan = build(world, "local_sgd", "local_sgd")
     found = CheckpointWriter(Path(folder), world=world).newest()
     for seat in (gan.g, gan.d):
         restore(seat, found.groups[seat.side.value], found.values[seat.side.value])

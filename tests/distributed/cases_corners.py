@@ -78,7 +78,7 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
         return torch.cat([c.detach().double().flatten() for c in copies])
 
     alone = ("none", ALONE, (0, BATCH))  # averaged is another algorithm
-    exact = play(MemoryOptions(), torch.float64, *((name, world, world.share(BATCH)) if name == "averaged" else alone))
+    exact = play(MemoryOptions(), torch.float64, *((name, world, world.share(BATCH)) if name == "local_sgd" else alone))
     mine = play(low, torch.float32, name, world, world.share(BATCH))
     formats = sorted({str(p.dtype) for p in seats[0].net.parameters()})
     stepped = sorted({str(p.dtype) for group in seats[0].optimizer.param_groups for p in group["params"]})
@@ -89,7 +89,7 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
 
 
 def skipped_on_one_rank(world: World, moments: str) -> list[bool]:
-    """Under `averaged`, an overflow in the rows of rank 1 at an averaging: whether weights and average stay equal."""
+    """Under `local_sgd`, an overflow in the rows of rank 1 at an averaging: whether weights and average stay equal."""
     on = Switches(bn=True)
     kind = local_sgd.Strategy(local_sgd.Options(every=2, moments=moments))
     gan = game(on, *(player(side, on, kind, world) for side in (G, D)))

@@ -31,7 +31,7 @@ from tests.laws.small_gan import distance
 
 G, D = Side.G, Side.D
 UNEVEN_SHARE = ((0, 7), (7, 13))
-STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "averaged")
+STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "local_sgd")
 
 
 def said(action) -> str:

@@ -59,7 +59,7 @@ def payload(world: World, name: str, options: dict[str, Any], parts: int, total:
 def averaged_every_update(world: World) -> float:
     """With plain gradient descent an average of weights is an average of gradients: the difference from one process."""
     on = Switches()
-    policy = Policy(torch.optim.SGD, 1e-2, parts=1)
+    policy = Policy(torch.optim.SGD, 1e-2, micro_batches=1)
 
     def seats(kind, world):
         for side in (G, D):

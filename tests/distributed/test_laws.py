@@ -24,7 +24,7 @@ WHOLE_BATCH = ("ddp", "zero1", "zero2", "zero3")
 LAST = len(MATRIX) - 1  # less a number: the set with every switch the other way
 PAIRS = {False: (0, 14, 27), True: (1, 22, 29)}  # by whether shards are uneven
 OPPOSITE = {uneven: tuple(LAST - n for n in PAIRS[not uneven]) for uneven in (False, True)}
-OF_STRATEGY = {"ddp": PAIRS, "zero1": OPPOSITE, "zero2": PAIRS, "zero3": OPPOSITE, "hsdp": PAIRS, "averaged": OPPOSITE}
+OF_STRATEGY = {"ddp": PAIRS, "zero1": OPPOSITE, "zero2": PAIRS, "zero3": OPPOSITE, "hsdp": PAIRS, "local_sgd": OPPOSITE}
 BOTH_WAYS = {first: (first, LAST - first) for first in (14, 22, 29)}
 
 

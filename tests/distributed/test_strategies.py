@@ -19,7 +19,9 @@ def payload(pool, name="ddp", options=None, parts=1, total=20):
 
 
 def test_every_other_update_sends_half(two_ranks):
-    for every_update, every_other in zip(payload(two_ranks), payload(two_ranks, "averaged", {"every": 2}), strict=True):
+    for every_update, every_other in zip(
+        payload(two_ranks), payload(two_ranks, "local_sgd", {"every": 2}), strict=True
+    ):
         assert every_other["parameters"] == every_update["parameters"] / 2 > 0
         assert every_update["norm"] > 0
 
@@ -82,13 +84,13 @@ def test_memory_of_a_rank(two_ranks, width, least):
         assert held[name]["average"] <= 0.52 * whole["average"]
 
 
-@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3", "averaged"])
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3", "local_sgd"])
 def test_a_term_that_mixes_samples_is_refused_on_ranks(two_ranks, name):
     told = two_ranks.run(f"{CORNERS}:coupled", name=name)
     assert all(text.startswith("strategy: spread couples the samples of a batch") for text in told)
 
 
-@pytest.mark.parametrize("name", ["none", "ddp", "zero1", "averaged"])
+@pytest.mark.parametrize("name", ["none", "ddp", "zero1", "local_sgd"])
 def test_pure_holds_weights_low_and_steps_them_in_full(request, name):
     pool = request.getfixturevalue("one_rank" if name == "none" else "two_ranks")
     for formats, away in pool.run(f"{CORNERS}:pure", name=name):
@@ -123,7 +125,7 @@ def test_groups_of_hybrid_sharding_are_made_once(four_ranks, order):
         assert others == [first, first]
 
 
-@pytest.mark.parametrize("name", ["ddp", slow("zero1"), "zero2", "zero3", "hsdp", "averaged"])
+@pytest.mark.parametrize("name", ["ddp", slow("zero1"), "zero2", "zero3", "hsdp", "local_sgd"])
 def test_a_whole_run(two_ranks, tmp_path, name):
     words = [f"g.strategy={name}", f"d.strategy={name}", "train.kimg=0.016", "train.batch=8", "every.sample_kimg=0.008"]
     words += ["score.extractor=judge", "score.num_images=300"] if name == "zero3" else []

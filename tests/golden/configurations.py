@@ -60,19 +60,25 @@ CONFIGURATIONS: dict[str, tuple[str, ...]] = {
     "asynchronous-on-2-ranks": ("scheme={name: asynchronous, staleness: 0, reuse: true}", "devices=2"),
     "parameter_server-on-3-ranks": ("scheme={name: parameter_server, staleness: 0}", "devices=3"),
     # strategies on two ranks
-    "ddp-and-zero1-on-2-ranks": ("g.strategy=zero1", "d.strategy=ddp", f"penalties=[{_R1}]", "d.parts=2", "devices=2"),
+    "ddp-and-zero1-on-2-ranks": (
+        "g.strategy=zero1",
+        "d.strategy=ddp",
+        f"penalties=[{_R1}]",
+        "d.micro_batches=2",
+        "devices=2",
+    ),
     "zero2-and-zero3-on-2-ranks": ("g.strategy=zero3", "d.strategy=zero2", f"penalties=[{_R1}]", "devices=2"),
-    "averaged-on-2-ranks": (
-        "g.strategy={name: averaged, every: 2}",
-        "d.strategy={name: averaged, every: 2}",
+    "local_sgd-on-2-ranks": (
+        "g.strategy={name: local_sgd, every: 2}",
+        "d.strategy={name: local_sgd, every: 2}",
         "devices=2",
     ),
     "hsdp-on-4-ranks": ("g.strategy=hsdp", "d.strategy=hsdp", "model.d_norm=batch", "devices=4"),
     # networks, with the penalties and losses that belong to them
-    "mlp": ("model={name: mlp, latent: 8}", "loss=minimax", "penalties=[feature_matching]", "d.parts=2"),
+    "mlp": ("model={name: mlp, latent: 8}", "loss=minimax", "penalties=[feature_matching]", "d.micro_batches=2"),
     "sngan": ("model={name: sngan, width: 4, latent: 8}", "loss=hinge", "scheme=shared_fakes"),
     "sagan": ("model={name: sagan, width: 16, latent: 8, head: auxiliary}", "loss=hinge", "penalties=[auxiliary]"),
-    "biggan": (f"model={{name: biggan, {_BIG}}}", "loss=hinge", "penalties=[orthogonal]", "d.parts=2"),
+    "biggan": (f"model={{name: biggan, {_BIG}}}", "loss=hinge", "penalties=[orthogonal]", "d.micro_batches=2"),
     "biggan_deep": (f"model={{name: biggan_deep, {_BIG}}}", "loss=hinge", "g.recompute=true"),
     "contragan": (f"model={{name: contragan, {_BIG}, embed: 6}}", "loss=hinge", "penalties=[contrastive]"),
     "reacgan": (f"model={{name: reacgan, {_BIG}, embed: 6}}", "loss=hinge", "penalties=[data_to_data]"),

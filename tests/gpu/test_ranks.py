@@ -34,7 +34,7 @@ from tests.laws.matrix_gan import Switches
 from tests.laws.small_gan import distance
 from tests.processes import ROOT, environment
 
-STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "averaged")
+STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "local_sgd")
 ON = Switches(bn=True, parts=2)
 needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_one])]
@@ -60,7 +60,7 @@ def seat(side, name, world, demands=NOTHING, dtype=torch.float64):
     make = replace(plain, construct=lambda: plain.construct().to(dtype), device=world.device)
     net = strategy.prepare(make, world)
     average = Ema(strategy.average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, parts=ON.parts)
+    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, micro_batches=ON.parts)
     return Player(side, net, strategy, policy, Calling(demands.pure), average)
 
 
@@ -114,7 +114,7 @@ def test_an_offloaded_optimiser_lies_on_the_host_and_steps_the_same(name):
         assert distance(held(here), held(there)) <= 1e-4  # fused on the device, plain on the host
 
 
-@pytest.mark.parametrize("name", ["none", "ddp", "zero1", "averaged"])
+@pytest.mark.parametrize("name", ["none", "ddp", "zero1", "local_sgd"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_pure_low_weights_train_beside_float32_ones(device, name):
     with world_on(device) as world:

@@ -24,7 +24,7 @@ GENERATIONS = 3
 SLOW = pytest.mark.slow
 
 
-RING = ("grid.topology=ring", "grid.share_memory=false")
+RING = ("grid.topology=ring", "grid.inherit_optimizer_state=false")
 
 
 @pytest.fixture(scope="module", params=[pytest.param((), id="torus"), pytest.param(RING, id="ring", marks=SLOW)])

@@ -27,7 +27,7 @@ class G(nn.Module):
 
 def game(parts):
     torch.manual_seed(0)
-    policy = pg.Policy(torch.optim.SGD, lr=0.1, parts=parts)
+    policy = pg.Policy(torch.optim.SGD, lr=0.1, micro_batches=parts)
     d = nn.Sequential(nn.Flatten(), nn.Linear(128, 16), nn.Tanh(), nn.Linear(16, 1))
     seats = (pg.Player(side, net.double(), policy=policy) for side, net in ((pg.Side.G, G()), (pg.Side.D, d)))
     return pg.GAN(

@@ -63,7 +63,7 @@ def state(trainer):
     ("words", "bs", "num_workers", "by_hand"),
     [
         ([], 16, 1, []),
-        (["scheme=synchronous", "d.updates_per_step=2", "d.parts=2"], 16, 1, []),
+        (["scheme=synchronous", "d.updates_per_step=2", "d.micro_batches=2"], 16, 1, []),
         (["scheme.name=asynchronous", "scheme.staleness=0"], 16, 1, []),
         # an eighth of the batch on one worker of two: a quarter of the images, half the learning rate
         ([], 8, 2, ["train.batch=4", "train.kimg=0.032", "g.optimizer.lr=5e-4", "d.optimizer.lr=5e-4"]),

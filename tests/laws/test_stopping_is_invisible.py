@@ -13,7 +13,7 @@ from paragan.engine.events import Samples, Saved
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08",
     "every.save_kimg=0.064",
-    "every.keep=2", "score.extractor=none", "d.updates_per_step=2", "g.parts=2",
+    "every.keep=2", "score.extractor=none", "d.updates_per_step=2", "g.micro_batches=2",
 ]  # fmt: skip
 
 
@@ -31,7 +31,8 @@ def tensors(run) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16"), ("augment=diffaugment", "g.parts=1")]
+    "more",
+    [(), ("scheme=shared_fakes", "g.precision=bf16", "d.precision=bf16"), ("augment=diffaugment", "g.micro_batches=1")],
 )
 def test_stop_and_go_on(tmp_path, more):
     straight, first = trainer(tmp_path / "a", 0.256, *more), trainer(tmp_path / "b", 0.128, *more)

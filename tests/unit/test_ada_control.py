@@ -127,7 +127,7 @@ def test_parts_are_the_whole(parts):
 
 ADA = (
     "augment={name: ada, target: 0.1, p: 0.2, kimg: 0.4, interval: 3}",
-    *("d.updates_per_step=1", "g.parts=1", "every.save_kimg=0.016"),
+    *("d.updates_per_step=1", "g.micro_batches=1", "every.save_kimg=0.016"),
 )
 
 

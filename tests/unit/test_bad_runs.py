@@ -115,7 +115,9 @@ def test_other_settings_that_do_not_fit(refused):
     assert "fp16 on a CPU" in refused("train", "digits", "g.precision=fp16")
     assert "its arguments are: lr, betas" in refused("train", "digits", "g.optimizer.arguments={beta: 1}")
     assert "score.extractor" in refused("train", "digits", "score.extractor=jugde")
-    assert "g.parts: found 9 parts of a batch of 8" in refused("train", "digits", "g.parts=9", "train.batch=8")
+    assert "g.micro_batches: found 9 parts of a batch of 8" in refused(
+        "train", "digits", "g.micro_batches=9", "train.batch=8"
+    )
     assert "Muon" in refused("train", "digits", "g.optimizer={name: Muon, arguments: {momentum: 0.9}}")
 
 

@@ -108,7 +108,7 @@ def test_every_public_name_is_there():
 def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
     text = "data: digits\nmodel: {name: mpl}\nloss: hinge\ntrain: {batchsize: 3}\nseed: no\nseed: 2\n"
     (empty_folder / "bad.yaml").write_text(text)
-    assert main(["train", "bad.yaml", "d.parts=0"]) == 2
+    assert main(["train", "bad.yaml", "d.micro_batches=0"]) == 2
     out, error = capsys.readouterr()
     assert out == ""
     assert [line.partition(": found")[0] for line in error.splitlines()] == [
@@ -116,7 +116,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
         "bad.yaml:4: train.batchsize",
         "bad.yaml:5: seed",
         "bad.yaml:6: seed",
-        "command line: d.parts",
+        "command line: d.micro_batches",
         "`paragan config digits` prints a whole recipe",
     ]
     assert error.count("did you mean") == 2

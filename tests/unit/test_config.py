@@ -106,8 +106,8 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
                                    "pure, did you mean 'fp32'?"),
         ("g: {schedule: {final: 1.5}}\n", "run.yaml:4: g.schedule.final: found 1.5, expected a number >= 0 and <= 1"),
         ("g: {ema: 3}\n", "run.yaml:4: g.ema: found 3, expected a map of half_life_kimg, start_kimg"),
-        ("g: {strategy: nono}\n", "run.yaml:4: g.strategy.name: found 'nono', expected one of averaged, ddp, "),
-        ("g: {strategy: {name: averaged, every: 0}}\n",
+        ("g: {strategy: nono}\n", "run.yaml:4: g.strategy.name: found 'nono', expected one of ddp, "),
+        ("g: {strategy: {name: local_sgd, every: 0}}\n",
          "run.yaml:4: g.strategy.every: found 0, expected an integer >= 1"),
         ("d: {optimizer: {arguments: [1]}}\n", "run.yaml:4: d.optimizer.arguments: found [1], expected a map"),
         ("d: {optimizer: {name: adamw}}\n", "run.yaml:4: d.optimizer.name: found 'adamw', expected one of Adadelta, "),
@@ -152,7 +152,7 @@ def test_a_word_like_nothing_gets_no_suggestion(recipe):
 
 def test_all_problems_of_file_and_command_line_come_at_once(recipe):
     path = recipe("data: digits\nmodel: {name: mlpp}\nseed: no\nseed: 3\ntrain:\n  batch: -1\n  kimgs: 3\n")
-    found = problems(path, ["every.keep=0", "penalties.3.x=1", "g.parts"])
+    found = problems(path, ["every.keep=0", "penalties.3.x=1", "g.micro_batches"])
     assert [line.partition(": found")[0] for line in found] == [
         "command line: penalties.3.x",
         "command line",

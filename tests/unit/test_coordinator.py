@@ -88,7 +88,7 @@ def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun)
 
 
 def test_a_coordinator_that_has_nothing_to_say_is_heard(begun):
-    grid = begun(workers=1, beat_s=0.5, patience_s=2.0)
+    grid = begun(workers=1, heartbeat_s=0.5, patience_s=2.0)
     grid.evolve(1)
     time.sleep(2.6)  # it scores, say
     grid.evolve(2)
@@ -115,7 +115,7 @@ def test_a_worker_that_is_late_changes_nothing(begun, tmp_path):
             time.sleep(2.5)
             grid.beats.append(HeartbeatReader(grid.workers[1].line, 0.1, grid.workers[1].status))
 
-    grid = begun(workers=2, beat_s=0.5, hooks={1: delay})
+    grid = begun(workers=2, heartbeat_s=0.5, hooks={1: delay})
     grid.evolve(2)
     assert [text for text in grid.said if "is late" in text] and not [text for text in grid.said if "failed" in text]
     assert grid.genomes() == alone(tmp_path / "alone", 2)

@@ -59,7 +59,7 @@ def from_file(module, options):
 
 
 def game(network, executor, penalties=(), parts=1) -> GAN:
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, parts=parts)
+    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, micro_batches=parts)
     calling = Calling(compiler=executors.compiler(executor, CPU))
     g, d = (Player(side, network(side), none.Strategy(), policy, calling) for side in Side)
     prior = Prior(5, getattr(g.net, "latent", small_gan.LATENT), CLASSES, dtype=torch.float64)

@@ -83,9 +83,9 @@ def test_another_number_of_processes_than_workers():
 
 def test_beats_rarer_than_anybody_waits():
     with pytest.raises(
-        ConfigError, match=r"grid.beat_s: found 150 s with train.timeout_s=300, expected less than half"
+        ConfigError, match=r"grid.heartbeat_s: found 150 s with train.timeout_s=300, expected less than half"
     ):
-        config("grid.beat_s=150")
+        config("grid.heartbeat_s=150")
 
 
 def test_workers_without_a_grid():

@@ -191,13 +191,13 @@ BROKEN = RuntimeError("[../gloo/transport/tcp/pair.cc:598] Connection closed by 
 
 
 def test_the_first_to_fail_is_heard_and_the_others_follow(pair):
-    own = ConfigError("g.parts: found 0")
+    own = ConfigError("g.micro_batches: found 0")
     assert failure.explained(pair[1], own) is own
     assert failure.explained(pair[1], own) is own  # told again on the way out
     for late in (BROKEN, ValueError("rank 0 came to grief, too")):
         follower = failure.explained(pair[0], late)
         assert isinstance(follower, FollowedError)
-        assert outcome(follower) == (2, "rank 0 stopped because rank 1 failed: g.parts: found 0")
+        assert outcome(follower) == (2, "rank 0 stopped because rank 1 failed: g.micro_batches: found 0")
         assert failure.explained(pair[0], follower) is follower
 
 

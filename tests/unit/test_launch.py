@@ -119,7 +119,7 @@ def test_the_environment_of_the_ranks(tmp_path):
 @pytest.mark.parametrize(
     ("error", "asked", "code", "told"),
     [
-        (ConfigError("g.parts: no"), False, 2, "g.parts: no\n"),
+        (ConfigError("g.micro_batches: no"), False, 2, "g.micro_batches: no\n"),
         (RankError("rank 1 is gone"), False, 75, "rank 1 is gone\n"),
         (RankError("did not join"), True, 85, ""),
         (TypeError("odd"), False, 1, "rank 1: odd; its traceback is in"),

@@ -89,10 +89,12 @@ def test_restarts_are_bounded_and_the_lost_run_is_reported(folder, capfd):
 
 def test_a_failure_that_would_come_again_is_not_tried_again(folder, capfd, monkeypatch):
     monkeypatch.setattr(launcher.uuid, "uuid4", lambda: type("", (), {"hex": "x"}))
-    exit_status.write(folder.path, RankEnv(1, 2, 1, 2, 0, "x"), ConfigError("g.parts: no"), 2, "g.parts: no")
+    exit_status.write(
+        folder.path, RankEnv(1, 2, 1, 2, 0, "x"), ConfigError("g.micro_batches: no"), 2, "g.micro_batches: no"
+    )
     assert launched(folder, "sys.exit(2)") == 2
     assert "attempt 1" not in log(folder)
-    assert capfd.readouterr().err == "g.parts: no\n"
+    assert capfd.readouterr().err == "g.micro_batches: no\n"
 
 
 def test_a_suspended_rank_is_killed_once_another_has_failed_and_the_rest_may_end(folder):

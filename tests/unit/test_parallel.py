@@ -132,14 +132,14 @@ def test_what_strategies_can():
     from paragan.core import registry
 
     can = {name: registry.load("parallel", name).Strategy.can for name in registry.names("parallel")}
-    assert {name for name, of in can.items() if Can.COUPLED in of} == set(can) - {"averaged"}
-    assert {name for name, of in can.items() if Can.WHOLE_WEIGHTS in of} == {"none", "ddp", "zero1", "averaged"}
+    assert {name for name, of in can.items() if Can.COUPLED in of} == set(can) - {"local_sgd"}
+    assert {name for name, of in can.items() if Can.WHOLE_WEIGHTS in of} == {"none", "ddp", "zero1", "local_sgd"}
 
 
 def test_a_strategy_is_chosen_with_its_options():
-    words = ["g.strategy=averaged", "g.strategy.every=4", "d.strategy=zero3", "d.norm_ranks=2"]
+    words = ["g.strategy=local_sgd", "g.strategy.every=4", "d.strategy=zero3", "d.norm_ranks=2"]
     config = load("digits", words)
-    assert (config.g.strategy.name, config.g.strategy.options.every) == ("averaged", 4)
+    assert (config.g.strategy.name, config.g.strategy.options.every) == ("local_sgd", 4)
     assert (config.d.strategy.name, config.d.norm_ranks) == ("zero3", 2)
     assert load("digits").g.strategy is None
 

@@ -60,7 +60,7 @@ def test_the_first_lines_tell_where_everything_lies(batch, each):
 
 
 def test_a_rank_or_part_without_an_image_is_refused():
-    config = load("digits", ["train.batch=7", "g.parts=3"])
+    config = load("digits", ["train.batch=7", "g.micro_batches=3"])
     rank_checks.refuse_thin(config, World(size=2))
     with pytest.raises(ConfigError, match=r"g\.parts: found 3 micro-batches of a share of 2 images"):
         rank_checks.refuse_thin(config, World(size=3))

@@ -136,7 +136,10 @@ def test_every_rows_config_is_valid(recipe, tmp_path):
         for row in group.rows:
             running = table1._running(asked, table, group, row, tmp_path)
             config = load(recipe, running.words)
-            assert config.train.batch == group.batch * row.parts and config.g.parts == config.d.parts == row.parts
+            assert (
+                config.train.batch == group.batch * row.parts
+                and config.g.micro_batches == config.d.micro_batches == row.parts
+            )
             assert config.g.ema is None
             arguments = config.d.optimizer.arguments
             assert arguments["betas"] == [0.5, 0.999]

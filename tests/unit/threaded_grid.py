@@ -51,7 +51,7 @@ class Grid:
     """workers: how many. age: of copies. hooks: by worker, called before each of its steps."""
 
     def __init__(
-        self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, beat_s=5.0, patience_s=WAIT_S, hooks=None
+        self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None
     ):
         config = load("digits", [*WORDS, *words])
         self.ground = grid.GridFactory.of(config, folder, lambda text: None)
@@ -60,7 +60,9 @@ class Grid:
         self.timeout_s, self.patience_s = timeout_s, patience_s
         for number in range(workers):
             self.come(age, (hooks or {}).get(number))
-        roster = Membership(lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, beat_s, timeout_s)
+        roster = Membership(
+            lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, heartbeat_s, timeout_s
+        )
         options, first = config.grid, self.ground.cell(0)
         topology = self.ground.population([first], lambda text: None).topology
         self.coordinator = Coordinator(

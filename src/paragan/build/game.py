@@ -141,7 +141,7 @@ def policy(options: PlayerOptions) -> Policy:
         options.optimizer.arguments,
         options.schedule,
         options.max_norm,
-        options.parts,
+        options.micro_batches,
         options.updates_per_step,
     )
 
@@ -235,8 +235,10 @@ def trainer(
         apart, options = hasattr(order, "roles"), {Side.G: config.g, Side.D: config.d}
         refuse_uncompiled(config.train.executor, game, options, roles.own.size, apart)
     for seat in (game.g, game.d):
-        if isinstance(seat, Player) and seat.called.mixes and seat.policy.parts > 1:
-            say(f"{seat.side.value}.parts: batch norm sees each of the {seat.policy.parts} micro-batches by itself")
+        if isinstance(seat, Player) and seat.called.mixes and seat.policy.micro_batches > 1:
+            say(
+                f"{seat.side.value}.micro_batches: batch norm sees each of the {seat.policy.micro_batches} micro-batches by itself"
+            )
     return Trainer(
         game,
         order,
@@ -265,7 +267,7 @@ def _period(config: RunConfig, roles: Roles) -> int:
     """Steps between two moments at which the ranks of each player meet; where they sit together, players know."""
     periods = []
     for side, options in ((Side.G, config.g), (Side.D, config.d)):
-        every = getattr(getattr(options.strategy, "options", None), "every", 1)  # `averaged`
+        every = getattr(getattr(options.strategy, "options", None), "every", 1)  # `local_sgd`
         periods.append(every // gcd(every, options.updates_per_step) if len(roles.ranks.get(side, ())) > 1 else 1)
     return lcm(*periods)
 

@@ -112,7 +112,7 @@ class _CoordinatorServer:
         assert grid is not None
         gone = (lambda about: None) if self.crew is None else self.crew.kill
         spared = config.transport != "mpi"  # mpiexec ends all when one is killed
-        roster = Membership(self._accept, self.say, grid.beat_s, timeout_s, gone, spared)
+        roster = Membership(self._accept, self.say, grid.heartbeat_s, timeout_s, gone, spared)
         last = -(-len(config.max_steps) // grid.batches)
         meet = _meet(config, self.store)
         self.found = Coordinator(
@@ -190,7 +190,7 @@ def worker(
             raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
         status = Status()
         with closing(
-            HeartbeatReader(line, run.grid.beat_s, status)
+            HeartbeatReader(line, run.grid.heartbeat_s, status)
         ):  # already while the data is read, which may take long
             store = _reached(host, welcome["store"], run.train.timeout_s)
             return _build_worker(run, line, Path(welcome["folder"]), store, status, on, say).run()

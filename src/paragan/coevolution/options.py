@@ -141,7 +141,7 @@ class GridOptions:
     """Whether two cells may see the same image."""
     cells: tuple[CellOptions, ...] = ()
     """Settings of single cells."""
-    share_memory: bool = True
+    inherit_optimizer_state: bool = True
     """Whether optimiser state travels with the weights."""
     mixture: MixtureOptions = field(default_factory=MixtureOptions)
     """Weights of the generators of a neighbourhood."""
@@ -151,7 +151,7 @@ class GridOptions:
     """
     age: Natural = 0
     """Generations that a worker may continue without its neighbours' newest individuals; 0: lock-step."""
-    beat_s: Positive = 2.0
+    heartbeat_s: Positive = 2.0
     """Seconds between a worker's heartbeats."""
     quirks: tuple[Literal["transposed", "frozen_rates"], ...] = ()
     """Deviations of Lipizzaner's published code, to compare with it."""

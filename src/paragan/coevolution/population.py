@@ -104,7 +104,7 @@ class Population:
         """By cell, the centres of its neighbourhood, its own first."""
         mine = {cell.number: cell.centre for cell in self.cells}
         theirs = self.exchange.gather(mine, topology.reach(mine), time)
-        if not self.options.share_memory:
+        if not self.options.inherit_optimizer_state:
             theirs = {cell: {s: genome.forgetful() for s, genome in centre.items()} for cell, centre in theirs.items()}
         return {cell: [mine[cell], *(theirs[n] for n in topology.neighbours[cell][1:])] for cell in mine}
 

@@ -17,7 +17,7 @@ _FRESH = "give --fresh to start anew"
 _D_UPDATES = "give d.updates_per_step={}"
 _MAX_NORM = "give g.max_norm={} d.max_norm={}"
 _PRECISION = "give g.precision=bf16 d.precision=bf16"
-_MICRO_BATCHES = "give g.parts={} d.parts={}"
+_MICRO_BATCHES = "give g.micro_batches={} d.micro_batches={}"
 _RESUME = "leave it out: the same command resumes, and so does `train RUN` with a run folder"
 
 _SETTINGS = {
@@ -82,7 +82,14 @@ _NAMES = {
     },
     "datasets": dict.fromkeys(_FOLDER, "folder"),
     "augment": dict.fromkeys(("diff", "daug", "translation"), "diffaugment"),
-    "parallel": {"fsdp": "zero3", "fsdp2": "zero3", "dp": "ddp", "zero": "zero1", "local_sgd": "averaged"},
+    "parallel": {
+        "fsdp": "zero3",
+        "fsdp2": "zero3",
+        "dp": "ddp",
+        "zero": "zero1",
+        "localsgd": "local_sgd",
+        "averaged": "local_sgd",
+    },
     "schemes": {"sync": "synchronous", "async": "asynchronous"},
 }
 

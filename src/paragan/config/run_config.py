@@ -97,9 +97,9 @@ class RunConfig:
         if self.grid is not None and self.train.executor != "eager":
             found = f"{self.train.executor} for a grid, which has an executor of its own"
             raise ConfigError(f"train.executor: found {found}, expected eager: set grid.executor")
-        if self.grid is not None and 2 * self.grid.beat_s >= self.train.timeout_s:
-            found = f"{self.grid.beat_s:g} s with train.timeout_s={self.train.timeout_s:g}"
-            raise ConfigError(f"grid.beat_s: found {found}, expected less than half of it")
+        if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
+            found = f"{self.grid.heartbeat_s:g} s with train.timeout_s={self.train.timeout_s:g}"
+            raise ConfigError(f"grid.heartbeat_s: found {found}, expected less than half of it")
         names = [writer.name for writer in self.writers]
         if "jsonl" not in names:
             found = ", ".join(names) or "none"

@@ -44,4 +44,6 @@ def _unrecorded(player: Player, ranks: int) -> str | None:
         return f"the device {device.type}, which records no launches"
     if ranks > 1:
         return f"{ranks} ranks"
-    return f"{player.side.value}.parts={player.policy.parts}" if player.policy.parts > 1 else None
+    return (
+        f"{player.side.value}.micro_batches={player.policy.micro_batches}" if player.policy.micro_batches > 1 else None
+    )

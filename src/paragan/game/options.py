@@ -81,7 +81,7 @@ class PlayerOptions:
     """Library of float32 dense layers on a processor; null: torch's own. onednn can be twice as fast on AMD."""
     max_norm: Positive | None = None
     """Clip gradients to this global norm; null: no clipping."""
-    parts: Count = 1
+    micro_batches: Count = 1
     """Micro-batches per update (gradient accumulation)."""
     updates_per_step: Count = 1
     """Updates per step; for D only."""
@@ -92,7 +92,7 @@ class PlayerOptions:
     norm_ranks: Count | None = None
     """Ranks over which batch norm takes its statistics; null: all; 1: each rank by itself."""
     reduce: Literal["fp32", "bf16"] = "fp32"
-    """Format in which gradients (`averaged`: changes of weights) travel."""
+    """Format in which gradients (`local_sgd`: changes of weights) travel."""
     recompute: bool = False
     """Recompute activations of blocks in the backward pass, for less memory."""
     offload: bool = False

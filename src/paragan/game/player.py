@@ -89,7 +89,9 @@ class Player:
         """
         self._arm()
         _place(turn, self.version, self.called)
-        made = [GeneratorOutput.of(self.playing(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.parts)]
+        made = [
+            GeneratorOutput.of(self.playing(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.micro_batches)
+        ]
         if made[0].extra:
             found = ", ".join(made[0].extra)
             raise ConfigError(
@@ -106,13 +108,13 @@ class Player:
         rival = against.network()
         _place(turn, self.version, self.called, rival)
         if turn.side is Side.D and turn.feed.fakes is None:
-            turn = turn.given(fakes_for(turn, rival, self.policy.parts), against.version)
+            turn = turn.given(fakes_for(turn, rival, self.policy.micro_batches), against.version)
         if turn.side is Side.D or turn.feed.fakes is None:  # shared fakes: `rehearse` armed the generator
             self._arm()
         nets: dict[Side, Network] = {turn.side: self.playing, _other(turn.side): rival}
         scale = None if self.scaler is None else self.scaler.scale
         with rival.frozen():
-            terms = self.strategy.forward_backward(turn, nets, self.policy.parts, scale)
+            terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
         return ComputedGradients(terms, norm, turn)
 

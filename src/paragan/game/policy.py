@@ -34,7 +34,7 @@ class Policy:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     schedule: ScheduleOptions = ScheduleOptions()
     max_norm: float | None = None
-    parts: int = 1
+    micro_batches: int = 1
     updates_per_step: int = 1
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

@@ -128,10 +128,10 @@ def refuse_what_it_cannot(
     can = seat.strategy.can
     comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
     comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]
-    if options.parts > 1 and comparing:
+    if options.micro_batches > 1 and comparing:
         raise ConfigError(
-            f"parts: found {options.parts} with {comparing[0]}, which couples the samples of a batch; "
-            f"set {seat.side.value}.parts to 1"
+            f"micro_batches: found {options.micro_batches} with {comparing[0]}, which couples the samples of a batch; "
+            f"set {seat.side.value}.micro_batches to 1"
         )
     for need in loss_needs - can:
         raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
@@ -145,9 +145,9 @@ def refuse_what_it_cannot(
             raise ConfigError(
                 f"penalties: {penalty.name} needs {need.value}, which strategy {_name(options)!r} cannot run"
             )
-    if options.parts > 1 and Can.PARTS not in can:
+    if options.micro_batches > 1 and Can.PARTS not in can:
         raise ConfigError(
-            f"parts: found {options.parts}, but strategy {_name(options)!r} runs one part only; set parts to 1"
+            f"micro_batches: found {options.micro_batches}, but strategy {_name(options)!r} runs one part only; set micro_batches to 1"
         )
 
 
@@ -155,10 +155,10 @@ def refuse_odd_counts(side: Side, options: PlayerOptions, batch: int, world: Wor
     """`ConfigError` for counts of images, parts and updates that do not fit each other. world: the player's ranks."""
     if batch < world.size:
         raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image on each")
-    if options.parts > batch // world.size:
+    if options.micro_batches > batch // world.size:
         on = "" if world.size == 1 else f" on {world.size} ranks"
-        found = f"{options.parts} parts of a batch of {batch}{on}"
-        raise ConfigError(f"{side.value}.parts: found {found}, expected at least one image in each")
+        found = f"{options.micro_batches} parts of a batch of {batch}{on}"
+        raise ConfigError(f"{side.value}.micro_batches: found {found}, expected at least one image in each")
     if side is Side.G and options.updates_per_step > 1:
         found = f"{options.updates_per_step}, but a step has one update of G"
         raise ConfigError(

@@ -67,7 +67,7 @@ def _whole(x_B: Tensor, rows: Rows, across: RankGather | None) -> Tensor:
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
             f"loss: found {rows.count} of the {rows.total} rows of a batch whose samples it or a penalty compares, and "
-            "nobody to ask for the others; set parts to 1, and scheme to synchronous"
+            "nobody to ask for the others; set micro_batches to 1, and scheme to synchronous"
         )
     return x_B if across is None else whole(x_B, rows, across)
 
@@ -146,7 +146,7 @@ def _refuse_coupled(terms: LossTerms, parts: int, apart: bool) -> None:
         names = ", ".join(terms.coupled)
         if apart:
             raise ConfigError(f"strategy: {names} couples the samples of a batch that is shared by ranks; use one rank")
-        raise ConfigError(f"parts: {names} couples the samples of a batch; set parts to 1")
+        raise ConfigError(f"micro_batches: {names} couples the samples of a batch; set micro_batches to 1")
 
 
 def _backward(

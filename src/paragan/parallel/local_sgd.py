@@ -58,7 +58,7 @@ class Strategy(none.Strategy):
         optimizer = super().optimizer(policy, net)
         if self.options.moments == "average" and not getattr(optimizer, "_step_supports_amp_scaling", False):
             raise ConfigError(
-                f"averaged.moments: found average with {policy.kind.__name__}, of which a rank that skips a step has "
+                f"local_sgd.moments: found average with {policy.kind.__name__}, of which a rank that skips a step has "
                 "none; use moments: keep, or Adam"
             )
         here = placed(net)

@@ -14,7 +14,7 @@ from paragan.runs.folder import RunFolder
 
 _MAY_CHANGE = (
     *("train.kimg", "train.timeout_s", "train.executor", "every.", "score.", "writers", "data.path", "devices"),
-    *("workers", "transport", "coordinator", "grid.executor", "grid.beat_s", "train.change_rates", "history"),
+    *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
     *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
 )
 _RATES = re.compile(r"[gd]\.(optimizer\.lr|schedule\.\w+)")

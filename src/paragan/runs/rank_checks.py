@@ -72,9 +72,9 @@ def refuse_thin(config: RunConfig, world: World) -> None:
     if not share:
         raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image for each")
     for side, player in (("g", config.g), ("d", config.d)):
-        if world.size > 1 and player.parts > share:
+        if world.size > 1 and player.micro_batches > share:
             raise ConfigError(
-                f"{side}.parts: found {player.parts} micro-batches of a share of {share} images (train.batch={batch} "
+                f"{side}.micro_batches: found {player.parts} micro-batches of a share of {share} images (train.batch={batch} "
                 f"on {world.size} ranks), expected at most {share}"
             )
 

@@ -46,7 +46,7 @@ from paragan.verify.reference_run import (
     strategy,
 )
 
-ON_RANKS = ("ddp", "zero1", "zero2", "zero3")  # that are the whole batch; `averaged` is another run by design
+ON_RANKS = ("ddp", "zero1", "zero2", "zero3")  # that are the whole batch; `local_sgd` is another run by design
 _WAIT_S = 60.0
 
 Seen = Mapping[Side, NetworkTraits]
@@ -231,7 +231,7 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
     """A group of one rank under each strategy: the plain run bit for bit."""
     world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
     try:
-        for name in (*ON_RANKS, "averaged"):
+        for name in (*ON_RANKS, "local_sgd"):
             if refused := cannot(ready.subject, name):
                 yield LawResult(ONE, name, "not run", None, refused)
                 continue

@@ -70,7 +70,7 @@ class RankProcesses:
     folder: Path
 
     def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
-        """The rows of the law, and `averaged`, which is exempt."""
+        """The rows of the law, and `local_sgd`, which is exempt."""
         hybrid = self.size > _HOST and not self.size % _HOST
         names = (*ON_RANKS, "hsdp") if hybrid else ON_RANKS
         rows = [Row(name, uneven) for name in names for uneven in (False, True)]
@@ -85,7 +85,7 @@ class RankProcesses:
             yield from (replace(instead, strategy=row.name) for row in rows)
         if not hybrid:
             yield LawResult(RANKS, "hsdp", "not run", None, "it has both pieces and copies on 4 ranks: --ranks 4")
-        yield LawResult(RANKS, "averaged", "exempt", None, _BY_DESIGN)
+        yield LawResult(RANKS, "local_sgd", "exempt", None, _BY_DESIGN)
 
     def _instead(self, ready: PreparedLaws) -> LawResult | None:
         """Where no rank has to be asked."""

@@ -121,7 +121,7 @@ class PlayedRun:
         placing, make, options = strategy(self.name), self.subject.makes[side], self.subject.averages[side]
         net = placing.prepare(make, self.world)
         average = None if options is None else Ema(placing.average(make, self.world), options)
-        policy = replace(self.subject.policies[side], parts=self.parts.get(side, 1))
+        policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
         return Player(side, net, placing, policy, ema=average)
 
     def steps(self, until: int = STEPS) -> None:

@@ -50,7 +50,7 @@ def unfit(cells: Sequence[Cell]) -> str | None:
                 return f"{name} is called channels-last or with a loss scale"
             if any(isinstance(layer, products.Linear) for layer in player.net.modules()):
                 return f"{name} multiplies by onednn"
-            if player.policy.parts > 1 or player.strategy.trained(player.net) is not player.net:
+            if player.policy.micro_batches > 1 or player.strategy.trained(player.net) is not player.net:
                 return f"{name} is trained in parts, or by a strategy"
             if player.updates_per_step != like.updates_per_step or player.version != like.version:
                 return f"{name}'s cells are not in step"

@@ -65,7 +65,7 @@ class Membership:
         self,
         accept: Callable[[], ControlConnection | None],
         say: Callable[[str], None],
-        beat_s: float,
+        heartbeat_s: float,
         timeout_s: float,
         gone: Callable[[Mapping[str, Any]], None] = lambda about: None,
         spared: bool = True,
@@ -74,7 +74,7 @@ class Membership:
         self.members: list[Member] = []
         self.stale, self.broken = True, False
         self._over = False
-        self._detector, self._count = FailureDetector(beat_s, timeout_s), 0
+        self._detector, self._count = FailureDetector(heartbeat_s, timeout_s), 0
         self._fatal: RankError | None = None
 
     @property

@@ -47,7 +47,7 @@ class RankStep:
             links = _Links(roles, pace, total, 0, gan.d.seen.num_bytes)
             post = FakesSender([links.sends.get(j) for j in range(len(roles.ranks[Side.D]))])
             (states,) = links.takes.values()
-            self.side = GeneratorSide(gan.d.seen, post, states, pace, roles.own, gan.d.policy.parts)
+            self.side = GeneratorSide(gan.d.seen, post, states, pace, roles.own, gan.d.policy.micro_batches)
             self.side.meet(gan.g.version)
         self._ends: list[GlooSender | GlooReceiver] = [*links.sends.values(), *links.takes.values()]
 

@@ -39,7 +39,7 @@ class ThreadStep:
         of_g = replace(pace, stopped=self._over.is_set, order=orders.get(Side.G))
         of_d = replace(pace, stopped=self._has_failed, order=orders.get(Side.D))
         opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
-        self.generator = GeneratorSide(opponent, FakesSender([fakes]), states, of_g, d_parts=d.policy.parts)
+        self.generator = GeneratorSide(opponent, FakesSender([fakes]), states, of_g, d_parts=d.policy.micro_batches)
         self.critic = DiscriminatorSide(
             buffer, FakesReceiver([fakes], like, bool(gan.prior.num_classes)), [states], of_d
         )
