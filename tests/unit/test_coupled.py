@@ -121,7 +121,7 @@ def test_features_that_are_no_points_are_told(module):
 @pytest.mark.parametrize("module", KINDS)
 def test_parts_and_steps_apart_are_refused(module):
     penalty, net = module.Penalty(module.Options()), torch.nn.Linear(1, 1)
-    told = f"micro_batches: found 2 with the penalty {penalty.name}, which couples the samples of a batch; set d.micro_batches to 1"
+    told = f"micro_batches: found 2 with the penalty {penalty.name}, which couples the samples of a batch"
     with pytest.raises(ConfigError, match=told):
         refuse_what_it_cannot(PlayerOptions(micro_batches=2), Player(Side.D, net), (penalty,))
     apart = Player(Side.D, net)

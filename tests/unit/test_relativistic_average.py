@@ -93,7 +93,7 @@ def test_build_sees_that_it_compares():
 
 def test_parts_and_steps_apart_are_refused():
     needs, net = frozenset({Can.COUPLED}), torch.nn.Linear(1, 1)
-    told = "micro_batches: found 2 with the loss relativistic_average, which couples the samples of a batch; set d.micro_batches to 1"
+    told = "micro_batches: found 2 with the loss relativistic_average, which couples the samples of a batch"
     with pytest.raises(ConfigError, match=told):
         refuse_what_it_cannot(PlayerOptions(micro_batches=2), Player(Side.D, net), (), needs, "relativistic_average")
     apart = Player(Side.D, net)

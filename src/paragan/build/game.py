@@ -236,9 +236,8 @@ def trainer(
         refuse_uncompiled(config.train.executor, game, options, roles.own.size, apart)
     for seat in (game.g, game.d):
         if isinstance(seat, Player) and seat.called.mixes and seat.policy.micro_batches > 1:
-            say(
-                f"{seat.side.value}.micro_batches: batch norm sees each of the {seat.policy.micro_batches} micro-batches by itself"
-            )
+            count = seat.policy.micro_batches
+            say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
     return Trainer(
         game,
         order,

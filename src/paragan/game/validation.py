@@ -147,7 +147,8 @@ def refuse_what_it_cannot(
             )
     if options.micro_batches > 1 and Can.PARTS not in can:
         raise ConfigError(
-            f"micro_batches: found {options.micro_batches}, but strategy {_name(options)!r} runs one part only; set micro_batches to 1"
+            f"micro_batches: found {options.micro_batches}, but strategy {_name(options)!r} "
+            "runs one part only; set micro_batches to 1"
         )
 
 

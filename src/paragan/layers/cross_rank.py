@@ -20,7 +20,7 @@ from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modes import frozen_modules
 
-__all__ = ["Across", "AllReduceSum", "CrossRankBatchNorm", "convert"]
+__all__ = ["AllReduceSum", "CrossRankBatchNorm", "RankGather", "convert"]
 
 
 class CrossRankBatchNorm(BatchNorm):

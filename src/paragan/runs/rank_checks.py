@@ -74,8 +74,8 @@ def refuse_thin(config: RunConfig, world: World) -> None:
     for side, player in (("g", config.g), ("d", config.d)):
         if world.size > 1 and player.micro_batches > share:
             raise ConfigError(
-                f"{side}.micro_batches: found {player.parts} micro-batches of a share of {share} images (train.batch={batch} "
-                f"on {world.size} ranks), expected at most {share}"
+                f"{side}.micro_batches: found {player.micro_batches} micro-batches of a share of {share} images "
+                f"(train.batch={batch} on {world.size} ranks), expected at most {share}"
             )
 
 
