@@ -14,6 +14,7 @@ import pytest
 
 import paragan
 from paragan import config
+from paragan.config import run_config
 from paragan.config.fill import ConfigReader
 from paragan.core import registry, strict_yaml
 from paragan.core.settings_tree import Place
@@ -54,7 +55,7 @@ def test_default_options_pass_their_own_check(folder, name):
     """Options are plain values: written as YAML and read through the validator they come back equal."""
     kind = registry.options(folder, name)
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
-    written = strict_yaml.dump(config._plain(kind()))
+    written = strict_yaml.dump(run_config._plain(kind()))
     filler = ConfigReader(config.check)
     assert filler.fill(kind, strict_yaml.document(written, Place("defaults"), [])) == kind()
     assert filler.problems == []
@@ -64,11 +65,11 @@ def test_reading_everything_leaves_torch_alone():
     code = f"""
 import sys
 from paragan import config
-from paragan.core import shelf
+from paragan.core import registry
 for name in {RECIPES}:
     config.load(name)
 for folder, name in {FILES}:
-    shelf.options(folder, name)
+    registry.options(folder, name)
 print("torch" in sys.modules)
 """
     environment = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}

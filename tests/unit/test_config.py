@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from paragan import config
-from paragan.config import differences, dump, load, to_tree
+from paragan.config import differences, dump, load, run_config, to_tree
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import TORCH_OPTIMISERS
@@ -191,7 +191,7 @@ def test_a_dumped_config_loads_back_equal(recipe):
     first = load(recipe(LEAST), words)
     assert load(recipe(dump(first))) == first
     assert load(recipe(json.dumps(to_tree(first)))) == first
-    assert to_tree(first)["format"] == config.FORMAT
+    assert to_tree(first)["format"] == run_config.FORMAT
 
 
 def test_differences_are_dotted_keys(recipe):
