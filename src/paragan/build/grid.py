@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,8 @@ from torch import Tensor, nn
 
 from paragan import build
 from paragan.build import evaluation
+from paragan.build.cell_options import grid_losses, have_same_optimizer, optimizer_kind, player_options
+from paragan.build.grid_executor import grid_executor
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.coevolution import topology
 from paragan.coevolution.cell import Cell
@@ -21,17 +22,15 @@ from paragan.coevolution.class_subset_prior import ClassSubsetPrior
 from paragan.coevolution.diets import Diets
 from paragan.coevolution.eval_network import EvalNetwork
 from paragan.coevolution.evolution import Evolution
-from paragan.coevolution.executors import auto, loop, stacked
 from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.opponents import RandomOpponent
-from paragan.coevolution.options import CellPlayerOptions, GridOptions
-from paragan.coevolution.population import Executor, Population
+from paragan.coevolution.options import GridOptions
+from paragan.coevolution.population import Population
 from paragan.config import RunConfig, choose
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.option_types import Chosen
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.evaluator import Evaluator, Score, images_of
@@ -40,12 +39,11 @@ from paragan.evaluation.scorer import ExtractorCache, evaluator
 from paragan.game.gan import GAN, Loss
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
-from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import Mode, sample
 from paragan.game.state_buffers import refuse_remembering
-from paragan.hardware import device as devices, graphs
+from paragan.hardware import device as devices
 from paragan.loading.loader import Loader, normalised
 from paragan.loading.order import Order
 from paragan.metrics._judged import SampleFeatures
@@ -110,16 +108,16 @@ class GridFactory:
         )
         shown, diets = EvalNetwork(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
         prior = build.prior(config, shown.net, found, device)
-        losses = [build.adversarial(chosen) for chosen in _losses(config)]
+        losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
         return cls(config, config.grid, found, device, makers, shown, prior, losses, diets, judge)
 
     def cell(self, number: int) -> Cell:
         """One of the grid, at its start; the first has the run's own seed, so that a grid of one is the plain run."""
         config, own = self.config, self.options.own(number)
         seed = config.seed if number == 0 else rng.key(config.seed, "cell", number)
-        g, d = _player(config.g, own.g), _player(config.d, own.d)
+        g, d = player_options(config.g, own.g), player_options(config.d, own.d)
         mine = replace(config, seed=seed, loss=own.loss or config.loss, g=g, d=d)
-        gan, loss = self._game(mine, number), 0 if own.loss is None else _losses(config).index(own.loss)
+        gan, loss = self._game(mine, number), 0 if own.loss is None else grid_losses(config).index(own.loss)
         gan.loss = self.losses[loss]
         if classes := self.diets.classes(number):
             gan.prior = ClassSubsetPrior.of(gan.prior, classes)
@@ -150,11 +148,11 @@ class GridFactory:
             cells,
             topology=partial(topology.of, self.options),
             bout=partial(self._bout, stages),
-            executor=_executor(self.options, cells, self.config.train.batch, say),
+            executor=grid_executor(self.options, cells, self.config.train.batch, say),
             judged=None if judge is None else partial(_judged, self.options, self.shown, judge, self.prior),
             distance=None if judge is None else lambda judged: judge().distance(judged),
             rival=partial(_rival, self.makers, cells[0]),
-            alike=partial(_alike, cache(partial(_kind, self.config))),
+            alike=partial(have_same_optimizer, cache(partial(optimizer_kind, self.config))),
         )
 
     def evolution(
@@ -174,7 +172,7 @@ class GridFactory:
             pictures=FixedSamples(score.mode),
             population=population,
             scored_by=evaluation.distance_name(config, data) if self._are_scored else None,
-            losses=[chosen.name for chosen in _losses(config)] if self._has_losses else [],
+            losses=[chosen.name for chosen in grid_losses(config)] if self._has_losses else [],
             mixture=partial(mixture, self.makers[Side.G].construct),
             prepare=self.judge if self._are_scored else None,
             show=lambda genome: self.shown.show(genome, average=True),
@@ -220,23 +218,6 @@ def mixture(
     return Mixture(nets, weights).eval().requires_grad_(False)
 
 
-def _executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: Callable[[str], None]) -> Executor:
-    """How they train. `ConfigError` where they are to be stacked, or recorded, and cannot be."""
-    graph = graphs.of(cells[0].players[Side.G].updates.device)
-    reason = stacked.unfit(cells)
-    unrecorded = reason or ("this device records nothing" if graph is None else stacked.unrecorded(cells))
-    if (why := {"stacked": reason, "recorded": unrecorded}.get(options.executor)) is not None:
-        raise ConfigError(f"grid.executor: found {options.executor}, but {why}; use loop, or auto")
-    found: dict[str, Executor] = {"loop": loop.LoopExecutor()}
-    if reason is None:
-        found["stacked"] = together = stacked.StackedExecutor(rows)
-        if unrecorded is None and graph is not None:
-            found["recorded"] = stacked.RecordedSteps(together, graph)
-    if options.executor == "auto" and len(cells) > 1 and len(found) > 1:
-        return auto.AutoExecutor(found, say)
-    return found["loop" if options.executor == "auto" else options.executor]
-
-
 def _refuse(config: RunConfig, options: GridOptions) -> None:
     """What cells cannot be trained with; a neighbourhood that cannot be is told before any data is read."""
     if config.scheme.name not in _SCHEMES:
@@ -249,36 +230,6 @@ def _refuse(config: RunConfig, options: GridOptions) -> None:
             raise ConfigError(f"{side}.precision: found pure on a grid, expected fp32 or bf16")
     for generation in (0, *(change.at for change in options.changes)):
         topology.of(options, generation)
-
-
-def _losses(config: RunConfig) -> list[Chosen]:
-    """Those that are drawn, or the run's own; then what single cells have of their own."""
-    assert config.grid is not None
-    found = [*(config.grid.losses or (config.loss,))]
-    for own in config.grid.cells:
-        if own.loss is not None and own.loss not in found:
-            found.append(own.loss)
-    return found
-
-
-def _player(options: PlayerOptions, own: CellPlayerOptions | None) -> PlayerOptions:
-    """As the run's, with the cell's own optimiser or rate."""
-    if own is None:
-        return options
-    optimizer = own.optimizer or options.optimizer
-    return replace(options, optimizer=replace(optimizer, lr=own.lr or optimizer.lr))
-
-
-def _kind(config: RunConfig, side: Side, number: int) -> tuple[str, dict[str, Any]]:
-    """What decides which optimiser a cell has, beside its rate."""
-    assert config.grid is not None
-    own = config.grid.own(number)
-    player = _player(config.g, own.g) if side is Side.G else _player(config.d, own.d)
-    return player.optimizer.name, player.optimizer.arguments
-
-
-def _alike(kind: Callable[[Side, int], tuple[str, dict[str, Any]]], side: Side, a: int, b: int) -> bool:
-    return a == b or kind(side, a) == kind(side, b)
 
 
 def _rival(makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome) -> CalledNetwork:
