@@ -54,7 +54,7 @@ class Translators(nn.Module):
     def forward(self, z, y, pair):
         made = torch.stack([self.to_a(pair[:, 1]), self.to_b(pair[:, 0])], 1)
         back = torch.stack([self.to_a(made[:, 1]), self.to_b(made[:, 0])], 1)
-        return pg.Made(made, {"back": back})
+        return pg.GeneratorOutput(made, {"back": back})
 
 
 class Judges(nn.Module):

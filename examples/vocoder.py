@@ -67,7 +67,7 @@ class Judges(nn.Module):
                 h = F.leaky_relu(layer(h), 0.1)
                 features.append(h.flatten(1))
             logits.append(ear[-1](h).flatten(1))
-        return pg.Verdict(torch.cat(logits, 1), torch.cat(features, 1))
+        return pg.DiscriminatorOutput(torch.cat(logits, 1), torch.cat(features, 1))
 
 
 def main(steps=400, seed=0):

@@ -52,7 +52,7 @@ class Autoencoder(nn.Module):
         chosen = self.codes[tokens]
         through = h + (chosen - h).detach()  # the code's value, the encoder's gradient
         away = {"codebook": (chosen - h.detach()).square(), "commitment": (h - chosen.detach()).square()}
-        return pg.Made(self.decode(through), away)
+        return pg.GeneratorOutput(self.decode(through), away)
 
 
 class Judge(nn.Module):

@@ -22,7 +22,7 @@ class G(nn.Module):
         self.image, self.code = nn.Linear(4, 128), nn.Linear(4, 3)
 
     def forward(self, z):
-        return pg.Made(self.image(z).tanh().view(-1, *SHAPE), {"code": self.code(z)})
+        return pg.GeneratorOutput(self.image(z).tanh().view(-1, *SHAPE), {"code": self.code(z)})
 
 
 def game(parts):

@@ -20,7 +20,7 @@ class Two(nn.Module):
         self.image, self.other = nn.Linear(3, 4), nn.Linear(3, 1)
 
     def forward(self, z):
-        return pg.Made(self.image(z), {"other": self.other(z)})
+        return pg.GeneratorOutput(self.image(z), {"other": self.other(z)})
 
 
 def batches():
@@ -56,7 +56,7 @@ def test_a_term_with_axes_counts_as_its_mean_and_an_interval_as_its_force():
     term = pg.Term("pixels", lambda outputs, feed: outputs.images.abs(), weight=3.0, interval=2)
     images = torch.randn(4, 2, 5)
     outputs = pg.Outputs(fake=None, images=images)
-    part = pg.Part(None, None, outputs, None)
+    part = pg.PenaltyContext(None, None, outputs, None)
     assert torch.allclose(term(part), 6 * images.abs().mean((1, 2)))
 
 
@@ -89,7 +89,7 @@ def test_r1_as_a_function_is_the_penalty():
     ],
 )
 def test_a_term_that_is_no_value_per_sample_is_refused(function, found):
-    part = pg.Part(None, None, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
+    part = pg.PenaltyContext(None, None, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
     with pytest.raises(pg.ConfigError, match=f"term mine: found {found}, expected one value per sample"):
         pg.Term("mine", function)(part)
 
