@@ -19,7 +19,7 @@ from benchmarks.pairs import Ratio, compare, keep
 from paragan.config import load
 from paragan.core.dist import ALONE
 from paragan.runs import choose_executor
-from paragan.runs.choose_executor import name_of, ways
+from paragan.runs.choose_executor import candidates, name_of
 from paragan.runs.trial_steps import TrialRun
 
 
@@ -28,12 +28,12 @@ def measured(pairs: int, recipe: str, words: Sequence[str] = (), compiled: bool 
     config = load(recipe, [*words, "train.executor=auto", "train.threads=1"])
     bench = TrialRun(config, ALONE, None)
     plain = replace(config, train=replace(config.train, executor="eager"))
-    fixed = list(ways(plain, bench.device, bench.networks()))
+    fixed = list(candidates(plain, bench.device, bench.networks()))
     if compiled:
         choose_executor.WORTH_S = 0.0
         fixed += [replace(way, train=replace(way.train, executor="compile")) for way in fixed]
     with TemporaryDirectory() as folder:
-        auto = choose_executor.chosen(config, Path(folder), False, ALONE, print)
+        auto = choose_executor.choose_executor(config, Path(folder), False, ALONE, print)
     step = bench.stepper(auto)
     return {
         f"{recipe}: {name_of(way)} / auto ({name_of(auto)})": compare(bench.stepper(way), step, pairs, warm_up=4)

@@ -55,7 +55,7 @@ def keep(run: Path, folder: Path, name: str) -> None:
 
 
 def _blocks(folder: Path, name: str) -> Iterator[str]:
-    source, (first, *others) = registry.locate("recipes", name), _comments(name)
+    source, (first, *others) = registry.find_source("recipes", name), _comments(name)
     path = re.search(r"data\.path=\w+", first)
     given = f" {path.group()}" if path else ""
     yield f"# {name}"
@@ -123,7 +123,7 @@ def _number(value: Any) -> str:
 
 def _comments(name: str) -> list[str]:
     """What the recipe says of itself, a paragraph a line."""
-    lines = registry.locate("recipes", name).read_text(encoding="utf-8").splitlines()
+    lines = registry.find_source("recipes", name).read_text(encoding="utf-8").splitlines()
     return [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
 
 

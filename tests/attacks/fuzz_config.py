@@ -20,7 +20,7 @@ _TOKENS = (
 
 @cache
 def _recipes() -> tuple[str, ...]:
-    return tuple(registry.locate("recipes", name).read_text() for name in registry.names("recipes"))
+    return tuple(registry.find_source("recipes", name).read_text() for name in registry.names("recipes"))
 
 
 @cache

@@ -159,7 +159,7 @@ def test_rows_that_are_not_there_are_refused(parts, row):
 
 @pytest.mark.parametrize("name", registry.names("datasets"))
 def test_a_file_says_where_its_images_come_from(name):
-    tree = ast.parse(registry.locate("datasets", name).read_text(encoding="utf-8"))
+    tree = ast.parse(registry.find_source("datasets", name).read_text(encoding="utf-8"))
     assert "Source:" in ast.get_docstring(tree)
 
 

@@ -15,7 +15,7 @@ SETS = (("g.optimizer", "d.optimizer", "d.updates_per_step"), ("grid", "scheme",
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_opens_with_what_it_is_and_where_it_comes_from(name):
-    lines = registry.locate("presets", name).read_text(encoding="utf-8").splitlines()
+    lines = registry.find_source("presets", name).read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ") and lines[1].startswith("# Source: ")
 
 

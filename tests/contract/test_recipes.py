@@ -20,13 +20,13 @@ from paragan.core import registry, strict_yaml
 from paragan.core.settings_tree import Place
 
 RECIPES = registry.names("recipes")
-CODE = [folder for folder in registry.shelves() if folder not in ("recipes", "presets")]
+CODE = [folder for folder in registry.categories() if folder not in ("recipes", "presets")]
 FILES = [(folder, name) for folder in CODE for name in registry.names(folder)]
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_opens_with_what_it_is_and_where_it_comes_from(name):
-    lines = registry.locate("recipes", name).read_text(encoding="utf-8").splitlines()
+    lines = registry.find_source("recipes", name).read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ")
     assert "minute" in lines[0] or "hour" in lines[0]
     assert lines[1].startswith("# Source: ")
@@ -36,7 +36,9 @@ def test_a_recipe_opens_with_what_it_is_and_where_it_comes_from(name):
 def test_what_a_recipe_says_can_be_changed_can_be(name):
     """The `key.path=value` words of its comments."""
     comments = [
-        line for line in registry.locate("recipes", name).read_text(encoding="utf-8").splitlines() if line[0] == "#"
+        line
+        for line in registry.find_source("recipes", name).read_text(encoding="utf-8").splitlines()
+        if line[0] == "#"
     ]
     words = re.findall(r"[a-z_]+(?:\.[a-z_]+)+=[^\s,;]+", "\n".join(comments))
     assert config.load(name, words) != config.load(name) or not words

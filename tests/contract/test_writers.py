@@ -8,24 +8,26 @@ import pytest
 import torch
 
 from paragan.core import registry
-from paragan.core.notes import Note
+from paragan.core.log_record import LogRecord
 from paragan.writers import jsonl
 
 ADVICE = {"name": "d_overfits", "value": 0.7, "means": "D knows them.", "try": "More images."}
 NOTES = [
-    Note("start", 0, 0, 0.0, {"recipe": "digits", "total_kimg": 1.0, "resumed": False}),
-    Note("samples", 0, 0, 0.1, {"path": "samples/step-0.png", "columns": 2, "rows": ["a"]}, torch.zeros(2, 1, 8, 8), 2),
-    Note("step", 20, 640, 1.0, {"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0}),
-    Note(
+    LogRecord("start", 0, 0, 0.0, {"recipe": "digits", "total_kimg": 1.0, "resumed": False}),
+    LogRecord(
+        "samples", 0, 0, 0.1, {"path": "samples/step-0.png", "columns": 2, "rows": ["a"]}, torch.zeros(2, 1, 8, 8), 2
+    ),
+    LogRecord("step", 20, 640, 1.0, {"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0}),
+    LogRecord(
         "step", 40, 960, 2.0, {"d/loss/adversarial": float("nan"), "images_per_s": 0.0, "eta_s": 0.0, "data_wait": 1.0}
     ),
-    Note("telemetry", 40, 960, 2.0, {"diversity": 0.9}),
-    Note("score", 40, 960, 2.0, {"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}}),
-    Note("advice", 40, 960, 2.0, ADVICE),
-    Note("checkpoint", 40, 960, 2.0, {"path": "checkpoints/step-40"}),
-    Note("event", 40, 960, 2.0, {"text": "[bold]markup[/] and \x1b[31mcontrol"}),
-    Note("something new", 40, 960, 2.0, {}),
-    Note("end", 40, 960, 2.0, {"code": 0, "reason": "finished"}),
+    LogRecord("telemetry", 40, 960, 2.0, {"diversity": 0.9}),
+    LogRecord("score", 40, 960, 2.0, {"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}}),
+    LogRecord("advice", 40, 960, 2.0, ADVICE),
+    LogRecord("checkpoint", 40, 960, 2.0, {"path": "checkpoints/step-40"}),
+    LogRecord("event", 40, 960, 2.0, {"text": "[bold]markup[/] and \x1b[31mcontrol"}),
+    LogRecord("something new", 40, 960, 2.0, {}),
+    LogRecord("end", 40, 960, 2.0, {"code": 0, "reason": "finished"}),
 ]
 
 
@@ -73,7 +75,7 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
             registry.options("writers", "tensorboard")(), tmp_path, start
         )
         for step in steps:
-            made.write(Note("score", step, step, 0.0, {"fd": float(step)}))
+            made.write(LogRecord("score", step, step, 0.0, {"fd": float(step)}))
         made.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [e.step for e in events.Scalars("score/fd")] == [10, 20, 30]
@@ -82,13 +84,13 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
 def test_the_record_catches_up_after_a_full_disk(tmp_path):
     writer = jsonl.Writer(jsonl.Options(), tmp_path)
     file = writer._file
-    writer.write(Note("step", 1, 1, 0.0))
+    writer.write(LogRecord("step", 1, 1, 0.0))
     with open("/dev/full", "wb", buffering=0) as full:
         writer._file = full
-        writer.write(Note("score", 2, 2, 0.0))
-        writer.write(Note("step", 3, 3, 0.0))
+        writer.write(LogRecord("score", 2, 2, 0.0))
+        writer.write(LogRecord("step", 3, 3, 0.0))
     writer._file = file
-    writer.write(Note("step", 4, 4, 0.0))
+    writer.write(LogRecord("step", 4, 4, 0.0))
     writer.close()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]

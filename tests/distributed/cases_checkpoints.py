@@ -14,7 +14,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
-from paragan.core.pieces import Pieces, Stored
+from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.shard import local
 from paragan.core.types import Side
 from paragan.core.window import Window
@@ -136,7 +136,7 @@ def read_held(world: World, folder: str) -> list:
     """Step, values and both tensors of the newest; what was said."""
     said: list[str] = []
     found = CheckpointWriter(Path(folder), say=said.append, world=world).newest()
-    stored: Stored = found.groups["g"]
+    stored: StoredTensors = found.groups["g"]
     return [found.step, found.values, stored["net/w"].tolist(), stored["net/one"].item(), len(said)]
 
 

@@ -17,7 +17,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE
 from paragan.core.errors import CheckpointError
 from paragan.core.option_types import TORCH_OPTIMISERS
-from paragan.core.pieces import Pieces, Stored
+from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.types import Side
 from paragan.core.window import Window
 from paragan.game.player import Player
@@ -36,7 +36,7 @@ def example(step: int) -> tuple[int, dict[str, Pieces], dict[str, int]]:
 
 def again(pieces: Pieces, values):
     """What a checkpoint gives back of what one process saved."""
-    return Stored.of(pieces.tensors), values
+    return StoredTensors.of(pieces.tensors), values
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_another_models_state_is_refused_by_tensor_and_changes_nothing():
     before = {name: value.clone() for name, value in gan.g.net.state_dict().items()}
     wrong = {**pieces.tensors, "net/blocks.0.embed.weight": torch.zeros(99, 4, dtype=torch.float64)}
     with pytest.raises(CheckpointError, match=r"g: blocks\.0\.embed\.weight: found \(99, 4\), expected \(3, 4\)"):
-        restore(gan.g, Stored.of(wrong), values)
+        restore(gan.g, StoredTensors.of(wrong), values)
     assert distance(before, dict(gan.g.net.state_dict())) == 0
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from paragan.cli.main import main
-from paragan.core.command import from_anywhere, me
+from paragan.core.command import absolute_command, program_command
 
 
 @pytest.fixture
@@ -19,18 +19,18 @@ def empty_path(monkeypatch, tmp_path):
 
 def test_me_under_the_script_is_how_the_script_was_called(monkeypatch):
     monkeypatch.setenv("PARAGAN_COMMAND", "a checkout/run")
-    assert me() == "'a checkout/run'"
+    assert program_command() == "'a checkout/run'"
 
 
 def test_me_with_paragan_on_path_is_paragan(monkeypatch, empty_path):
     monkeypatch.delenv("PARAGAN_COMMAND")
     (empty_path / "paragan").touch(mode=0o755)
-    assert me() == "paragan"
+    assert program_command() == "paragan"
 
 
 def test_me_without_paragan_on_path_is_this_python(monkeypatch, empty_path):
     monkeypatch.delenv("PARAGAN_COMMAND")
-    assert me() == f"{sys.executable} -m paragan"
+    assert program_command() == f"{sys.executable} -m paragan"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_from_anywhere_is_absolute_where_it_is_a_path(command, expected, monkeyp
     (tmp_path / "above" / "here").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "above" / "here")
     monkeypatch.setenv("PARAGAN_COMMAND", command)
-    assert from_anywhere() == expected.replace("/above", f"{tmp_path}/above")
+    assert absolute_command() == expected.replace("/above", f"{tmp_path}/above")
 
 
 @pytest.mark.parametrize("words", [["tarin"], ["eval"], ["train", "digit"], ["eval", "nowhere"], ["sample", "nowhere"]])

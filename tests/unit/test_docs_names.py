@@ -12,7 +12,7 @@ import pytest
 from paragan.cli.main import app
 from paragan.config import RunConfig
 from paragan.core import registry
-from paragan.core.option_types import Chosen, On
+from paragan.core.option_types import Category, Choice
 from paragan.evaluation.options import ScoreOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,9 +29,9 @@ def known(kind: Any, at: str = "") -> set[str]:
     """Dotted paths below a type of the config, patterns where a name is free."""
     if get_origin(kind) is Annotated:
         chosen, *marks = get_args(kind)
-        marks = [mark for mark in marks if isinstance(mark, On)]
-        if chosen is Chosen and marks:
-            shelves = [registry.options(marks[0].shelf, name) for name in registry.names(marks[0].shelf)]
+        marks = [mark for mark in marks if isinstance(mark, Category)]
+        if chosen is Choice and marks:
+            shelves = [registry.options(marks[0].name, name) for name in registry.names(marks[0].name)]
             return {at, rf"{at}\.name"}.union(*(known(options, at) for options in shelves))
         return known(chosen, at)
     if dataclasses.is_dataclass(kind):

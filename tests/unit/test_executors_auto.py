@@ -61,7 +61,7 @@ class Clock:
 
 def choose(tmp_path, clock, *words, world=World()):  # noqa: B008 a world of one is immutable
     said = []
-    found = choose_executor.chosen(config(*words), tmp_path / "run", False, world, said.append, measure=clock)
+    found = choose_executor.choose_executor(config(*words), tmp_path / "run", False, world, said.append, measure=clock)
     return found, said
 
 

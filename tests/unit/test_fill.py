@@ -11,8 +11,9 @@ import pytest
 from paragan import config
 from paragan.config.describe import describe
 from paragan.config.fill import ConfigReader
+from paragan.config.values import check
 from paragan.core import registry
-from paragan.core.option_types import Chosen, Count, Fraction, On, Positive, Range
+from paragan.core.option_types import Category, Choice, Count, Fraction, Positive, Range
 from paragan.core.settings_tree import Node, Place
 from paragan.core.strict_yaml import document
 
@@ -23,7 +24,7 @@ class Inner:
     b: Literal["x", "y"] | None = None
 
 
-R1 = Chosen("r1", dataclasses.replace(registry.options("penalties", "r1")(), weight=7.0))
+R1 = Choice("r1", dataclasses.replace(registry.options("penalties", "r1")(), weight=7.0))
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Outer:
     table: dict[str, Positive] = dataclasses.field(default_factory=dict)
     maybe: Inner | None = Inner(a=5)
     anything: Any = None
-    pick: Annotated[Chosen, On("penalties")] = R1
+    pick: Annotated[Choice, Category("penalties")] = R1
 
 
 def fill(text: str):
-    filler = ConfigReader(config.check)
+    filler = ConfigReader(check)
     return filler.fill(Outer, document(text, Place("x"), [])), [str(problem) for problem in filler.problems]
 
 
@@ -49,8 +50,8 @@ def test_a_section_keeps_the_defaults_of_its_place():
 
 def test_a_chosen_file_keeps_the_defaults_of_its_place_unless_it_is_another():
     interval = dataclasses.replace(R1.options, interval=3)
-    assert fill("{pick: {interval: 3}}")[0].pick == Chosen("r1", interval)
-    assert fill("{pick: {name: r1, interval: 3}}")[0].pick == Chosen("r1", interval)
+    assert fill("{pick: {interval: 3}}")[0].pick == Choice("r1", interval)
+    assert fill("{pick: {name: r1, interval: 3}}")[0].pick == Choice("r1", interval)
     assert fill("{pick: orthogonal}")[0].pick == config.choose("penalties", "orthogonal")
 
 
@@ -80,7 +81,7 @@ def test_ranges_hold_inside_containers():
         (dict[str, Any], "a map"),
         (Any, "any value"),
         (Inner, "a map of a, b"),
-        (Chosen, "a map of name, options"),
+        (Choice, "a map of name, options"),
     ],
 )
 def test_types_are_told_in_words(hint, words):
@@ -88,4 +89,4 @@ def test_types_are_told_in_words(hint, words):
 
 
 def test_nodes_that_were_made_by_hand_read_the_same():
-    assert ConfigReader(config.check).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)
+    assert ConfigReader(check).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)

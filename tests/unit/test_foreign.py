@@ -251,6 +251,6 @@ def test_outside_code_is_never_imported_unasked(run, evil, place):
 
 def test_outside_code_that_is_trusted_is_used(run, evil):
     (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("name: dcgan", "name: evil.nets"))
-    (evil.parent / "path" / "evil" / "nets.py").write_text(Path(registry.locate("models", "dcgan")).read_text())
+    (evil.parent / "path" / "evil" / "nets.py").write_text(Path(registry.find_source("models", "dcgan")).read_text())
     assert pg.load(run, trust=True).sample(1).tensor.isfinite().all()
     assert evil.exists()

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from paragan.core import dist as dist_world
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError, FollowedError, RankError, outcome
+from paragan.core.errors import ConfigError, PeerFailedError, RankError, outcome
 from paragan.distributed.launch import failure, join, rank_env
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.hardware import device
@@ -196,7 +196,7 @@ def test_the_first_to_fail_is_heard_and_the_others_follow(pair):
     assert failure.explained(pair[1], own) is own  # told again on the way out
     for late in (BROKEN, ValueError("rank 0 came to grief, too")):
         follower = failure.explained(pair[0], late)
-        assert isinstance(follower, FollowedError)
+        assert isinstance(follower, PeerFailedError)
         assert outcome(follower) == (2, "rank 0 stopped because rank 1 failed: g.micro_batches: found 0")
         assert failure.explained(pair[0], follower) is follower
 

@@ -11,9 +11,9 @@ import pytest
 
 from paragan.cli import train_launch
 from paragan.config import load
-from paragan.core.errors import CheckpointError, ConfigError, FollowedError, RankError, outcome
+from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, RankError, outcome
 from paragan.core.interrupt import Interrupt
-from paragan.core.notes import Note
+from paragan.core.log_record import LogRecord
 from paragan.distributed.launch import exit_status, launcher, rank_env
 from paragan.distributed.launch.local_ranks import Job
 from paragan.distributed.launch.rank_env import RankEnv
@@ -32,7 +32,7 @@ def leave_end(folder, number, error, attempt=0, run="x"):
 
 def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
     leave_end(tmp_path, 1, RankError("before"), attempt=0)
-    leave_end(tmp_path, 0, FollowedError("rank 0 stopped because …", 2, 2), attempt=1)
+    leave_end(tmp_path, 0, PeerFailedError("rank 0 stopped because …", 2, 2), attempt=1)
     leave_end(tmp_path, 2, ConfigError("that one"), attempt=1)
     leave_end(tmp_path, 3, ConfigError("later"), attempt=1)
     assert exit_status.first(exit_status.of_run(tmp_path, "x")).reason == "that one"
@@ -90,10 +90,10 @@ def test_a_rank_keeps_its_own_events(tmp_path):
     path, sent = tmp_path / "ranks" / "rank-1.jsonl", {"parameters": 8}
     for attempt in range(2):
         writer = RankWriter(path, {"rank": 1, "attempt": attempt}, sent)
-        writer.write(Note("start", 0, 0, 0.1, {"resumed": attempt > 0, "commands": {}}))
-        writer.write(Note("step", 20, 320, 0.5, {"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0}))
-        writer.write(Note("samples", 20, 320, 0.6, {"path": "x"}))
-        writer.write(Note("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 is gone"}))
+        writer.write(LogRecord("start", 0, 0, 0.1, {"resumed": attempt > 0, "commands": {}}))
+        writer.write(LogRecord("step", 20, 320, 0.5, {"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0}))
+        writer.write(LogRecord("samples", 20, 320, 0.6, {"path": "x"}))
+        writer.write(LogRecord("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 is gone"}))
         writer.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(x["kind"], x["attempt"], x["rank"]) for x in lines] == [

@@ -17,7 +17,7 @@ def empty_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", registry.shelves())
+@pytest.mark.parametrize("name", registry.categories())
 def test_list_names_what_is_on_a_shelf(name, capsys):
     assert main(["list", name, "--json"]) == 0
     names = json.loads(capsys.readouterr().out)
@@ -33,7 +33,7 @@ def test_list_says_what_each_is(capsys):
     assert "The vanilla GAN on MNIST" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", registry.shelves())
+@pytest.mark.parametrize("name", registry.categories())
 def test_list_says_it_in_whole_sentences(name, capsys):
     main(["list", name])
     lines = [line for line in capsys.readouterr().out.splitlines() if "torch.optim." not in line]
@@ -54,7 +54,7 @@ def test_list_on_a_terminal_wraps_between_words(monkeypatch, capsys):
 
 def test_list_without_a_shelf_shows_all(capsys):
     main(["list", "--json"])
-    assert list(json.loads(capsys.readouterr().out)) == registry.shelves()
+    assert list(json.loads(capsys.readouterr().out)) == registry.categories()
     main(["list"])
     out = capsys.readouterr().out
     assert "models\n  biggan" in out and "\n  dcgan" in out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.core.pieces import Pieces, Stored
+from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.window import Window
 
 
@@ -32,7 +32,9 @@ def test_what_is_whole_goes_with_the_first_piece(index, names):
 
 def test_stored_tensors_are_read_one_at_a_time():
     asked = []
-    stored = Stored({"net/a": (2,), "net/b": (), "ema/a": (2,)}, lambda name: asked.append(name) or torch.zeros(2))
+    stored = StoredTensors(
+        {"net/a": (2,), "net/b": (), "ema/a": (2,)}, lambda name: asked.append(name) or torch.zeros(2)
+    )
     under = stored.under("net/")
     assert (dict(under.shapes), len(under), "a" in under, "net/a" in under) == ({"a": (2,), "b": ()}, 2, True, False)
     assert bool(stored.under("none/")) is False

@@ -12,7 +12,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError, DivergedError
-from paragan.core.notes import Note
+from paragan.core.log_record import LogRecord
 from paragan.core.types import Report
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.options import EveryOptions
@@ -166,7 +166,7 @@ def test_a_resumed_record_forgets_the_lost_future(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4}\n{"step": 5}\n{"step": 7}\n{"st')
     writer = Writer(Options(), tmp_path, step=5)
-    writer.write(Note("step", 6, 60, 0.1))
+    writer.write(LogRecord("step", 6, 60, 0.1))
     writer.close()
     assert [x["step"] for x in record(tmp_path)] == [4, 5, 6]
 

@@ -67,7 +67,7 @@ def test_no_verb_imports_what_the_config_of_a_run_folder_names(evil, place, capf
 
 def test_trust_imports_it(evil, capfd):
     file = str(run_folder("model") / "config.yaml")
-    Path("path/evil/nets.py").write_text(registry.locate("models", "dcgan").read_text())
+    Path("path/evil/nets.py").write_text(registry.find_source("models", "dcgan").read_text())
     assert main(["train", file, *WORDS, "--out", "runs/x", "--trust"]) == 0
     assert evil.exists()
     assert "--trust" in capfd.readouterr().out  # of the commands that it prints

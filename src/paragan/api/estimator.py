@@ -18,8 +18,8 @@ from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Chosen
-from paragan.core.outside_code import told
+from paragan.core.option_types import Choice
+from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import DiscriminatorOutput
 from paragan.layers.modes import train
 
@@ -54,7 +54,7 @@ class Estimator:
 
     def networks(self, world: World = ALONE) -> Networks:
         """Copies of both as they are now, on the CPU; of several ranks all have to ask."""
-        with told("Estimator: a copy of g and d"):
+        with reraise_as_config_error("Estimator: a copy of g and d"):
             g, d = copy.deepcopy((self.g, self.d))
             nets = _network(g), _network(d)
         if {id(weight) for weight in nets[0].parameters()} & {id(weight) for weight in nets[1].parameters()}:
@@ -81,7 +81,7 @@ class Networks:
     def for_sampling(cls, g: Any) -> Networks:
         """A generator without its discriminator."""
         g = Estimator(g, nn.Identity()).g
-        with told("generator: a copy of it"):
+        with reraise_as_config_error("generator: a copy of it"):
             net = _network(copy.deepcopy(g))
         return cls(net, nn.Identity(), _number(g, "latent"), _number(g, "num_classes"))
 
@@ -93,7 +93,7 @@ class Networks:
         latent = _number(before, "latent") if self.latent is None else self.latent
         conditional = getattr(before, "conditional", None) if self.num_classes is None else self.num_classes > 0
         conditional = conditional if _takes_labels(self.g) else False
-        return replace(config, model=Chosen(registry.FROM_MEMORY, options(*self.origin, latent, conditional)))
+        return replace(config, model=Choice(registry.FROM_MEMORY, options(*self.origin, latent, conditional)))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
         latent = _number(options, "latent") if self.latent is None else self.latent

@@ -56,9 +56,9 @@ class ScalingManager:
         self._stages: Iterator[None] = iter(())
         self._over = ""  # why no step follows
         self._open = ExitStack()
-        self.world = runs.joined(config, self._place)
+        self.world = runs.join_world(config, self._place)
         atexit.register(self.close)
-        self._say = runs.voice(self.world)
+        self._say = runs.printer(self.world)
         self._say(_found(config, self.config, num_workers, found, rule))
 
     @property
@@ -121,7 +121,7 @@ class ScalingManager:
         if session is not None and not self._over:
             trainer = session.trainer
             saved = "saved" if trainer.saved_at == trainer.clock.step else f"not saved since step {trainer.saved_at}"
-            runs.ended(session, PREEMPTED, f"left by the program; {saved}")
+            runs.end_session(session, PREEMPTED, f"left by the program; {saved}")
             trainer.scheme.close()
         self._over = "is closed"
         self._open.close()
@@ -146,7 +146,7 @@ class ScalingManager:
                 f"{settled}: found ranks between two averagings of their weights, expected train(gan) first"
             )
         try:
-            with runs.told(session):
+            with runs.record_failure(session):
                 yield session
         except BaseException:
             self._over = "ended with an error"
@@ -164,14 +164,14 @@ class ScalingManager:
         if not isinstance(gan, Estimator):
             raise ConfigError(f"train: found a {type(gan).__name__}, expected an Estimator(g, d)")
         try:
-            with runs.explaining(self.world):
+            with runs.share_failures(self.world):
                 networks = gan.networks(self.world)
                 self.config = networks.recorded_in(self.config)
                 asked = runs.RunRequest(
                     *(self.config, program_name(), self._out, self._fresh, self._place, networks),
                     goes_on="the same program goes on",
                 )
-                self._session = self._open.enter_context(runs.opened(asked, self.world, lambda: False))
+                self._session = self._open.enter_context(runs.open_session(asked, self.world, lambda: False))
         except (CheckpointError, ConfigError) as error:
             raise type(error)(in_python(str(error))) from error.__cause__
         self._gan, self._stages = gan, self._session.stages()
@@ -180,7 +180,7 @@ class ScalingManager:
 
     def _finish(self, session: Session) -> None:
         self._over, clock = _FINISHED, session.trainer.clock
-        runs.ended(session, 0, _FINISHED)
+        runs.end_session(session, 0, _FINISHED)
         self._open.close()  # somebody else may go on
         done = f"step {clock.step}, {clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
         self._say(f"finished: {done}; {self._out}: report.html, samples/, metrics.jsonl the record, checkpoints/")

@@ -22,7 +22,7 @@ from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import plain_file
-from paragan.core.outside_code import told
+from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.printable import printable
 from paragan.distributed.launch.rank_env import here
 from paragan.export.bundle import score_of
@@ -128,8 +128,8 @@ class Run:
     @property
     def scores(self) -> dict[str, float]:
         """The newest score of each metric; empty where scores are off."""
-        told = score_of(self.folder).items()
-        return {name: value for name, value in told if isinstance(value, float)}
+        reraise_as_config_error = score_of(self.folder).items()
+        return {name: value for name, value in reraise_as_config_error if isinstance(value, float)}
 
     def records(self, kind: str = "step") -> list[dict[str, Any]]:
         """The lines of metrics.jsonl of one kind, oldest first: step, score, telemetry, samples, checkpoint, event."""
@@ -207,7 +207,7 @@ def _instance(network: Any, seed: int) -> Any:
     """Classes are called without arguments; their weights depend on the run's seed alone."""
     if not isinstance(network, type):
         return network
-    with torch.random.fork_rng(devices=[]), told(f"{network.__name__}()"):
+    with torch.random.fork_rng(devices=[]), reraise_as_config_error(f"{network.__name__}()"):
         torch.manual_seed(rng.key(seed, "construct", network.__name__))
         return network()
 

@@ -27,7 +27,7 @@ from paragan.augment._corruption import cut, filtered, noisy
 from paragan.augment._draws import Draws
 from paragan.augment._geometry import blitted, moved
 from paragan.core.errors import ConfigError
-from paragan.core.fade import faded
+from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, Fraction, Positive
 from paragan.core.types import Rows
 from paragan.layers.precision import autocast_off, widened
@@ -86,7 +86,7 @@ class Augment:
             )
         x = widened(x_BCHW)
         own = self.options
-        p = self.state.get("p", faded(own.p, own.final, own.final_kimg, rows))
+        p = self.state.get("p", cosine_decay(own.p, own.final, own.final_kimg, rows))
         draws = Draws(seed, stream, rows, x, p)
         with autocast_off(x):
             for group in self._groups:

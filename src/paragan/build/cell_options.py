@@ -8,14 +8,14 @@ from typing import Any
 
 from paragan.coevolution.options import CellPlayerOptions
 from paragan.config import RunConfig
-from paragan.core.option_types import Chosen
+from paragan.core.option_types import Choice
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 
 OptimizerKind = tuple[str, dict[str, Any]]
 
 
-def grid_losses(config: RunConfig) -> list[Chosen]:
+def grid_losses(config: RunConfig) -> list[Choice]:
     """All losses of a grid: first those that are drawn (or the run's loss), then those of single cells."""
     assert config.grid is not None
     losses = [*(config.grid.losses or (config.loss,))]

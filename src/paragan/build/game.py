@@ -20,8 +20,8 @@ from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model, NetworkFactory
-from paragan.core.option_types import Chosen
-from paragan.core.outside_code import told
+from paragan.core.option_types import Choice
+from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Strategy, paired
 from paragan.core.roles import Roles, together
 from paragan.core.types import Can, Side
@@ -68,7 +68,7 @@ def maker(
     def construct() -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # outside networks draw from the global generator in their constructor
             torch.manual_seed(rng.key(config.seed, "construct", side.value))
-            with told(f"{name}(options, shape, num_classes)") if outside else nullcontext():
+            with reraise_as_config_error(f"{name}(options, shape, num_classes)") if outside else nullcontext():
                 net = kind(config.model.options, found.train.shape, found.num_classes)
             if not isinstance(net, nn.Module):
                 raise ConfigError(f"{name}: found no torch.nn.Module; derive the class from it")
@@ -191,7 +191,7 @@ def gan(
     return game
 
 
-def adversarial(chosen: Chosen) -> Loss:
+def adversarial(chosen: Choice) -> Loss:
     """The pair of a file of `losses/`."""
     module = registry.load("losses", chosen.name)
     pair = module.Loss(chosen.options) if hasattr(module, "Loss") else module

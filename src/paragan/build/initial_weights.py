@@ -13,7 +13,7 @@ from paragan import build
 from paragan.config import RunConfig
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.pieces import Stored
+from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
 from paragan.engine.trainer import Trainer
 from paragan.export.source_weights import SourceWeights, weights_of
@@ -54,7 +54,7 @@ def initialised(
 
 
 def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: SourceWeights) -> LoadedWeights:
-    none, name = Stored.of({}), side.value
+    none, name = StoredTensors.of({}), side.value
     initial = partial(_initial, side, config, trainer, model)
     return start_from(trainer.players[name], found.networks.get(name, none), found.averages.get(name, none), initial)
 

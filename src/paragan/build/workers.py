@@ -26,7 +26,7 @@ from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.remote_population import RemotePopulation, unbuilt
 from paragan.coevolution.workers.worker import Meet, Worker
 from paragan.config import RunConfig, dump, loads
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
@@ -100,7 +100,7 @@ class _CoordinatorServer:
     def open(
         cls, config: RunConfig, folder: Path, say: Callable[[str], None], company: ExternalWorkers | None
     ) -> _CoordinatorServer:
-        (host, port), token = config.listens, os.environ.get(TOKEN) or new_token()
+        (host, port), token = config.coordinator_address, os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
         store = _store(host, config.train.timeout_s)
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
@@ -132,7 +132,7 @@ class _CoordinatorServer:
         self.found.await_workers(config.workers, lambda: "" if self.crew is None else self.crew.trouble())
         if config.transport != "mpi":
             token = shlex.quote(str(self.folder / "ranks" / "token"))
-            self.say(f"workers   one more joins with  {TOKEN_FILE}={token} {me()} worker {host}:{port}")
+            self.say(f"workers   one more joins with  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
 
     def end(self) -> None:
         """Send them home."""
@@ -243,7 +243,7 @@ def _meet(config: RunConfig, store: dist.Store, direct: torch.device | None = No
     kind: Callable[..., GlooCommunicator] = (
         GlooCommunicator if direct is None else partial(NcclCommunicator, device=direct, pair=peers.pair)
     )
-    return partial(_met, kind, store, config.listens[0], config.train.timeout_s)
+    return partial(_met, kind, store, config.coordinator_address[0], config.train.timeout_s)
 
 
 def _met(

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paragan.core.errors import CheckpointError
 from paragan.core.files import plain_file, read_bytes
-from paragan.core.pieces import Stored
+from paragan.core.pieces import StoredTensors
 
 MANIFEST, STATE = "manifest.json", "state.json"
 _FORMATS = (1, 2)
@@ -38,7 +38,7 @@ class Checkpoint:
     """groups: tensors by name and group, read when asked for. values: plain numbers and strings."""
 
     step: int
-    groups: Mapping[str, Stored]
+    groups: Mapping[str, StoredTensors]
     values: Mapping[str, Any]
     path: Path
 
@@ -117,7 +117,7 @@ def grouped(names: Iterable[str]) -> dict[str, list[str]]:
     return {group: [pieces[place] for place in sorted(pieces)] for group, pieces in found.items()}
 
 
-def _stored(paths: list[Path]) -> Stored:
+def _stored(paths: list[Path]) -> StoredTensors:
     """The tensors of one group; of those that are cut the pieces are joined when they are read."""
     held: dict[str, list[Any]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -142,7 +142,7 @@ def _stored(paths: list[Path]) -> Stored:
             raise CheckpointError(f"checkpoint {paths[0].parent}: {name} cannot be read ({told})") from None
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
-    return Stored(shapes, whole)
+    return StoredTensors(shapes, whole)
 
 
 def _longer(so_far: tuple[int, ...] | None, piece: tuple[int, ...], where: str) -> tuple[int, ...]:

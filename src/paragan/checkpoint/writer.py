@@ -16,7 +16,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from paragan.checkpoint.reader import MANIFEST, STATE, Checkpoint, NewerFormat, grouped, opened, read, sha256_of
-from paragan.core.collective import together
+from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import refuse_link, write_text
@@ -48,7 +48,7 @@ class CheckpointWriter:
         try:
             self._lead(lambda: self._begin(temporary))
             mine = self._mine(list(groups))
-            written = together(self.world, lambda: self._write(temporary, groups, mine))
+            written = run_on_all_ranks(self.world, lambda: self._write(temporary, groups, mine))
             self._lead(lambda: self._finish(temporary, final, written, {"step": step, "values": dict(values)}))
         except CheckpointError as error:
             if self.world.is_main:
@@ -66,7 +66,7 @@ class CheckpointWriter:
 
     def _lead(self, act: Callable[[], None]) -> None:
         """Rank 0 acts, the others wait for it."""
-        together(self.world, act if self.world.is_main else lambda: None)
+        run_on_all_ranks(self.world, act if self.world.is_main else lambda: None)
 
     def _begin(self, temporary: Path) -> None:
         refuse_link(self.folder)
@@ -133,11 +133,11 @@ class CheckpointWriter:
 
     def newest(self) -> Checkpoint | None:
         """The newest that rank 0 finds undamaged, on every rank; None if there never was one."""
-        name = together(self.world, lambda: self._newest() if self.world.is_main else None)[0]
+        name = run_on_all_ranks(self.world, lambda: self._newest() if self.world.is_main else None)[0]
         if name is None:
             return None
         found: list[Checkpoint] = []
-        together(self.world, lambda: found.append(opened(self.folder / name)))
+        run_on_all_ranks(self.world, lambda: found.append(opened(self.folder / name)))
         return found[0]
 
     def _newest(self) -> str | None:

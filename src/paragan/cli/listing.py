@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from paragan.config.fill import NAMED
 from paragan.core import registry
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import TORCH_OPTIMISERS
 from paragan.core.printable import printable
@@ -35,7 +35,7 @@ def show_shelf(name: str, as_json: bool) -> None:
 
 def show_shelves(as_json: bool) -> None:
     """All shelves: a JSON map of lists, or a block each."""
-    found = {name: _entries(name) for name in registry.shelves()}
+    found = {name: _entries(name) for name in registry.categories()}
     if as_json:
         print(json.dumps({name: list(entries) for name, entries in found.items()}))
     else:
@@ -50,11 +50,11 @@ def loaded(recipe: str, overrides: list[str], outside: Container[str] | None = N
         return load(recipe, overrides, outside, _warn)
     except ConfigError as error:
         if recipe in registry.names("recipes"):
-            where = f"`{me()} config {recipe}` prints every setting"
+            where = f"`{program_command()} config {recipe}` prints every setting"
         elif Path(recipe).is_file():
-            where = f"`{me()} config digits` prints a whole recipe"
+            where = f"`{program_command()} config digits` prints a whole recipe"
         else:
-            where = f"`{me()} list recipes` tells what each is"
+            where = f"`{program_command()} list recipes` tells what each is"
         joint = "\n" if "\n" in str(error) else "; "
         raise ConfigError(f"{error}{joint}{where}") from None
 
@@ -92,16 +92,16 @@ def explain_config(recipe: str, overrides: list[str], as_json: bool) -> None:
 
 
 def _known(name: str) -> str:
-    if name not in registry.shelves():
-        meant = registry.did_you_mean(registry.near(name, registry.shelves()))
-        raise ConfigError(f"found the shelf {name!r}, expected one of {', '.join(registry.shelves())}{meant}")
+    if name not in registry.categories():
+        meant = registry.did_you_mean(registry.closest_name(name, registry.categories()))
+        raise ConfigError(f"found the shelf {name!r}, expected one of {', '.join(registry.categories())}{meant}")
     return name
 
 
 def _entries(name: str) -> dict[str, str]:
     """Name -> what it is, in one sentence."""
     ready = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS} if name == "optim" else {}
-    return ready | {entry: _description(registry.locate(name, entry)) for entry in registry.names(name)}
+    return ready | {entry: _description(registry.find_source(name, entry)) for entry in registry.names(name)}
 
 
 def _description(path: Path) -> str:

@@ -25,7 +25,7 @@ from paragan.cli.verify import verify
 from paragan.cli.watch import watch
 from paragan.cli.worker import worker
 from paragan.config.fill import ANY
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import printable
 
@@ -66,7 +66,9 @@ def _run(argv: list[str]) -> int:
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.append(str(Path.cwd()))  # local networks are found; a local jinja2.py never replaces the library
     try:
-        code = typer.main.get_command(app)([*map(home_expanded, argv)], prog_name=me(), standalone_mode=False)
+        code = typer.main.get_command(app)(
+            [*map(home_expanded, argv)], prog_name=program_command(), standalone_mode=False
+        )
     except typer.Abort:
         return 130
     except TyperException as error:
@@ -80,7 +82,7 @@ def _misused(error: TyperException) -> int:
         print(printable(error.format_message()), file=sys.stderr)
         return ParaganError.exit_code
     context = getattr(error, "ctx", None)
-    verb = me() if context is None else context.command_path
+    verb = program_command() if context is None else context.command_path
     text = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     raise ConfigError(f"{verb}: {text}; `{verb} --help` tells what there is")
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.core.command import from_anywhere, me
+from paragan.core.command import absolute_command, program_command
 from paragan.core.errors import ConfigError
 from paragan.core.files import write_text
 
@@ -58,7 +58,7 @@ def next_steps(name: str, where: Path) -> str:
     is_here = where.resolve() == Path.cwd()
     lines = [] if is_here else [f"cd {shlex.quote(str(where))}"]
     python = sys.executable if os.access(sys.executable, os.X_OK) else "python"
-    train = f"{me() if is_here else from_anywhere()} train {name}/recipe.yaml"
+    train = f"{program_command() if is_here else absolute_command()} train {name}/recipe.yaml"
     commands = (
         (train, f"digits, a minute; pictures in runs/{name}/samples/"),
         (f"{shlex.quote(python)} -m {name}.test_nets", f"after every change of {name}/nets.py; pytest runs it, too"),

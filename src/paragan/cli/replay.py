@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from paragan.cli.arguments import Run, Trust
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the repetition; RUN/replay unless given.")]
@@ -26,7 +26,9 @@ def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
 
     config_file = path / "config.yaml"
     if not config_file.is_file():
-        raise CheckpointError(f"{path}: found no config.yaml, expected a run folder as `{me()} train` makes it")
+        raise CheckpointError(
+            f"{path}: found no config.yaml, expected a run folder as `{program_command()} train` makes it"
+        )
     config = load(str(config_file), (), ANY if trust else ())
     if config.scheme.name != "asynchronous":
         raise ConfigError(

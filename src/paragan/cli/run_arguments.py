@@ -12,7 +12,7 @@ import typer
 
 from paragan.config import override_words
 from paragan.core import registry
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 
 _DEFAULT_RECIPE = "digits"
@@ -55,7 +55,7 @@ def _run_folder(word: str) -> Path:
         return Path(word)
     raise ConfigError(
         f"{word} is a folder without config.yaml, so it is not a run to resume; to train on images in it: "
-        f"{me()} train own data.path={shlex.quote(word)}"
+        f"{program_command()} train own data.path={shlex.quote(word)}"
     )
 
 
@@ -73,12 +73,12 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
         value = following
     key = option.lstrip("-")
     own = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
-    if (meant := registry.near(option, own, 0.8)) is not None:
+    if (meant := registry.closest_name(option, own, 0.8)) is not None:
         hint = f"did you mean {meant}?"
     elif (known := HINTS.setting(key, value or None)) is not None:
         hint = known
     elif "." in key or key in {field.name for field in fields(RunConfig)}:
         hint = f"give {key}={value or 'VALUE'}"
     else:
-        hint = f"settings are given as key.path=value; `{me()} config` prints them all"
+        hint = f"settings are given as key.path=value; `{program_command()} config` prints them all"
     raise ConfigError(f"{option} is not an option of {context.info_name}; {hint}")

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _page(self) -> None:
         page = self.server.render()
         if page is None:
-            why = f"the page cannot be made; the terminal of `{me()} report --serve` says why\n"
+            why = f"the page cannot be made; the terminal of `{program_command()} report --serve` says why\n"
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", why)
         else:
             self._answer(HTTPStatus.OK, "text/html", page, self.server.page.policy(live=True))

@@ -11,7 +11,7 @@ from paragan import build
 from paragan.build import grid
 from paragan.config import RunConfig, load, loads
 from paragan.config.fill import ANY
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.printable import printable
 from paragan.engine.trainer import Trainer
@@ -41,7 +41,8 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
     if not config_file.is_file():
         found = "a file" if path.is_file() else "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(
-            f"{path}: found {found}, expected a run folder as `{me()} train` makes it; name one, or train first"
+            f"{path}: found {found}, expected a run folder as `{program_command()} train` makes it; "
+            "name one, or train first"
         )
     words = [] if num_images is None else [f"score.num_images={num_images}"]
     config = load(str(config_file), words, ANY if trust else ())

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from paragan.config import RunConfig, outside_names
 from paragan.core import registry
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.dist import World
-from paragan.core.errors import PREEMPTED, FollowedError, outcome
+from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.external_workers import ExternalWorkers
@@ -20,7 +20,7 @@ from paragan.distributed.launch.join import leave
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
-from paragan.runs.session import RunRequest, ended, joined, opened, told, voice
+from paragan.runs.session import RunRequest, end_session, join_world, open_session, printer, record_failure
 from paragan.writers.console import clock_time, score_line
 
 
@@ -44,7 +44,7 @@ def run(
     world, code, reason, error = World(), 1, "", None
     try:
         exit_status.forget(out, place)
-        world = joined(config, place, lambda: interrupt.requested)
+        world = join_world(config, place, lambda: interrupt.requested)
         code, reason = _train(asked, world, interrupt)
         leave(world)
         return code
@@ -52,7 +52,7 @@ def run(
         error = explained(world, raised)
         code, line = outcome(error)
         reason = line or f"{type(error).__name__}: {error}"[:500]
-        if isinstance(error, FollowedError):
+        if isinstance(error, PeerFailedError):
             return code
         raise error from (None if error is raised else raised)
     finally:
@@ -61,7 +61,7 @@ def run(
 
 
 def _alone(asked: RunRequest, interrupt: Interrupt) -> int:
-    world = joined(asked.config, None)
+    world = join_world(asked.config, None)
     try:
         return _train(asked, world, interrupt)[0]
     finally:
@@ -77,15 +77,15 @@ def _train(asked: RunRequest, world: World, interrupt: Interrupt) -> tuple[int, 
             return "stopped by a signal"
         return "the launcher is gone" if asked.place is not None and asked.place.orphaned() else ""
 
-    with opened(asked, world, lambda: world.any(bool(why()))) as session:
-        with told(session):
+    with open_session(asked, world, lambda: world.any(bool(why()))) as session:
+        with record_failure(session):
             session.run()
         if session.is_complete:
             return 0, "finished"
-        trainer, say = session.trainer, voice(world)
+        trainer, say = session.trainer, printer(world)
         stopped = f"{why() or 'another rank was stopped'}; saved"
         code, reason = (0, "finished") if trainer.complete else (PREEMPTED, stopped)
-        ended(session, code, reason)
+        end_session(session, code, reason)
         done = f"step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
         say(f"{reason}: {done}")
         if trainer.complete:
@@ -100,10 +100,10 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
     held_out = trainer.pictures.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
-        "go on": f"{me()} train {run}{trust}",
-        "sample": f"{me()} sample {path} --num {num}{trust}",
-        "export": f"{me()} export {path}{trust}",
-        "score": f"{me()} eval {path} --json{trust}",
+        "go on": f"{program_command()} train {run}{trust}",
+        "sample": f"{program_command()} sample {path} --num {num}{trust}",
+        "export": f"{program_command()} export {path}{trust}",
+        "score": f"{program_command()} eval {path} --json{trust}",
     }
 
 

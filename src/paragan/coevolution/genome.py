@@ -17,7 +17,7 @@ from torch import Tensor
 
 from paragan.coevolution import tensor_bytes as packed
 from paragan.core.errors import CheckpointError
-from paragan.core.pieces import Stored
+from paragan.core.pieces import StoredTensors
 from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of
 
@@ -90,7 +90,7 @@ class Genome:
         remembered = self.tensors if self.traits.memory == _kind(player) else self.weights
         own = {"player/updates": player.updates, **({} if player.scaler is None else _scaling(player))}
         counters = {"version": player.version, "images": player.images}
-        restore(player, Stored.of(own | dict(remembered)), counters)
+        restore(player, StoredTensors.of(own | dict(remembered)), counters)
         player.set_lr_base(self.traits.lr)
 
     def forgetful(self, lr: float | None = None) -> Genome:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from paragan.core.option_types import Chosen, Count, Fraction, Natural, NotNegative, On, Positive, Range
+from paragan.core.option_types import Category, Choice, Count, Fraction, Natural, NotNegative, Positive, Range
 from paragan.game.options import OptimizerOptions
 
 Share = Annotated[float, Range(above=0, most=1)]
@@ -24,7 +24,7 @@ class FitnessOptions:
     """Real images, and as many latents, on which all cells of a generation are compared."""
     of: Literal["mean", "worst", "best"] = "mean"
     """How the losses against the opponents of the neighbourhood become one number."""
-    loss: Annotated[Chosen, On("losses")] | None = None
+    loss: Annotated[Choice, Category("losses")] | None = None
     """Loss of the comparison for all cells, whatever they train with; null: nonsaturating."""
 
 
@@ -86,7 +86,7 @@ class CellOptions:
 
     at: tuple[Natural, ...]
     """Numbers of the cells, row by row from 0."""
-    loss: Annotated[Chosen, On("losses")] | None = None
+    loss: Annotated[Choice, Category("losses")] | None = None
     """Loss of these cells throughout; none is drawn for them."""
     g: CellPlayerOptions | None = None
     """G's optimiser or learning rate in these cells."""
@@ -131,7 +131,7 @@ class GridOptions:
     """What individuals are compared by."""
     rates: RateOptions = field(default_factory=RateOptions)
     """How learning rates mutate."""
-    losses: tuple[Annotated[Chosen, On("losses")], ...] = ()
+    losses: tuple[Annotated[Choice, Category("losses")], ...] = ()
     """Losses of which one is drawn for each cell (Mustangs); empty: the run's own."""
     drawn: Literal["generation", "batch"] = "generation"
     """How often a loss is drawn."""

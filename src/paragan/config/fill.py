@@ -16,8 +16,8 @@ from paragan.config.describe import describe, is_union
 from paragan.config.hints import Hints
 from paragan.core import outside_file, registry
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Chosen, IsPath, On
-from paragan.core.registry import did_you_mean, near
+from paragan.core.option_types import Category, Choice, IsPath
+from paragan.core.registry import closest_name, did_you_mean
 from paragan.core.settings_tree import COMMAND_LINE, MOST_SHOWN, Node, Place, Problem, Written, brief
 
 T = TypeVar("T")
@@ -111,10 +111,10 @@ class ConfigReader:
 
     def _value(self, hint: Any, node: Node, path: str, default: Any = None) -> Any:
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-        on = next((mark for mark in marks if isinstance(mark, On)), None)
+        on = next((mark for mark in marks if isinstance(mark, Category)), None)
         if on is not None:
-            is_chosen = get_args(hint)[0] is Chosen
-            return self._chosen(on.shelf, node, path, default) if is_chosen else self._name(on, node, path)
+            is_chosen = get_args(hint)[0] is Choice
+            return self._chosen(on.name, node, path, default) if is_chosen else self._name(on, node, path)
         if dataclasses.is_dataclass(hint):
             return self._record(hint, node, path, default)
         inner = [kind for kind in get_args(hint) if _is_record(kind)]
@@ -132,34 +132,38 @@ class ConfigReader:
         items = kind(self._value(inner, item, _join(path, str(i))) for i, item in enumerate(node.value))
         return _BAD if any(item is _BAD for item in items) else items
 
-    def _chosen(self, folder: str, node: Node, path: str, default: Chosen | None) -> Any:
+    def _chosen(self, folder: str, node: Node, path: str, default: Choice | None) -> Any:
         entries = {"name": node} if isinstance(node.value, str) else node.value
         if not isinstance(entries, dict):
-            return self._note(node.place, path, f"found {brief(node.plain())}, expected {registry.expected(folder)}")
+            return self._note(
+                node.place, path, f"found {brief(node.plain())}, expected {registry.describe_choices(folder)}"
+            )
         name = entries.get("name") or (None if default is None else Node(node.place, default.name))
         if name is None or not isinstance(name.value, str):
             found = "no name" if name is None else brief(name.plain())
-            return self._note(node.place, _join(path, "name"), f"found {found}, expected {registry.expected(folder)}")
+            return self._note(
+                node.place, _join(path, "name"), f"found {found}, expected {registry.describe_choices(folder)}"
+            )
         try:
             found = self._known_name(name)
             if "." in found and self.outside is NAMED:
-                return Chosen(found, {key: item.plain() for key, item in entries.items() if key != "name"})
+                return Choice(found, {key: item.plain() for key, item in entries.items() if key != "name"})
             kind = registry.options(folder, found)
         except ConfigError as error:
             return self._note(name.place, _join(path, "name"), self._misnamed(folder, name, path, error))
         base = default.options if default is not None and default.name == found else None
         options = self._record(kind, Node(node.place, entries), path, base, folder)
-        return _BAD if options is _BAD else Chosen(found, options)
+        return _BAD if options is _BAD else Choice(found, options)
 
-    def _name(self, on: On, node: Node, path: str) -> Any:
+    def _name(self, on: Category, node: Node, path: str) -> Any:
         if not isinstance(node.value, str):
-            expected = registry.expected(on.shelf, on.also)
+            expected = registry.describe_choices(on.name, on.also)
             return self._note(node.place, path, f"found {brief(node.plain())}, expected {expected}")
         try:
             if node.value not in on.also:
                 name = self._known_name(node)
                 if "." not in name or self.outside is not NAMED:
-                    registry.locate(on.shelf, name, on.also)
+                    registry.find_source(on.name, name, on.also)
                 return name
         except ConfigError as error:
             return self._note(node.place, path, str(error))
@@ -172,7 +176,7 @@ class ConfigReader:
             return f"{name.value!r} is called {here} here; give {_join(path, 'name')}={here}"
         file = f"{name.value.replace('.', '/')}.py"
         missing = str(error).startswith(f"found {name.value!r}, expected")
-        if missing and os.path.isfile(outside_file.absolute(file, name.place.source)):
+        if missing and os.path.isfile(outside_file.absolute_path(file, name.place.source)):
             unknown = f"cannot import {name.value!r}" if "." in name.value else f"no {folder} file {name.value!r}"
             return f"{unknown}; to use the file {file}, give {_join(path, 'name')}={file}"
         return str(error)
@@ -184,7 +188,7 @@ class ConfigReader:
         known = name.value
         assert isinstance(known, str)
         if outside_file.is_file_name(known):
-            known = outside_file.absolute(known, name.place.source)
+            known = outside_file.absolute_path(known, name.place.source)
         if "." in known and name.place != COMMAND_LINE and known not in self.outside:
             raise ConfigError(
                 f"found {name.value!r}, code outside paragan; a loaded file may not name any: if you trust this one, "
@@ -201,7 +205,7 @@ class ConfigReader:
             return os.path.expanduser(checked) if isinstance(checked, str) and _is_path(hint) else checked
         except ValueError:
             words = (word for word in _words(hint) if isinstance(word, str))
-            meant = near(value, words) if isinstance(value, str) else None
+            meant = closest_name(value, words) if isinstance(value, str) else None
             return self._note(node.place, path, f"found {brief(value)}, expected {describe(hint)}{did_you_mean(meant)}")
 
     def _stranger(self, unknown: _Unknown) -> str:
@@ -214,13 +218,13 @@ class ConfigReader:
         if unknown.folder is not None and (owners := _with_option(unknown.folder, key)):
             has, name = ("has", owners[0]) if len(owners) == 1 else ("have", "NAME")
             return f"unknown setting; {', '.join(owners)} {has} it: give {_join(above, 'name')}={name} too"
-        if (sibling := near(key, siblings)) is not None:
+        if (sibling := closest_name(key, siblings)) is not None:
             meant: str | None = _join(above, sibling)
         elif "arguments" in siblings:  # of the optimiser, as its class names them
             meant = _join(above, f"arguments.{key}")
         else:
-            tail = near(key, map(_last, self._known), _ALIKE)
-            meant = near(path, (known for known in self._known if _last(known) == tail), least=0)
+            tail = closest_name(key, map(_last, self._known), _ALIKE)
+            meant = closest_name(path, (known for known in self._known if _last(known) == tail), least=0)
         listed = f"one of {', '.join(siblings)}" if siblings else "none here"
         return f"found an unknown key, expected {listed}{did_you_mean(meant)}"
 
@@ -238,8 +242,8 @@ def _last(path: str) -> str:
 
 
 def _expected(hint: Any) -> str:
-    on = next((mark for mark in get_args(hint)[1:] if isinstance(mark, On)), None)
-    return describe(hint) if on is None else registry.expected(on.shelf, on.also)
+    on = next((mark for mark in get_args(hint)[1:] if isinstance(mark, Category)), None)
+    return describe(hint) if on is None else registry.describe_choices(on.name, on.also)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

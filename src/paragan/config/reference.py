@@ -16,7 +16,7 @@ from paragan.config.fill import NAMED
 from paragan.config.run_config import RunConfig, load_with_places
 from paragan.core import registry
 from paragan.core.field_docs import meanings
-from paragan.core.option_types import Chosen, On
+from paragan.core.option_types import Category, Choice
 from paragan.core.settings_tree import Node
 
 
@@ -65,7 +65,7 @@ def _of_run(kind: type, value: Any, node: Node | None, path: str) -> Iterator[Se
 
 
 def _expanded(setting: Setting, held: Any, default: Any, node: Node | None) -> Iterator[Setting]:
-    if isinstance(held, Chosen):
+    if isinstance(held, Choice):
         name = Setting(f"{setting.key}.name", setting.meaning, setting.kind)
         yield _valued(name, held.name, getattr(default, "name", default), _entry(node, "name") or node)
         if isinstance(held.options, Mapping):  # of outside code, which is not read
@@ -95,7 +95,7 @@ def _valued(setting: Setting, held: Any, default: Any, node: Node | None) -> Set
 
 def summary(folder: str, name: str) -> str:
     """The first line of a shelf's file."""
-    text = ast.get_docstring(ast.parse(registry.locate(folder, name).read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(ast.parse(registry.find_source(folder, name).read_text(encoding="utf-8"))) or ""
     return " ".join(text.partition("\n\n")[0].split())
 
 
@@ -132,9 +132,9 @@ def _repeats(hint: Any) -> bool:
 def _kind(hint: Any) -> str:
     """The type in words; of a file that is chosen, the folder."""
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    on = next((mark for mark in marks if isinstance(mark, On)), None)
+    on = next((mark for mark in marks if isinstance(mark, Category)), None)
     if on is not None:
-        return f"a name of {on.shelf}, or the dotted path of a module"
+        return f"a name of {on.name}, or the dotted path of a module"
     parts = get_args(hint)
     if _repeats(hint) and any(get_origin(part) is Annotated or dataclasses.is_dataclass(part) for part in parts):
         return f"a list, each {_kind(parts[0])}"
@@ -144,7 +144,7 @@ def _kind(hint: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Chosen):
+    if isinstance(value, Choice):
         return value.name
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}

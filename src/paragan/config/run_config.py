@@ -23,7 +23,7 @@ from paragan.config.overrides import Overrides
 from paragan.config.values import check
 from paragan.core import registry, strict_yaml
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Chosen, On, Range
+from paragan.core.option_types import Category, Choice, Range
 from paragan.core.settings_tree import Node, Place, Problem, Unreadable, brief, refuse
 from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
 from paragan.evaluation.options import ScoreOptions
@@ -39,21 +39,21 @@ _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 class RunConfig:
     """One run. Periods and lengths are in thousands of real images (kimg)."""
 
-    data: Annotated[Chosen, On("datasets")]
+    data: Annotated[Choice, Category("datasets")]
     """The data set."""
-    model: Annotated[Chosen, On("models")]
+    model: Annotated[Choice, Category("models")]
     """The pair of networks."""
-    loss: Annotated[Chosen, On("losses")]
+    loss: Annotated[Choice, Category("losses")]
     """The adversarial loss."""
-    penalties: tuple[Annotated[Chosen, On("penalties")], ...] = ()
+    penalties: tuple[Annotated[Choice, Category("penalties")], ...] = ()
     """Terms added to the losses, in order."""
     g: PlayerOptions = field(default_factory=PlayerOptions)
     """The generator's optimiser, schedule, precision and placement."""
     d: PlayerOptions = field(default_factory=PlayerOptions)
     """The discriminator's optimiser, schedule, precision and placement."""
-    augment: Annotated[Chosen, On("augment")] | None = None
+    augment: Annotated[Choice, Category("augment")] | None = None
     """Differentiable augmentation of what D sees; null: none."""
-    scheme: Annotated[Chosen, On("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
+    scheme: Annotated[Choice, Category("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
     """The order of updates in one step."""
     train: TrainOptions = field(default_factory=TrainOptions)
     """Batch, length and execution."""
@@ -61,7 +61,7 @@ class RunConfig:
     """Periods of samples, checkpoints and scores."""
     score: ScoreOptions = field(default_factory=ScoreOptions)
     """Scores, and how the generator is sampled."""
-    writers: tuple[Annotated[Chosen, On("writers")], ...] = field(
+    writers: tuple[Annotated[Choice, Category("writers")], ...] = field(
         default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
     )
     """What is written during the run; jsonl is required, it is the record."""
@@ -109,7 +109,7 @@ class RunConfig:
             raise ConfigError(f"writers: found {twice} twice, expected each once")
 
     @property
-    def listens(self) -> tuple[str, int]:
+    def coordinator_address(self) -> tuple[str, int]:
         """Host and port of the coordinator."""
         host, _, port = self.coordinator.rpartition(":")
         return host, int(port)
@@ -124,9 +124,9 @@ class RunConfig:
         return range(-(-images // (self.train.batch * self.d.updates_per_step)))
 
 
-def choose(folder: str, name: str) -> Chosen:
+def choose(folder: str, name: str) -> Choice:
     """A file of a shelf with its default options."""
-    return Chosen(name, registry.options(folder, name)())
+    return Choice(name, registry.options(folder, name)())
 
 
 def load(
@@ -202,7 +202,7 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
         plain = load(recipe, outside=outside_names(config))
     except ConfigError:  # a recipe that is incomplete without overrides
         return {}
-    return {key: list(both) for key, both in compared(plain, replace(config, history=plain.history)).items()}
+    return {key: list(both) for key, both in compare(plain, replace(config, history=plain.history)).items()}
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:
@@ -212,10 +212,10 @@ def outside_names(config: RunConfig) -> frozenset[str]:
 
 def differences(a: RunConfig, b: RunConfig) -> list[str]:
     """Dotted keys whose values differ, or that only one of the two has."""
-    return list(compared(a, b))
+    return list(compare(a, b))
 
 
-def compared(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
+def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
     """What differs: dotted key -> the values of both; None where one has no such key."""
     flat_a, flat_b = _flat(to_tree(a)), _flat(to_tree(b))
     keys = {**flat_a, **flat_b}
@@ -228,10 +228,10 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
         return strict_yaml.file(Path(recipe), problems)
     known = registry.names("recipes")
     if recipe not in known:
-        meant = registry.did_you_mean(registry.near(recipe, known))
+        meant = registry.did_you_mean(registry.closest_name(recipe, known))
         expected = f"one of {len(known)} (digits, own, …) or a path ending in .yaml"
         raise ConfigError(f"found the recipe {recipe!r}, expected {expected}{meant}")
-    return strict_yaml.file(registry.locate("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
+    return strict_yaml.file(registry.find_source("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
 
 
 def _is_of_a_run(recipe: str, tree: Node) -> bool:
@@ -247,7 +247,7 @@ def _is_of_a_run(recipe: str, tree: Node) -> bool:
 
 
 def _lay_over(tree: Node, name: str, problems: list[Problem]) -> None:
-    preset = strict_yaml.file(registry.locate("presets", name), problems, shown=f"presets/{name}.yaml")
+    preset = strict_yaml.file(registry.find_source("presets", name), problems, shown=f"presets/{name}.yaml")
     _check_format(preset)
     override_words.lay_over(tree, preset)
 
@@ -262,7 +262,7 @@ def _check_format(tree: Node) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Chosen):
+    if isinstance(value, Choice):
         return {"name": value.name, **_plain(value.options)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}

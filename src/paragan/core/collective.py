@@ -13,7 +13,7 @@ from paragan.core.errors import CheckpointError, is_out_of_memory
 _OF_FILES = (CheckpointError, OSError, SafetensorError, RuntimeError)
 
 
-def together(world: World, act: Callable[[], Any]) -> list[Any]:
+def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
     """`act` on every rank: what each returned (JSON), by rank. It uses no collectives.
 
     Where files fail it on some rank, all raise a `CheckpointError` with the reason of the first, and nobody waits. A
@@ -26,7 +26,7 @@ def together(world: World, act: Callable[[], Any]) -> list[Any]:
     except Exception as error:
         if not isinstance(error, _OF_FILES) or is_out_of_memory(error):
             fault = error
-        said = {"failed": reason(error)}
+        said = {"failed": describe_error(error)}
     answers = world.gather(said)
     if fault is not None:
         raise fault
@@ -37,7 +37,7 @@ def together(world: World, act: Callable[[], Any]) -> list[Any]:
     return [answer["done"] for answer in answers]
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """In one line; a full disk is always called the same."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = " ".join(text.split()) or type(error).__name__

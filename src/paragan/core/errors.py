@@ -42,7 +42,7 @@ class RankError(ParaganError):
     exit_code = 75
 
 
-class FollowedError(ParaganError):
+class PeerFailedError(ParaganError):
     """This rank stopped because another failed first; that one tells the user."""
 
     def __init__(self, message: str, exit_code: int, rank: int, reason: str = "") -> None:

@@ -7,7 +7,7 @@ from math import cos, pi
 from paragan.core.types import Rows
 
 
-def faded(start: float, final: float | None, kimg: float, rows: Rows) -> float:
+def cosine_decay(start: float, final: float | None, kimg: float, rows: Rows) -> float:
     """By a cosine from `start` to `final` over the first `kimg` thousand real images of the run; None: it stays."""
     if final is None:
         return start

@@ -19,7 +19,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-ASKED = "stopping after this step; again to abort"
+STOP_MESSAGE = "stopping after this step; again to abort"
 _MAY_BE_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SHOW_CURSOR = b"\x1b[?25h"
 
@@ -37,9 +37,9 @@ class Interrupt:
 
     requested: bool = False
     aborted: bool = False
-    by: int | None = None  # the number of the first signal
+    signal_number: int | None = None  # the number of the first signal
 
-    def __init__(self, patient: bool = False, says: str = ASKED) -> None:
+    def __init__(self, patient: bool = False, says: str = STOP_MESSAGE) -> None:
         self.patient, self.says = patient, says
         self._before: dict[signal.Signals, Any] = {}
 
@@ -57,7 +57,7 @@ class Interrupt:
         elif self.requested and number == signal.SIGINT:
             self.aborted = True
         if not self.requested:
-            self.requested, self.by = True, number
+            self.requested, self.signal_number = True, number
             _replace_closed_terminal()
             fresh_line = _SHOW_CURSOR + b"\n" if os.isatty(2) else b""
             if self.says:
@@ -65,7 +65,7 @@ class Interrupt:
                     os.write(2, fresh_line + f"{self.says}\n".encode())  # print may not be re-entered here
 
 
-def install(patient: bool = False, says: str = ASKED) -> Interrupt:
+def install(patient: bool = False, says: str = STOP_MESSAGE) -> Interrupt:
     """Catch the signals that request a stop. Only the main thread of a process may; raises `ValueError` elsewhere."""
     interrupt = Interrupt(patient, says)
     for number in (signal.SIGTERM, *_MAY_BE_IGNORED):

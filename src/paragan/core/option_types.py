@@ -31,17 +31,19 @@ def _short(bound: float) -> str:
 
 
 @dataclass(frozen=True)
-class On:
-    """Marks a `Chosen` or a plain name that must lie on a shelf, be one of `also`, or be a dotted path:
-    `Annotated[str, On("parallel")]`."""
+class Category:
+    """The folder of files that a name is chosen from: `Annotated[Choice, Category("losses")]`.
 
-    shelf: str
+    Also valid: the names in `also`, and outside code (a dotted path or a .py file).
+    """
+
+    name: str
     also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A file of a shelf and its options. Written `{name: r1, weight: 2}`, or `r1` for its default options."""
+class Choice:
+    """A file of a category and its options. Written `{name: r1, weight: 2}`, or `r1` for its default options."""
 
     name: str
     options: Any

@@ -14,7 +14,7 @@ _NOT_THEIRS = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def reraise_as_config_error(what: str) -> Iterator[None]:
     """Whatever fails inside becomes a `ConfigError`: what, where in their code, and why."""
     try:
         yield

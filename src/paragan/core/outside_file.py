@@ -16,13 +16,13 @@ def is_file_name(name: str) -> bool:
     return name.endswith(".py")
 
 
-def absolute(name: str, source: str) -> str:
+def absolute_path(name: str, source: str) -> str:
     """The whole path of a file that `source` names: next to a recipe, else in the working directory."""
     folder = Path(source).parent if os.path.isfile(source) else Path()
     return os.path.abspath(folder / name)
 
 
-def located(name: str) -> Path:
+def find_file(name: str) -> Path:
     """The file; `ConfigError` where there is none."""
     path = Path(name)
     if not os.path.isfile(path):  # also where no file can have this name

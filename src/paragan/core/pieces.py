@@ -32,21 +32,21 @@ class Pieces:
         return {name: value for name, value in self.tensors.items() if name in self.cut or self.window.index == 0}
 
 
-class Stored(Mapping[str, Tensor]):
+class StoredTensors(Mapping[str, Tensor]):
     """Whole tensors by name, each read when it is asked for. shapes: known without reading."""
 
     def __init__(self, shapes: Mapping[str, Shape], read: Callable[[str], Tensor]) -> None:
         self.shapes, self._read = dict(shapes), read
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> Stored:
+    def of(cls, tensors: Mapping[str, Tensor]) -> StoredTensors:
         """Tensors that are in memory already."""
         return cls({name: tuple(value.shape) for name, value in tensors.items()}, tensors.__getitem__)
 
-    def under(self, prefix: str) -> Stored:
+    def under(self, prefix: str) -> StoredTensors:
         """Those whose names begin so, without it."""
         shapes = {name[len(prefix) :]: shape for name, shape in self.shapes.items() if name.startswith(prefix)}
-        return Stored(shapes, lambda name: self[prefix + name])
+        return StoredTensors(shapes, lambda name: self[prefix + name])
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.shapes:

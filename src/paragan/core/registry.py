@@ -23,7 +23,7 @@ from typing import Literal, get_type_hints
 from paragan.core import outside_file
 from paragan.core.errors import ConfigError
 from paragan.core.field_docs import MEANING, meanings
-from paragan.core.outside_code import told
+from paragan.core.outside_code import reraise_as_config_error
 
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
@@ -46,7 +46,7 @@ _OFFERED = {  # what outside code must offer
 }
 
 
-def shelves() -> list[str]:
+def categories() -> list[str]:
     """The shelves there are: folders whose files are chosen by name."""
     return [shelf for shelf in _SHELVES if (_ROOT / shelf).is_dir()]
 
@@ -62,14 +62,14 @@ def names(shelf: str) -> list[str]:
 
 def load(shelf: str, name: str) -> ModuleType:
     """Import a file of a shelf, or outside code: then in one line if that fails or lacks a name."""
-    path = locate(shelf, name)
+    path = find_source(shelf, name)
     if "." not in name:
         return importlib.import_module(f"paragan.{shelf}.{name}")
-    with told(f"importing {name}"):
+    with reraise_as_config_error(f"importing {name}"):
         module = outside_file.load(path) if outside_file.is_file_name(name) else importlib.import_module(name)
     if missing := [wanted for wanted in _OFFERED.get(shelf, ()) if not hasattr(module, wanted)]:
-        expected = " and ".join(_OFFERED[shelf])
-        raise ConfigError(f"{path}: found no {' and no '.join(missing)}, expected {expected} ({shelf}.{name})")
+        describe_choices = " and ".join(_OFFERED[shelf])
+        raise ConfigError(f"{path}: found no {' and no '.join(missing)}, expected {describe_choices} ({shelf}.{name})")
     return module
 
 
@@ -78,30 +78,30 @@ def options(shelf: str, name: str) -> type:
 
     Those of every data set have `labels` too; False leaves the labels out.
     """
-    kind = _options(locate(shelf, name), f"{shelf}.{name}")
+    kind = _options(find_source(shelf, name), f"{shelf}.{name}")
     return _with_labels(kind) if shelf == "datasets" else kind
 
 
-def locate(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
+def find_source(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
     """The source file behind a name, or a `ConfigError` that lists what there is (and, with it, `also`)."""
     if outside_file.is_file_name(name):
-        return outside_file.located(name)
+        return outside_file.find_file(name)
     if "." in name:
         return _outside(name)
     if name not in names(shelf) and (shelf, name) not in _RECORDED:
-        meant = did_you_mean(near(name, [*also, *names(shelf)]))
-        raise ConfigError(f"found {name!r}, expected {expected(shelf, also)}{meant}")
+        meant = did_you_mean(closest_name(name, [*also, *names(shelf)]))
+        raise ConfigError(f"found {name!r}, expected {describe_choices(shelf, also)}{meant}")
     package = _ROOT / shelf / name / "__init__.py"
     return package if package.is_file() else _ROOT / shelf / f"{name}{_suffix(shelf)}"
 
 
-def expected(shelf: str, also: tuple[str, ...] = ()) -> str:
+def describe_choices(shelf: str, also: tuple[str, ...] = ()) -> str:
     """What may be named, for messages."""
     known = ", ".join([*also, *names(shelf)])
     return f"{f'one of {known}' if known else f'a file of {shelf}/'} (or a dotted path or .py file of outside code)"
 
 
-def near(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
     """The known word most like this one, if any is alike at all; capitals do not matter."""
     folded = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold(), folded, 1, least)
@@ -120,15 +120,15 @@ def _suffix(shelf: str) -> str:
 def _outside(name: str) -> Path:
     found = _search(name) if all(part.isidentifier() for part in name.split(".")) else None
     if found is None or found.origin is None or not found.origin.endswith(".py"):
-        expected = "the dotted path of a module (is its folder on PYTHONPATH?) or a file such as mine.py"
-        raise ConfigError(f"found {name!r}, expected {expected}")
+        describe_choices = "the dotted path of a module (is its folder on PYTHONPATH?) or a file such as mine.py"
+        raise ConfigError(f"found {name!r}, expected {describe_choices}")
     return Path(found.origin)
 
 
 def _search(name: str) -> ModuleSpec | None:
     """None: there is no such module. The search imports the packages around it, which may fail in their own ways."""
     try:
-        with told(f"importing {name.rpartition('.')[0]}"):
+        with reraise_as_config_error(f"importing {name.rpartition('.')[0]}"):
             return importlib.util.find_spec(name)
     except ConfigError as error:
         missing = getattr(error.__cause__, "name", None)
@@ -149,7 +149,7 @@ def _options(path: Path, name: str) -> type:
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
         code = compile(ast.Module(wanted, []), str(path), "exec")
-        with told(f"{path}: `Options`"):
+        with reraise_as_config_error(f"{path}: `Options`"):
             exec(code, module.__dict__)  # noqa: S102 our shelf, or code the user named
             kind: type = module.__dict__.get("Options", _NoOptions)
             get_type_hints(kind, include_extras=True)

@@ -14,7 +14,7 @@ from typing import Literal, get_args, get_type_hints
 import numpy as np
 from PIL import Image
 
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.datasets import _class_folders, _decode, _paths, folder, npz
 
@@ -180,4 +180,4 @@ def _files(count: int) -> str:
 
 
 def _command(found: Findings, *words: str) -> str:
-    return f"{me()} {shlex.join(['train', 'own', f'data.path={found.path}', *words])}"
+    return f"{program_command()} {shlex.join(['train', 'own', f'data.path={found.path}', *words])}"

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import write_text
 from paragan.datasets._download import cache
@@ -43,7 +43,7 @@ def without_damaged(
         count = f"{len(damaged):,} of {len(paths):,}" if intact else f"all {len(paths):,}"
         raise DataError(
             f"data.path: {count} images in {name!r} are damaged, fewer than two are left to train on; "
-            f"`{me()} data check` names them, give other images"
+            f"`{program_command()} data check` names them, give other images"
         )
     if found is None:
         with suppress(OSError):  # the next process decodes them again

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import DataError
 
 MOST_PIXELS = 1 << 26  # 67 million
@@ -164,4 +164,4 @@ def _damage_told(where: str) -> Iterator[None]:
 
 
 def _what_to_do() -> str:
-    return f"`{me()} data check` names all such files"
+    return f"`{program_command()} data check` names all such files"

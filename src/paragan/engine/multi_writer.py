@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from paragan.core.notes import Note, Writer
+from paragan.core.log_record import LogRecord, Writer
 from paragan.core.printable import printable
 
 
 class MultiWriter:
-    """Fulfils `core.notes.Writer` for all of them."""
+    """Fulfils `core.log_record.Writer` for all of them."""
 
     def __init__(self, writers: Iterable[tuple[str, Writer]]) -> None:
         self._writers = dict(writers)
 
-    def write(self, note: Note) -> None:
+    def write(self, note: LogRecord) -> None:
         failed: dict[str, BaseException] = {}
         for name, writer in self._writers.items():
             try:
@@ -34,7 +34,7 @@ class MultiWriter:
             except (Exception, SystemExit) as error:
                 print(_told(name, error), file=sys.stderr)
 
-    def _drop(self, name: str, error: BaseException, note: Note) -> None:
+    def _drop(self, name: str, error: BaseException, note: LogRecord) -> None:
         with suppress(Exception, SystemExit):
             self._writers.pop(name).close()
         event = replace(note, kind="event", values={"text": _told(name, error)}, x_BCHW=None)

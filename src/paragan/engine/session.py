@@ -13,7 +13,7 @@ import torch
 
 from paragan.core.dist import ALONE, World
 from paragan.core.files import plain_file
-from paragan.core.notes import Note, Writer
+from paragan.core.log_record import LogRecord, Writer
 from paragan.core.protocols import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
@@ -109,7 +109,7 @@ class Session:
             case Samples():
                 values = {"path": f"samples/step-{event.step:07d}.png", "columns": event.columns, "rows": event.rows}
                 shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW), "mode": event.mode}
-                self.desk.write(Note("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
+                self.desk.write(LogRecord("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
             case Scored(score=score):
                 self.last_score = score.values
                 self._note("score", score.values)
@@ -180,7 +180,7 @@ class Session:
         }
 
     def _note(self, kind: str, values: Mapping[str, Any]) -> None:
-        self.desk.write(Note(kind, *self._now(), values))
+        self.desk.write(LogRecord(kind, *self._now(), values))
 
     def _now(self) -> tuple[int, int, float]:
         return self.trainer.clock.step, self.trainer.clock.images, self.pace.seconds()

@@ -12,7 +12,7 @@ from paragan.checkpoint.best import Best
 from paragan.checkpoint.reader import Checkpoint, counted, read
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.clock import Clock, Every
-from paragan.core.collective import together
+from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
 from paragan.core.interrupt import StopRequested
@@ -198,7 +198,7 @@ class Trainer:
         """Go on from the newest undamaged checkpoint, or look at the best; False if there is none."""
         found = read(self.best.path()) if best else self.checkpoints.newest()
         if found is not None:
-            together(self.world, lambda: self._resume(found))
+            run_on_all_ranks(self.world, lambda: self._resume(found))
         return found is not None
 
     def _resume(self, found: Checkpoint) -> None:
@@ -285,11 +285,14 @@ class Trainer:
         self.roles.meet()
         self.scored_at = self.clock.step
         leads = score if self.world.is_main else None
-        if self.clock.step and together(self.world, lambda: leads is not None and self.best.beaten_by(leads))[0]:
+        if (
+            self.clock.step
+            and run_on_all_ranks(self.world, lambda: leads is not None and self.best.beaten_by(leads))[0]
+        ):
             if self.saved_at != self.clock.step:
                 yield self.save()
             place = self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images
-            together(self.world, lambda: None if leads is None else self.best.keep(*place, leads))
+            run_on_all_ranks(self.world, lambda: None if leads is None else self.best.keep(*place, leads))
 
     def measured(self, prior: Prior | None = None) -> Score:
         """Of what is sampled. prior: other latents than the run's own."""

@@ -13,10 +13,10 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from paragan.checkpoint import generator_state
 from paragan.core import registry
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.option_types import Chosen
+from paragan.core.option_types import Choice
 from paragan.core.protocols import Source
 from paragan.export import generator_file
 from paragan.export.sampler import GeneratorInfo, Sampler
@@ -33,7 +33,7 @@ class GeneratorConfig(Protocol):
     """What is read of a run's config here."""
 
     @property
-    def model(self) -> Chosen: ...
+    def model(self) -> Choice: ...
 
     @property
     def seed(self) -> int: ...
@@ -94,7 +94,8 @@ def opened(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
     if not (path / "config.yaml").is_file():
         found = "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(
-            f"{path}: found {found}, expected a run folder as `{me()} train` makes it, or a file of `{me()} export`"
+            f"{path}: found {found}, expected a run folder as `{program_command()} train` makes it, "
+            f"or a file of `{program_command()} export`"
         )
     config = reader.config(str(path / "config.yaml"))
     reader.network(config, str(path))

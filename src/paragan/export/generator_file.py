@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from paragan import __version__
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import plain_file, write_bytes
 from paragan.export.sampler import GeneratorInfo
@@ -101,5 +101,5 @@ def _refuse_a_long_header(path: Path) -> None:
 
 
 def _refused(path: Path, found: str, expected: str = "") -> CheckpointError:
-    expected = expected or f"a file written by `{me()} export`"
+    expected = expected or f"a file written by `{program_command()} export`"
     return CheckpointError(f"{path}: found {found}, expected {expected}, or a run folder; export the run again")

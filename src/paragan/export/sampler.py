@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Paired, Source, paired
-from paragan.core.registry import did_you_mean, near
+from paragan.core.registry import closest_name, did_you_mean
 from paragan.evaluation.fixed_samples import pairs
 from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
@@ -276,7 +276,7 @@ class Sampler:
         if isinstance(label, bool) or not 0 <= number < self.num_classes:
             names = ", ".join(self.class_names[:20]) + (", …" if len(self.class_names) > 20 else "")
             found = " ".join(repr(label).split())[:60]
-            meant = did_you_mean(near(label, self.class_names) if isinstance(label, str) else None)
+            meant = did_you_mean(closest_name(label, self.class_names) if isinstance(label, str) else None)
             expected = f"one of {names} or a number below {self.num_classes}"
             raise ConfigError(f"{what}: found {found}, expected {expected}{meant}")
         return number

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from paragan.checkpoint.reader import MANIFEST, Checkpoint, read, sha256_of
 from paragan.checkpoint.writer import CheckpointWriter
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
-from paragan.core.pieces import Stored
+from paragan.core.pieces import StoredTensors
 from paragan.export import generator_file
 
 _EXPORTED = "generator.safetensors"
@@ -22,8 +22,8 @@ class SourceWeights:
 
     step: int
     sha256: str
-    networks: Mapping[str, Stored]
-    averages: Mapping[str, Stored]
+    networks: Mapping[str, StoredTensors]
+    averages: Mapping[str, StoredTensors]
 
 
 def weights_of(path: Path, say: Callable[[str], None]) -> SourceWeights:
@@ -32,14 +32,15 @@ def weights_of(path: Path, say: Callable[[str], None]) -> SourceWeights:
         path = path / _EXPORTED
     if path.is_file():
         file = generator_file.read(path)
-        generator = {"g": Stored.of(file.weights)}
+        generator = {"g": StoredTensors.of(file.weights)}
         return SourceWeights(file.facts.step, sha256_of(path), generator, generator)
     if (path / MANIFEST).is_file():
         return _of(read(path))
     found = CheckpointWriter(path / "checkpoints", say=say).newest()
     if found is None:
         raise CheckpointError(
-            f"init.path {path} holds no weights; give a run folder with a checkpoint, or a file of `{me()} export`"
+            f"init.path {path} holds no weights; give a run folder with a checkpoint, "
+            f"or a file of `{program_command()} export`"
         )
     return _of(found)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core.pieces import Stored
+from paragan.core.pieces import StoredTensors
 from paragan.game.player import Player
 
 
@@ -22,7 +22,7 @@ class LoadedWeights:
 
 
 def start_from(
-    player: Player, weights: Stored, average: Stored, initial: Callable[[], Mapping[str, Tensor]]
+    player: Player, weights: StoredTensors, average: StoredTensors, initial: Callable[[], Mapping[str, Tensor]]
 ) -> LoadedWeights:
     """Copy every tensor whose name and shape the player's network has; the others stay at their initial values.
 
@@ -36,17 +36,17 @@ def start_from(
     if not matching & own:
         return LoadedWeights(0, 0, False, left)
     stays = dict(initial()) if left else {}
-    started = Stored(mine, lambda name: weights[name] if name in matching else stays[name])
+    started = StoredTensors(mine, lambda name: weights[name] if name in matching else stays[name])
     player.strategy.load(player.net, started)
     _copy_to_masters(player, started)
     with_average = player.ema is not None and matching <= average.shapes.keys()
     if player.ema is not None:
-        averaged = Stored(mine, lambda name: average[name] if name in matching else stays[name])
+        averaged = StoredTensors(mine, lambda name: average[name] if name in matching else stays[name])
         player.strategy.load(player.ema.net, averaged if with_average else started)
     return LoadedWeights(len(matching), len(matching & own), with_average, left)
 
 
-def _copy_to_masters(player: Player, weights: Stored) -> None:
+def _copy_to_masters(player: Player, weights: StoredTensors) -> None:
     """Update the float32 copies that the optimiser steps where weights have a low precision."""
     held, window = player.optimizer.state_dict(), player.strategy.layout(player.net).state
     if not any("master" in entry for entry in held["state"].values()):

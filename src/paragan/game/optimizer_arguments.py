@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from paragan.core.registry import did_you_mean, near
+from paragan.core.registry import closest_name, did_you_mean
 from paragan.core.settings_tree import Written
 
 
@@ -27,7 +27,7 @@ def refusal(kind: Callable[..., Any], arguments: Mapping[str, Any], error: Excep
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     unknown = [] if takes_any else [key for key in arguments if key not in parameters]
     if unknown:
-        meant = did_you_mean(near(unknown[0], known))
+        meant = did_you_mean(closest_name(unknown[0], known))
         return f"{_place(arguments, unknown[0])}: {name} has no such argument{meant}; {listed}"
     given = [key for key in arguments if key in parameters]
     named = [key for key in given if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]  # "Invalid beta"

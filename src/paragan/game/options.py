@@ -8,14 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from paragan.core.option_types import TORCH_OPTIMISERS, Chosen, Count, Fraction, Natural, NotNegative, On, Positive
+from paragan.core.option_types import (
+    TORCH_OPTIMISERS,
+    Category,
+    Choice,
+    Count,
+    Fraction,
+    Natural,
+    NotNegative,
+    Positive,
+)
 
 
 @dataclass(frozen=True)
 class OptimizerOptions:
     """One player's optimiser."""
 
-    name: Annotated[str, On("optim", also=TORCH_OPTIMISERS)] = "Adam"
+    name: Annotated[str, Category("optim", also=TORCH_OPTIMISERS)] = "Adam"
     """A class of torch.optim, a file of `optim/`, or a dotted path."""
     lr: Positive = 2e-4
     """Learning rate before the schedule."""
@@ -87,7 +96,7 @@ class PlayerOptions:
     """Updates per step; for D only."""
     ema: EmaOptions | None = None
     """Averaged weights; null: none."""
-    strategy: Annotated[Chosen, On("parallel")] | None = None
+    strategy: Annotated[Choice, Category("parallel")] | None = None
     """How the network is placed on several ranks; null: `none` in one process, `ddp` on several."""
     norm_ranks: Count | None = None
     """Ranks over which batch norm takes its statistics; null: all; 1: each rank by itself."""

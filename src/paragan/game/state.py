@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
-from paragan.core.pieces import Pieces, Stored
+from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.shard import local
 from paragan.core.window import Window
 from paragan.game.player import Player
@@ -82,7 +82,7 @@ def _apart(tensors: Tensors) -> Tensors:
     return apart
 
 
-def restore(player: Player, saved: Stored, values: Mapping[str, int]) -> None:
+def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> None:
     """Put a saved state into a freshly built player, whatever the strategy that saved it and the player's own.
 
     Every rank reads whole tensors, one at a time, and keeps its pieces. Another model's state raises `CheckpointError`
@@ -93,7 +93,7 @@ def restore(player: Player, saved: Stored, values: Mapping[str, int]) -> None:
     for tensors in (weights, average) if average else (weights,):
         check_same(tensors, mine, player.side.value)
     masters = {name: f"optimizer/{name}/master" for name, _ in player.net.named_parameters()}
-    exact = Stored(  # where weights were kept in low precision, the optimiser's copies are the true ones
+    exact = StoredTensors(  # where weights were kept in low precision, the optimiser's copies are the true ones
         weights.shapes, lambda name: saved[key] if (key := masters.get(name, "")) in saved else weights[name]
     )
     player.strategy.load(player.net, exact)
@@ -111,7 +111,7 @@ def restore(player: Player, saved: Stored, values: Mapping[str, int]) -> None:
     player.version, player.images = values["version"], values["images"]
 
 
-def _whose(own: Window, saved: Stored) -> Window:
+def _whose(own: Window, saved: StoredTensors) -> Window:
     """This rank's own optimiser state where as many ranks saved theirs; rank 0's on any other number of ranks."""
     ranks = {int(name[5:].partition("/")[0]) for name in saved if name.startswith("rank-")}
     return own if ranks == set(range(1, own.of)) else Window()
@@ -119,7 +119,9 @@ def _whose(own: Window, saved: Stored) -> Window:
 
 def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: str) -> None:
     """The first tensor that differs in name or shape, by name. Of stored ones no value is read."""
-    shapes = [t.shapes if isinstance(t, Stored) else {n: tuple(v.shape) for n, v in t.items()} for t in (saved, mine)]
+    shapes = [
+        t.shapes if isinstance(t, StoredTensors) else {n: tuple(v.shape) for n, v in t.items()} for t in (saved, mine)
+    ]
     for name in sorted(saved.keys() | mine.keys()):
         found, expected = (of.get(name, "none") for of in shapes)
         if found != expected:
@@ -129,7 +131,7 @@ def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: st
             )
 
 
-def _restore_optimizer(player: Player, saved: Stored, weights: Stored) -> None:
+def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTensors) -> None:
     window, stepped = player.strategy.layout(player.net).state, _stepped(player)
     numbers = {name: index for index, name in enumerate(stepped)}
     fresh = player.optimizer.state_dict()

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from paragan.core import rng
-from paragan.core.outside_code import told
+from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN
@@ -52,7 +52,7 @@ def _play_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -
         for penalty in (None, *penalties):
             augment, own = copy.deepcopy((alone.augment, penalty))  # both may have state
             tried = replace(alone, augment=augment, **_of(side, own))
-            with told(_part(game, side, penalty)):
+            with reraise_as_config_error(_part(game, side, penalty)):
                 turn = tried.d_turn(real) if side is Side.D else tried.g_turn(real)
                 players[side].play(turn, against=players[Side.G if side is Side.D else Side.D])
 

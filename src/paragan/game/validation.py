@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.outside_code import told
+from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Network, Penalty
 from paragan.core.types import Can, DiscriminatorOutput, GeneratorOutput, Rows, Side
 from paragan.game.gan import Loss
@@ -32,23 +32,23 @@ def refuse_unfit(
         z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
         condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
         _refuse_other_labels(g, (z, y, condition), "Generator", prior.num_classes)
-        with told(f"model: Generator.forward(z, y{', condition' * conditioned})"):
+        with reraise_as_config_error(f"model: Generator.forward(z, y{', condition' * conditioned})"):
             images = GeneratorOutput.of(g(z, y, condition)).images
         _expect(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
         _refuse_odd_numbers(images, "Generator", "images")
         _refuse_other_labels(d, (images, y, condition), "Discriminator", prior.num_classes)
         logits_B = [_logits(d, x, y, condition) for x in (torch.zeros_like(images), images)]
-        with told("loss: d_loss(real, fake)"):
+        with reraise_as_config_error("loss: d_loss(real, fake)"):
             of_d = loss.d(*logits_B)
         _expect(of_d, (ROWS,), "loss: d_loss", "one value per image, not a mean")
-        with told("loss: g_loss(fake, real)"):
+        with reraise_as_config_error("loss: g_loss(fake, real)"):
             of_real = logits_B[0] if loss.g_needs_real else None
             of_g = loss.g(logits_B[1], of_real)
         _expect(of_g, (ROWS,), "loss: g_loss", "one value per image, not a mean")
         for name, values in (("d_loss", of_d), ("g_loss", of_g)):
             if not values.requires_grad:
                 raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
-            with told(f"model: the way back from {name}"):
+            with reraise_as_config_error(f"model: the way back from {name}"):
                 values.sum().backward(retain_graph=True)
 
 
@@ -84,7 +84,7 @@ def _takes(forward: Any, count: int) -> bool:
 
 
 def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -> Tensor:
-    with told(f"model: Discriminator.forward(x, y{', condition' * (condition is not None)})"):
+    with reraise_as_config_error(f"model: Discriminator.forward(x, y{', condition' * (condition is not None)})"):
         output = d(x, y, condition)
     logits = DiscriminatorOutput.of(output).logits_B
     if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core.fade import faded
+from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
@@ -61,5 +61,5 @@ class Penalty:
     def __call__(self, part: PenaltyContext) -> Tensor:
         assert part.outputs.real is not None and part.feed.real is not None and part.feed.real.x_BCHW is not None
         own = self.options
-        gamma = faded(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval
+        gamma = cosine_decay(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval
         return gamma / 2 * squared_slope(part, part.outputs.real.logits_B, part.feed.real.x_BCHW)

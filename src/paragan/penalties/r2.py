@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core.fade import faded
+from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
@@ -45,5 +45,5 @@ class Penalty:
         assert part.feed.fakes is not None, "D's turn is fed fakes"
         (fakes,) = part.feed.fakes
         own = self.options
-        gamma = faded(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval
+        gamma = cosine_decay(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval
         return gamma / 2 * squared_slope(part, part.outputs.fake.logits_B, fakes)

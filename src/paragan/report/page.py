@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.report import panels, population
 from paragan.report.curves import Chart
 from paragan.report.events import events
@@ -254,14 +254,14 @@ def _commands(folder: Path, history: History, total: float | None) -> list[tuple
     """
     run = shlex.quote(str(folder))
     name = str(folder) if os.sep in str(folder) else f"./{folder}"  # without a slash it could be the name of a recipe
-    resume = f"{me()} train {shlex.quote(name)}"
+    resume = f"{program_command()} train {shlex.quote(name)}"
     is_over = total is not None and history.kimg >= total
     again = ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_over else ("resume", resume)
     return [
         again,
-        ("sample", f"{me()} sample {run} --num {_num_shown(history.start.get('data'))}"),
-        ("export", f"{me()} export {run}"),
-        ("score", f"{me()} eval {run} --json"),
+        ("sample", f"{program_command()} sample {run} --num {_num_shown(history.start.get('data'))}"),
+        ("export", f"{program_command()} export {run}"),
+        ("score", f"{program_command()} eval {run} --json"),
     ]
 
 

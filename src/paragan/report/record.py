@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import plain_file
 from paragan.report.grid_record import Population
@@ -194,7 +194,9 @@ def open_record(folder: Path) -> Record:
     """The record of a run folder, not read yet. Raises `CheckpointError` where `folder` is none."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
         found = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "nothing"
-        raise CheckpointError(f"{folder}: found {found}, expected a run folder as `{me()} train` makes it; name one")
+        raise CheckpointError(
+            f"{folder}: found {found}, expected a run folder as `{program_command()} train` makes it; name one"
+        )
     return Record(folder / "metrics.jsonl")
 
 

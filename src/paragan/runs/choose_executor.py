@@ -14,7 +14,7 @@ from torch import nn
 
 from paragan import build
 from paragan.config import RunConfig, load, outside_names
-from paragan.core.collective import together
+from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.network_factory import Model
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 Measure = Callable[[RunConfig, float], Timing]
 
 
-def chosen(
+def choose_executor(
     config: RunConfig,
     out: Path,
     anew: bool,
@@ -56,7 +56,7 @@ def chosen(
         before = None if anew else _before(config, out)
         return _left_open(before or _fastest(config, world, say, model, measure))
 
-    return _with(config, decided() if world.size == 1 else together(world, decided)[0])
+    return _with(config, decided() if world.size == 1 else run_on_all_ranks(world, decided)[0])
 
 
 def _before(config: RunConfig, out: Path) -> RunConfig | None:
@@ -78,7 +78,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
         return plain
     bench = TrialRun(config, world, model)
     trial = _Trial(measure or bench, len(config.max_steps), say)
-    written = list(ways(plain, bench.device, bench.networks()))
+    written = list(candidates(plain, bench.device, bench.networks()))
     for done in range(1, _ROUNDS + 1):  # in turns: what else the machine does then meets all of them
         for number, way in enumerate(written, start=1):
             trial.of(way, until_s=BUDGET_S * (number / len(written) if done == 1 else 1))
@@ -158,7 +158,7 @@ class _Trial:
         self.say(f"executor  {name}: {why}")
 
 
-def ways(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.Module]) -> Iterator[RunConfig]:
+def candidates(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.Module]) -> Iterator[RunConfig]:
     """Every precision, layout and library that is left open, of both sides together; the likeliest first."""
     sides = {Side.G: config.g, Side.D: config.d}
     open_to: dict[str, dict[Side, tuple[Any, ...]]] = {
@@ -199,8 +199,8 @@ def name_of(config: RunConfig) -> str:
 def _left_open(config: RunConfig) -> dict[str, Any]:
     """What is chosen, as JSON."""
     sides = {"g": config.g, "d": config.d}
-    ways = {name: {key: getattr(own, key) for key in _OPEN} for name, own in sides.items()}
-    return {"executor": config.train.executor, **ways}
+    candidates = {name: {key: getattr(own, key) for key in _OPEN} for name, own in sides.items()}
+    return {"executor": config.train.executor, **candidates}
 
 
 def _with(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:

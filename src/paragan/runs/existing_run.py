@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from paragan.config import RunConfig, compared, load, outside_names
+from paragan.config import RunConfig, compare, load, outside_names
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.settings_tree import brief
 from paragan.engine.options import Change
@@ -33,7 +33,7 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
             raise ConfigError(f"--change needs a run to resume, and {folder.path} holds none; leave it out")
         return None
     config = with_recorded_init(config, before)
-    changed = {key: both for key, both in compared(before, config).items() if not key.startswith(_MAY_CHANGE)}
+    changed = {key: both for key, both in compare(before, config).items() if not key.startswith(_MAY_CHANGE)}
     if changed and folder.never_began:
         say(f"the former run, which ended before its first step, is kept in {folder.set_aside()}")
         return None
@@ -65,7 +65,7 @@ def recorded(config: RunConfig, before: RunConfig | None, step: int) -> RunConfi
     if before is None:
         return replace(config, train=train, history=())
     history = [replace(change, step=min(change.step, step)) for change in before.history]
-    for key, (was, now) in compared(before, config).items():
+    for key, (was, now) in compare(before, config).items():
         if _RATES.fullmatch(key):
             history.append(Change(step, key, was, now))
     return replace(config, train=train, history=tuple(history))

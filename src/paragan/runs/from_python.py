@@ -13,36 +13,44 @@ from paragan.core.errors import PREEMPTED
 from paragan.core.interrupt import Interrupt, install
 from paragan.distributed.launch.join import leave
 from paragan.distributed.launch.rank_env import RankEnv
-from paragan.runs.session import RunRequest, ended, explaining, joined, opened, told, voice
+from paragan.runs.session import (
+    RunRequest,
+    end_session,
+    join_world,
+    open_session,
+    printer,
+    record_failure,
+    share_failures,
+)
 from paragan.writers.console import clock_time, score_line
 
 
 def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
     """Train to the end, or to a signal, which raises after the checkpoint. prepare: called once the ranks have met."""
     with _signals() as interrupt:
-        world = joined(config, place, lambda: interrupt.requested)
+        world = join_world(config, place, lambda: interrupt.requested)
         try:
-            with explaining(world):
+            with share_failures(world):
                 asked = prepare(world)
             finished = _run(asked, world, interrupt)
         finally:
             leave(world)
     if not finished:
-        raise KeyboardInterrupt if interrupt.by == signal.SIGINT else SystemExit(PREEMPTED)
+        raise KeyboardInterrupt if interrupt.signal_number == signal.SIGINT else SystemExit(PREEMPTED)
 
 
 def _run(asked: RunRequest, world: World, interrupt: Interrupt) -> bool:
     """Whether the run is finished."""
     with ExitStack() as stack:
-        with explaining(world):
-            session = stack.enter_context(opened(asked, world, lambda: world.any(interrupt.requested)))
-        with told(session):
+        with share_failures(world):
+            session = stack.enter_context(open_session(asked, world, lambda: world.any(interrupt.requested)))
+        with record_failure(session):
             session.run()
         if session.is_complete:
             return True
-        trainer, say = session.trainer, voice(world)
+        trainer, say = session.trainer, printer(world)
         code, reason = (0, "finished") if trainer.finished else (PREEMPTED, "stopped by a signal; saved")
-        ended(session, code, reason)
+        end_session(session, code, reason)
         kimg = trainer.clock.images / 1000
         say(f"{reason}: step {trainer.clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}")
         if session.last_score:

@@ -16,9 +16,9 @@ from paragan import build
 from paragan.build import evaluation, grid, workers
 from paragan.build.initial_weights import initialised
 from paragan.config import RunConfig, changes, differences, dump
-from paragan.core.command import me
+from paragan.core.command import program_command
 from paragan.core.dist import World
-from paragan.core.errors import CheckpointError, ConfigError, FollowedError, outcome
+from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
 from paragan.core.files import write_text
 from paragan.core.network_factory import Model
 from paragan.core.printable import printable
@@ -66,7 +66,7 @@ class RunRequest:
     company: ExternalWorkers | None = None
 
 
-def joined(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
+def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
     """The world of this process, on its device. stopped: looked at while the other ranks are waited for."""
     warnings.filterwarnings("ignore", message=_NOISE)
     device = devices.pick(config.train.threads, *(() if place is None else (place.local_rank, place.local_size)))
@@ -74,13 +74,13 @@ def joined(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool]
 
 
 @contextmanager
-def opened(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
+def open_session(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
     """A session that stands at the newest checkpoint, or at the start; inside, the folder is locked."""
     folder = RunFolder(asked.out, None if asked.place is None else asked.place.lock)
-    say = voice(world)
+    say = printer(world)
     rank_checks.refuse_different(asked.config, world)
     rank_checks.refuse_thin(asked.config, world)
-    config = choose_executor.chosen(asked.config, asked.out, _sets_aside(asked), world, say, asked.model)
+    config = choose_executor.choose_executor(asked.config, asked.out, _sets_aside(asked), world, say, asked.model)
     asked = replace(asked, config=config)
     trainer = _trainer(asked, world, stop)
     before = _make_room(asked, folder) if world.is_main else None
@@ -116,16 +116,16 @@ def opened(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Iterato
 
 def _trainer(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
     if asked.config.grid is None:
-        return build.trainer(asked.config, asked.out, voice(world), stop, world=world, model=asked.model)
+        return build.trainer(asked.config, asked.out, printer(world), stop, world=world, model=asked.model)
     if world.size > 1:
         raise ConfigError(f"devices: found {world.size} for a grid, expected 1: its cells are shared out over workers")
     if asked.config.workers is not None:
-        return workers.evolution(asked.config, asked.out, voice(world), stop, asked.company)
-    return grid.evolution(asked.config, asked.out, voice(world), stop)
+        return workers.evolution(asked.config, asked.out, printer(world), stop, asked.company)
+    return grid.evolution(asked.config, asked.out, printer(world), stop)
 
 
 @contextmanager
-def explaining(world: World) -> Iterator[None]:
+def share_failures(world: World) -> Iterator[None]:
     """What fails inside is told to the other ranks; what failed because of one of them is told as such."""
     try:
         yield
@@ -135,29 +135,29 @@ def explaining(world: World) -> Iterator[None]:
 
 
 @contextmanager
-def told(session: Session) -> Iterator[None]:
+def record_failure(session: Session) -> Iterator[None]:
     """What fails inside ends the run: the record, the other ranks and `exit.json` hear of it before it is raised on."""
     try:
-        with explaining(session.world), compiling():
+        with share_failures(session.world), compiling():
             yield
     except BaseException as error:
         code, line = outcome(error)
         reason = printable(line or str(error) or type(error).__name__)
         session.end(code, reason)
-        if isinstance(error, FollowedError):
+        if isinstance(error, PeerFailedError):
             reason = printable(error.reason)  # `exit.json` is the run's
         with suppress(OSError):  # a full disk must not hide what went wrong
             _leave_word(session, code, reason)
         raise
 
 
-def ended(session: Session, code: int, reason: str) -> None:
+def end_session(session: Session, code: int, reason: str) -> None:
     """The run is over, or waits to go on: the writers are closed, and `exit.json` tells how."""
     session.end(code, reason)
     _leave_word(session, code, reason)
 
 
-def voice(world: World) -> Callable[[str], None]:
+def printer(world: World) -> Callable[[str], None]:
     """Prints a line on rank 0; other ranks keep silent."""
     return _say if world.is_main else _keep_silent
 
@@ -194,7 +194,9 @@ def _refuse_missing_init(asked: RunRequest) -> None:
     if asked.fresh and inside:
         raise ConfigError(f"init.path {source} lies in the run folder that --fresh moves; give another --out DIR")
     if not source.exists() and not (asked.out / "config.yaml").exists():
-        raise ConfigError(f"init.path {source} does not exist; give a run folder, or a file of `{me()} export`")
+        raise ConfigError(
+            f"init.path {source} does not exist; give a run folder, or a file of `{program_command()} export`"
+        )
 
 
 def _sets_aside(asked: RunRequest) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from paragan.core.errors import ParaganError
-from paragan.core.outside_code import told
+from paragan.core.outside_code import reraise_as_config_error
 
 CALLED = "called in float64"
 DETERMINISTIC = "deterministic"
@@ -49,7 +49,7 @@ def failed(reason: str, difference: float | None = None) -> LawResult:
 def attempt(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
     """The row of this law; whatever the user's code raises is a law that failed."""
     try:
-        with told(law):
+        with reraise_as_config_error(law):
             return replace(look(), law=law, strategy=name)
     except ParaganError as error:
         return LawResult(law, name, "FAILED", None, str(error).removeprefix(f"{law} "))

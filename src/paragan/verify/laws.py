@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from paragan.core.dist import ALONE, World
-from paragan.core.pieces import Stored
+from paragan.core.pieces import StoredTensors
 from paragan.core.types import Can, Side
 from paragan.distributed.launch.join import join, leave
 from paragan.game.state import restore, state_of
@@ -174,7 +174,7 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
         first.steps(1)
         for side, seat in first.seats.items():
             pieces, counters = state_of(seat)
-            saved = Stored.of({name: value.clone() for name, value in pieces.tensors.items()})
+            saved = StoredTensors.of({name: value.clone() for name, value in pieces.tensors.items()})
             restore(second.seats[side], saved, counters)
         second.gan.clock.step, second.gan.clock.images = first.gan.clock.step, first.gan.clock.images
         found = {1: second.weights()}

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
 from paragan.core.files import open_to_append, write_bytes, write_text
-from paragan.core.outside_code import told
+from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback
 from paragan.verify.finding import DETERMINISTIC, RANKS, LawResult
@@ -220,7 +220,7 @@ def _answered(
     everyone = [f"done {other}" for other in range(size)]
     store.set(f"here {rank}", "")
     try:
-        with told(row.name):
+        with reraise_as_config_error(row.name):
             store.wait([f"here {other}" for other in range(size)], timedelta(seconds=_START_S))
             world = _group(rank, size, store)
             first, count = row.share(rank, size, subject.batch)

@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.core.files import subfolder, whole
-from paragan.core.notes import Note
+from paragan.core.log_record import LogRecord
 from paragan.storage.image_formats import SHEETS
 from paragan.storage.image_sheet import sheet
 
@@ -25,7 +25,7 @@ class Writer:
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._folder = folder
 
-    def write(self, note: Note) -> None:
+    def write(self, note: LogRecord) -> None:
         if note.x_BCHW is not None:
             subfolder(self._folder, "samples")
             save_grid(note.x_BCHW, self._folder / note.values["path"], note.columns)

@@ -10,7 +10,7 @@ from paragan.report.film import film
 from paragan.report.page import Page
 
 if TYPE_CHECKING:
-    from paragan.core.notes import Note
+    from paragan.core.log_record import LogRecord
 
 __all__ = ["NAME", "Page", "Writer", "film", "render", "save"]
 
@@ -23,7 +23,7 @@ class Writer:
     def __init__(self, options: object, folder: Path, step: int) -> None:
         self._folder, self._page = folder, Page(folder)
 
-    def write(self, note: Note) -> None:
+    def write(self, note: LogRecord) -> None:
         """Make the page again at an evaluation, the first pictures and the end."""
         if note.kind in ("score", "end") or (note.kind == "samples" and note.step == 0):
             self._save()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from paragan.core.errors import PREEMPTED, FollowedError, ParaganError
+from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError
 from paragan.core.files import read_bytes, refuse_link, write_text
 from paragan.core.printable import printable
 from paragan.distributed.launch.rank_env import RankEnv
@@ -47,7 +47,7 @@ def ranks(folder: Path) -> Path:
 
 def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
     """Of this rank, now. error: what ended it, if anything did."""
-    cause = error.rank if isinstance(error, FollowedError) else None
+    cause = error.rank if isinstance(error, PeerFailedError) else None
     bug = code == 1 and error is not None and not _may_pass(error)
     end = ExitStatus(
         place.rank, code, printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL
@@ -66,7 +66,7 @@ def _may_pass(error: BaseException) -> bool:
     of_device = type(error).__name__ == "AcceleratorError"
     if isinstance(error, BrokenPipeError):
         return False  # the reader of standard output has left, as `| head` does
-    return isinstance(error, (OSError, FollowedError)) or of_device or is_broken(error)
+    return isinstance(error, (OSError, PeerFailedError)) or of_device or is_broken(error)
 
 
 def forget(folder: Path, place: RankEnv) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch.distributed as dist
 
 from paragan.core.dist import World
-from paragan.core.errors import FollowedError, RankError, outcome
+from paragan.core.errors import PeerFailedError, RankError, outcome
 from paragan.distributed.launch.rank_env import GOES_ON, alive
 
 LOOK_S = 3.0  # for the reason of another
@@ -32,11 +32,11 @@ _BROKEN = (
 
 
 def explained(world: World, error: BaseException) -> BaseException:
-    """The error that this rank ends with: its own, told to the others; or another's, as a `FollowedError`.
+    """The error that this rank ends with: its own, told to the others; or another's, as a `PeerFailedError`.
 
     A collective that broke without a reason becomes a `RankError` that names who is gone. At most `_MOST_S` seconds.
     """
-    if world.size == 1 or world.store is None or isinstance(error, FollowedError):
+    if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error
     found: list[BaseException] = []
     looking = threading.Thread(target=lambda: found.append(_explained(world, world.store, error)), daemon=True)
@@ -103,6 +103,6 @@ def _gone(store: dist.Store, world: World) -> list[int]:
     return found
 
 
-def _followed(world: World, first: Mapping[str, Any]) -> FollowedError:
+def _followed(world: World, first: Mapping[str, Any]) -> PeerFailedError:
     rank, code, reason = int(first["rank"]), int(first["code"]), str(first["reason"])
-    return FollowedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank, reason)
+    return PeerFailedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank, reason)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Note:
+class LogRecord:
     """kind: start, step, delays, generation, samples, score, telemetry, advice, checkpoint, event or end.
 
     images: real images seen so far. seconds: since this session began. values: numbers, text, lists and maps, as JSON
@@ -35,6 +35,6 @@ class Note:
 class Writer(Protocol):
     """A file of `writers/`: made as `Writer(options, folder, step)`, where `step` is how far the run has come."""
 
-    def write(self, note: Note) -> None: ...
+    def write(self, note: LogRecord) -> None: ...
 
     def close(self) -> None: ...
