@@ -1,0 +1,139 @@
+"""Words: those that docs/glossary.md rules out are gone, and a public name has one meaning in the package."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paragan.core import registry
+
+ROOT = Path(__file__).resolve().parents[2]
+GLOSSARY = ROOT / "docs" / "glossary.md"
+ALLOWANCES = Path(__file__).with_name("glossary_allowances.json")
+HISTORY = ("docs/journal.md", "docs/design/", "docs/glossary.md")  # of the past, or of the words themselves
+GENERATED = (
+    "docs/api.md",
+    "docs/cli.md",
+    "docs/settings.md",
+    "docs/recipes/",
+)  # from the package, which is read itself
+PROTOCOL = {  # names that files of a registry define
+    *("Options", "Generator", "Discriminator", "Penalty", "Augment", "Strategy", "Optimizer", "Writer", "Metric"),
+    *("Scheme", "Loss", "d_loss", "g_loss", "source", "step", "quiesce", "close"),
+}
+REGISTRIES = set(registry.shelves())
+ALLOWED: dict[str, dict[str, int]] = json.loads(ALLOWANCES.read_text(encoding="utf-8"))
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def banned_words(glossary: str) -> frozenset[str]:
+    """The first column of the first table below "Words that are not used"."""
+    section = glossary.split("\n## Words that are not used\n")[1]
+    table = re.search(r"\| not \| but \|\n\|[-|]+\|\n((?:\|.*\n)+)", section)
+    assert table is not None
+    return frozenset(row.split("|")[1].strip() for row in table.group(1).splitlines())
+
+
+BANNED = banned_words(GLOSSARY.read_text(encoding="utf-8"))
+
+
+def words(text: str) -> list[str]:
+    """Words of prose and of identifiers, in lower case: `ToldIt.was_told` is told, it, was, told."""
+    return [word.lower() for word in WORD.findall(text)]
+
+
+def count_banned(text: str) -> int:
+    if not _any_banned(text):
+        return 0
+    return sum(word in BANNED for word in words(text))
+
+
+_any_banned = re.compile("|".join(sorted(BANNED)), re.I).search
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every file that is checked, with its text; of tests, the names of the test functions."""
+    package = ROOT / "src" / "paragan"
+    suffixes = {".py", ".yaml", ".j2", ".html", ".js", ".css"}
+    for path in (p for p in package.rglob("*") if p.suffix in suffixes):
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
+        name = path.relative_to(ROOT).as_posix()
+        if name != "CHANGELOG.md" and not name.startswith((*HISTORY, *GENERATED)):
+            yield name, path.read_text(encoding="utf-8")
+    for folder in ("examples", "pages"):
+        for path in (ROOT / folder).rglob("*.py"):
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+    for path in (ROOT / "tests").rglob("*.py"):
+        names = re.findall(r"^\s*(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.M)
+        yield path.relative_to(ROOT).as_posix(), " ".join([path.stem, *names])
+
+
+def word_counts() -> dict[str, int]:
+    """Banned words by file."""
+    found = {name: count_banned(text) for name, text in texts()}
+    return {name: number for name, number in sorted(found.items()) if number}
+
+
+def name_counts(modules: list[Any]) -> dict[str, int]:
+    """Public names of modules that more than one module defines, with the number of these modules."""
+    defined = Counter(name for module in modules for name in public_names(module))
+    return {name: number for name, number in sorted(defined.items()) if number > 1}
+
+
+def public_names(module: Any) -> set[str]:
+    """Classes and functions of a module, without the names that every file of its registry defines."""
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    names = {node.name for node in module.tree.body if isinstance(node, kinds) and not node.name.startswith("_")}
+    return names - PROTOCOL if module.floor in REGISTRIES or "templates" in module.path.parts else names - {"main"}
+
+
+def differences(found: dict[str, int], allowed: dict[str, int]) -> list[str]:
+    """Where the package has more than is allowed, and where the allowance can shrink."""
+    return [
+        f"{name}: {found.get(name, 0)}, allowed {allowed.get(name, 0)}"
+        for name in sorted({*found, *allowed})
+        if found.get(name, 0) != allowed.get(name, 0)
+    ]
+
+
+def by_room(counts: dict[str, int]) -> dict[str, int]:
+    rooms: Counter[str] = Counter()
+    for name, number in counts.items():
+        rooms["/".join(name.split("/")[: 3 if name.startswith("src/") else 1])] += number
+    return rooms
+
+
+def test_banned_words_are_gone():
+    allowed, found = by_room(ALLOWED["words"]), by_room(word_counts())
+    more = {room: number for room, number in found.items() if number > allowed[room]}
+    assert more == {}, "docs/glossary.md says what to write instead"
+
+
+def test_public_names_have_one_meaning(modules):
+    assert len(name_counts(modules)) <= len(ALLOWED["names"])
+
+
+@pytest.mark.parametrize("text", ["was told", "told_of", "toldOf", "ToldOf", "`_asked`", "NOBODY", "odd", "x=odd,"])
+def test_the_rule_sees(text):
+    assert count_banned(text) == 1
+
+
+@pytest.mark.parametrize("text", ["wholehearted", "oddly", "untold", "modded", "tasks", "masks", "body", "retells"])
+def test_other_words_pass(text):
+    assert count_banned(text) == 0
+
+
+if __name__ == "__main__":
+    from tests.architecture.conftest import PACKAGE, Module
+
+    every_module = [Module.read(path) for path in sorted(PACKAGE.rglob("*.py"))]
+    left = {"words": word_counts(), "names": name_counts(every_module)}
+    ALLOWANCES.write_text(json.dumps(left, indent=1) + "\n", encoding="utf-8")
