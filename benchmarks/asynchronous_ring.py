@@ -26,7 +26,7 @@ from paragan.game.sample import sample, sampling_network
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.metrics import frechet
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 from paragan.optim import adabelief
 from paragan.parallel import none
 from paragan.penalties import r1

@@ -88,4 +88,4 @@ def images(data: Path) -> Tensor:
 
 @cache
 def _extractor(data: Path) -> torch.nn.Module:
-    return extractors.read("mnist-cnn", extractors.beside(str(data), "mnist-cnn"))
+    return extractors.load_extractor("mnist-cnn", extractors.find_weights(str(data), "mnist-cnn"))

@@ -28,7 +28,7 @@ def scored(folder: Path) -> dict[str, Any]:
     run = grid.evolution(load(str(folder / "config.yaml")), folder, print, lambda: False, reading=True)
     if not run.resume() or run.ensemble is None:
         raise SystemExit(f"{folder}: found no finished run, expected one whose ensemble was looked for")
-    own = run.measured().metrics
+    own = run.compute_score().metrics
     metric = FD if FD in own else next(name for name in own if name.startswith("fd["))
     ensemble, everybody = run.ensemble, range(len(run.cells))
     singles = [_score(run, [cell], [1.0])[metric] for cell in everybody]
@@ -64,7 +64,7 @@ def _of_best_cell(run: Evolution) -> dict[str, float]:
     """Of the mixture of the best cell's neighbourhood, whether or not the run draws from the ensemble instead."""
     ensemble, run.ensemble = run.ensemble, None
     try:
-        return run.measured().metrics
+        return run.compute_score().metrics
     finally:
         run.ensemble = ensemble
 

@@ -105,7 +105,7 @@ def main() -> None:
     config = Config(rows, columns, told.batches, loss="mustangs" if told.mustangs else "bce", codec=codec)
     found = mnist.source(mnist.Options(path=str(told.data)), "train")
     images_u8, _ = found.fetch(torch.arange(len(found)).numpy())
-    extractor = extractors.read("mnist-cnn", extractors.beside(str(told.data), "mnist-cnn"))
+    extractor = extractors.load_extractor("mnist-cnn", extractors.find_weights(str(told.data), "mnist-cnn"))
     upstream = Upstream(config, images_u8, extractor)
     print(f"{record.machine()}, {gflops():.0f} GFLOP per CPU second; CPU seconds per cell and iteration:")
     for _ in range(told.iterations):

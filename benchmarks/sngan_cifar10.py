@@ -28,7 +28,7 @@ from paragan import build
 from paragan.config import RunConfig, load
 from paragan.core.types import Rows, Side
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.judge import ready_made
+from paragan.evaluation.judge import load_pretrained
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
@@ -138,7 +138,7 @@ def naive(data: str, seed: int, share: float) -> Curve:
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
     prior, order = Prior(config.seed, LATENT, CLASSES), Order(len(x_BCHW), config.seed)
     path = Path(data).parent / "classifiers/resnet56_cifar10.npz"
-    evaluator = Evaluator(ready_made("cifar-resnet56", path), found.train, found.held_out, config.score.num_images)
+    evaluator = Evaluator(load_pretrained("cifar-resnet56", path), found.train, found.held_out, config.score.num_images)
     z_score, y_score = prior.draw("score", Rows(0, 0, config.score.num_images, config.score.num_images))
 
     @torch.no_grad()

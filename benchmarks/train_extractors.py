@@ -151,7 +151,7 @@ def main(name: str, data: str) -> None:
     net = trained(packaged.PACKAGED[name].make(), train, RECIPES[name])
     weights = stored(net)
     (packaged.FOLDER / f"{name}.safetensors").write_bytes(weights)
-    net = packaged.loaded(name, weights)
+    net = packaged.network_from_bytes(name, weights)
     table = json.loads(packaged.TABLE.read_text()) if packaged.TABLE.exists() else {}
     table[name] = {
         "sha256": hashlib.sha256(weights).hexdigest(),

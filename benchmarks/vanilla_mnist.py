@@ -28,7 +28,7 @@ from paragan.config import load
 from paragan.core.types import Rows, Side
 from paragan.engine.events import Scored
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.judge import ready_made
+from paragan.evaluation.judge import load_pretrained
 from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
@@ -70,7 +70,10 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
 
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), 2e-4, betas=(0.5, 0.999), fused=True) for net in (g, d))
     evaluator = Evaluator(
-        ready_made("mnist-cnn", Path(data).parent / "classifiers/mnist_cnn.npz"), found.train, found.held_out, IMAGES
+        load_pretrained("mnist-cnn", Path(data).parent / "classifiers/mnist_cnn.npz"),
+        found.train,
+        found.held_out,
+        IMAGES,
     )
     z_score = noise("score", 0, IMAGES)
 

@@ -11,7 +11,7 @@ from random import Random
 from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.engine.advice import advise
-from paragan.engine.session import _lines
+from paragan.engine.session import read_history
 from paragan.writers import jsonl
 from tests.attacks import small_run
 from tests.attacks.mutations import dump, mutate_bytes, mutate_json
@@ -53,7 +53,7 @@ def fuzz_resumed_record(draws: Random, folder: Path) -> None:
     path = run / "metrics.jsonl"
     for _ in range(draws.randint(1, 3)):
         _change(draws, path)
-    lines = _lines(path, 2)
+    lines = read_history(path, 2)
     advise([line for line in lines if line["kind"] in ("telemetry", "score")], 100, False, False)
     jsonl.Writer(jsonl.Options(), run, 2).close()
 

@@ -7,8 +7,8 @@ import torch
 
 from paragan.core import registry
 from paragan.core.tree import map_tensors
-from paragan.metrics._judged import SampleFeatures
 from paragan.metrics._pairs import ImagePairs, PairMean
+from paragan.metrics._sample_features import SampleFeatures
 
 CLASSES = 3
 
@@ -118,8 +118,10 @@ def test_float32_is_counted_in_float64(name):
     """Far from the origin, where sums of squares in float32 have lost what matters."""
 
     def value(dtype):
-        real, fake = (SampleFeatures(j.features_BF.float() + 1000, j.logits_BK, j.asked_B) for j in (REAL, FAKE))
-        real, fake = (SampleFeatures(j.features_BF.to(dtype), j.logits_BK, j.asked_B) for j in (real, fake))
+        real, fake = (
+            SampleFeatures(j.features_BF.float() + 1000, j.logits_BK, j.requested_labels_B) for j in (REAL, FAKE)
+        )
+        real, fake = (SampleFeatures(j.features_BF.to(dtype), j.logits_BK, j.requested_labels_B) for j in (real, fake))
         return registry.load("metrics", name).Metric.against(real).update(fake).compute()
 
     assert value(torch.float32) == value(torch.float64)
@@ -133,6 +135,8 @@ def test_its_state_is_tensors_that_can_travel(empty, shown):
 @pytest.mark.parametrize("name", JUDGED)
 def test_real_against_real_is_as_good_as_it_gets(name):
     """Every metric says so with one of its two ends: 0 for distances, 1 for shares and ratios."""
-    perfect = SampleFeatures(REAL.features_BF, torch.nn.functional.one_hot(REAL.asked_B).double(), REAL.asked_B)
+    perfect = SampleFeatures(
+        REAL.features_BF, torch.nn.functional.one_hot(REAL.requested_labels_B).double(), REAL.requested_labels_B
+    )
     value = registry.load("metrics", name).Metric.against(REAL).update(perfect).compute()
     assert min(abs(value), abs(value - 1)) < 1e-9

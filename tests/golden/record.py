@@ -75,11 +75,11 @@ def hashes_of(name: str, folder: Path) -> dict[str, str]:
 
 def _hashed(run: Path) -> dict[str, str]:
     """sha256 by kind, over the sorted sha256 of single tensors: names of files, groups and tensors may change."""
-    from paragan.checkpoint.reader import read
+    from paragan.checkpoint.reader import read_checkpoint
 
     (path,) = (run / "checkpoints").glob("step-*")
     found: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
-    for stored in read(path).groups.values():
+    for stored in read_checkpoint(path).groups.values():
         for name in stored:
             kind = KINDS.get(name.partition("/")[0])
             if kind is not None:

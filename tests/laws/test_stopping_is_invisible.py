@@ -65,4 +65,4 @@ def test_a_stop_between_steps_saves(tmp_path):
     events = list(run.run())
     assert isinstance(events[-1], Saved)
     assert (run.clock.step, events[-1].step) == (3, 3)
-    assert not run.finished
+    assert not run.is_finished

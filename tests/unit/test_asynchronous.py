@@ -16,7 +16,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, together
 from paragan.core.types import Rows, Side
 from paragan.distributed.transports.thread_link import ThreadLink
-from paragan.engine.delays import DelayLog, means
+from paragan.engine.delays import DelayLog, mean_delays
 from paragan.parallel import none
 from paragan.report.record import History, RecordEntry
 from paragan.schemes.asynchronous import Options, Scheme, update_order
@@ -229,14 +229,14 @@ def test_delays_are_joined_over_ranks_and_told_once():
     world = SimpleNamespace(gather=lambda mine: by_rank)
     trainer = SimpleNamespace(scheme=SimpleNamespace(tell=lambda: {}), world=world, roles=SimpleNamespace(apart=True))
     delays = DelayLog(trainer)
-    found = delays.new()
+    found = delays.read()
     assert found["g"]["lag"] == {"0": 2, "2": 6} and found["g"]["used"] == [[1, 2], [1, 1]]
     assert found["d"]["age"] == {"1": 8} and found["d"]["in_step_at"] == 7
-    assert means(found) == {"d/age": 1.0, "d/wait_ms": 3.0, "g/lag": 1.5, "g/wait_ms": 3.0}
-    (line,) = delays.fallen(found)
+    assert mean_delays(found) == {"d/age": 1.0, "d/wait_ms": 3.0, "g/lag": 1.5, "g/wait_ms": 3.0}
+    (line,) = delays.fallback_messages(found)
     assert line.startswith("d: gradients have left all proportion: from its update 7 on")
-    assert delays.fallen(found) == []
-    assert DelayLog(SimpleNamespace(scheme=SimpleNamespace())).new() == {}
+    assert delays.fallback_messages(found) == []
+    assert DelayLog(SimpleNamespace(scheme=SimpleNamespace())).read() == {}
 
 
 def test_the_report_adds_histograms_up_and_leaves_what_is_none():

@@ -13,7 +13,7 @@ import pytest
 import paragan as pg
 from paragan.checkpoint import best as module
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import read
+from paragan.checkpoint.reader import read_checkpoint
 from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
 from paragan.evaluation.evaluator import Score
@@ -34,7 +34,7 @@ def checkpoint(folder: Path, text: str) -> Path:
 @pytest.fixture
 def kept(tmp_path):
     best = Best(tmp_path / "best")
-    best.keep(checkpoint(tmp_path / "step-3", "three"), 3, 300, score(2.0))
+    best.update(checkpoint(tmp_path / "step-3", "three"), 3, 300, score(2.0))
     return best
 
 
@@ -51,11 +51,11 @@ def kept(tmp_path):
     ],
 )
 def test_less_is_better_where_it_was_measured_alike(kept, other, better):
-    assert kept.beaten_by(other) is better
+    assert kept.is_beaten_by(other) is better
 
 
 def test_the_first_score_is_the_best_so_far(tmp_path):
-    assert Best(tmp_path / "best").beaten_by(score(1e9))
+    assert Best(tmp_path / "best").is_beaten_by(score(1e9))
     with pytest.raises(CheckpointError, match="expected one of a run that was scored; leave --best out"):
         Best(tmp_path / "best").path()
 
@@ -65,7 +65,7 @@ def test_it_outlives_the_checkpoint_and_is_replaced_whole(kept, tmp_path):
     for name in ("manifest.json", "g.safetensors"):
         (tmp_path / "step-3" / name).unlink()
     assert (kept.path() / "g.safetensors").read_text() == "three"
-    kept.keep(four, 4, 400, score(1.5))
+    kept.update(four, 4, 400, score(1.5))
     assert (kept.path() / "g.safetensors").samefile(four / "g.safetensors")  # no copy
     told = json.loads((kept.path() / "score.json").read_text())
     assert (told["step"], told["images"], told["metric"], told["value"]) == (4, 400, "fd[judge]", 1.5)
@@ -75,7 +75,7 @@ def test_it_outlives_the_checkpoint_and_is_replaced_whole(kept, tmp_path):
 
 def test_without_links_it_is_a_copy(kept, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
-    kept.keep(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
+    kept.update(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     assert (kept.path() / "g.safetensors").read_text() == "four"
 
 
@@ -85,9 +85,9 @@ def test_a_full_disk_leaves_the_former_one(kept, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "link_or_copy", full)
     with pytest.raises(CheckpointError, match=r"not written .*; make room"):
-        kept.keep(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
+        kept.update(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     assert (kept.path() / "g.safetensors").read_text() == "three"
-    assert not kept.beaten_by(score(2.0))
+    assert not kept.is_beaten_by(score(2.0))
 
 
 @pytest.mark.parametrize("renames", [0, 1])
@@ -102,17 +102,17 @@ def test_a_kill_while_it_is_replaced_leaves_one_that_is_whole(kept, tmp_path, mo
 
     monkeypatch.setattr(Path, "rename", killed)
     with pytest.raises(KeyboardInterrupt):
-        kept.keep(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
+        kept.update(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     monkeypatch.undo()
     assert (kept.path() / "g.safetensors").read_text() == ("three", "four")[renames]
-    assert kept.beaten_by(score(1.7)) is (renames == 0)
+    assert kept.is_beaten_by(score(1.7)) is (renames == 0)
     five = checkpoint(tmp_path / "step-5", "five")
     monkeypatch.setattr(module, "link_or_copy", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
     with pytest.raises(CheckpointError):
-        kept.keep(five, 5, 500, score(1.0))
+        kept.update(five, 5, 500, score(1.0))
     monkeypatch.undo()
     assert (kept.path() / "g.safetensors").read_text() == ("three", "four")[renames]
-    kept.keep(five, 5, 500, score(1.0))
+    kept.update(five, 5, 500, score(1.0))
     assert (tmp_path / "best" / "g.safetensors").read_text() == "five"
 
 
@@ -130,7 +130,7 @@ def run(tmp_path_factory):
 
 def test_a_run_keeps_its_best_where_pruning_does_not_reach(run):
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000000004"]
-    assert read(run / "best").step == 2  # the untrained generator's 0.5 does not count
+    assert read_checkpoint(run / "best").step == 2  # the untrained generator's 0.5 does not count
     assert pg.load(run).facts.step == 4
     assert pg.load(run, best=True).facts.step == 2
 
@@ -158,6 +158,6 @@ def test_complete_finishes_a_replacement_that_was_killed_between_its_renames(tmp
     for folder in (new, old):
         folder.mkdir()
         (folder / "manifest.json").write_text(folder.name)
-    best.complete()
+    best.finish_replacement()
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
     assert (tmp_path / "best" / "manifest.json").read_text() == ".best.new"

@@ -74,7 +74,7 @@ def test_a_cell_with_its_own_loss_draws_none(tmp_path):
         for cell in run.cells:
             seen[cell.number].append(cell.loss)
     real, fake = torch.tensor([0.3, -2.0]), torch.tensor([0.1, 1.5])
-    assert run.described["grid"]["losses"] == ["nonsaturating", "least_squares", "hinge"]
+    assert run.start_values["grid"]["losses"] == ["nonsaturating", "least_squares", "hinge"]
     assert seen[1] == [2] * 8 and all(set(seen[n]) == {0, 1} for n in (0, 2, 3))
     own, drawn = run.cells[1], run.cells[0]
     assert torch.equal(own.gan.loss.d(real, fake), hinge.d_loss(real, fake))
@@ -84,9 +84,9 @@ def test_a_cell_with_its_own_loss_draws_none(tmp_path):
 
 
 def test_losses_are_named_in_the_record_where_any_cell_has_its_own(tmp_path):
-    assert evolution(tmp_path).described["grid"]["losses"] == []
+    assert evolution(tmp_path).start_values["grid"]["losses"] == []
     own = evolution(tmp_path, "grid.cells=[{at: [1], loss: hinge}, {at: [2], loss: hinge}]")
-    assert own.described["grid"]["losses"] == ["nonsaturating", "hinge"]
+    assert own.start_values["grid"]["losses"] == ["nonsaturating", "hinge"]
     assert [cell.loss for cell in own.cells] == [0, 1, 1, 0]
     assert len({id(cell.gan.loss) for cell in own.cells}) == 2  # the stacked executor computes each once
 

@@ -23,7 +23,7 @@ from benchmarks import (
     cellular_upstream_score as score,
 )
 from paragan.metrics import frechet
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 SIDE, BATCHES, BATCH, FITNESS, SCORED = 8, 5, 10, 25, 20
 TINY = cells.Config(batches=BATCHES, batch=BATCH, latent=4, hidden=8, num_fitness=FITNESS, num_scored=SCORED)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from paragan.checkpoint import writer as module
-from paragan.checkpoint.reader import read
+from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE
 from paragan.core.errors import CheckpointError
@@ -138,7 +138,7 @@ def test_another_format_is_refused(store):
     with pytest.raises(
         CheckpointError, match="has format 99, and this paragan reads formats up to 2; use the paragan that wrote it"
     ):
-        read(path)
+        read_checkpoint(path)
 
 
 def test_a_save_without_all_pieces_is_no_checkpoint(store):
@@ -167,7 +167,7 @@ def test_a_pickle_bomb_is_refused_even_under_a_matching_manifest(store, tmp_path
     manifest["files"]["g.safetensors"] = hashlib.sha256((path / "g.safetensors").read_bytes()).hexdigest()
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(CheckpointError, match="not a safetensors file; pickled weights are never read"):
-        read(path)
+        read_checkpoint(path)
     assert not (tmp_path / "bomb-went-off").exists()
 
 
@@ -177,7 +177,7 @@ def test_a_manifest_cannot_name_files_outside(store):
     manifest["files"]["../../secret"] = "0"
     (path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(CheckpointError, match="secret is missing"):
-        read(path)
+        read_checkpoint(path)
 
 
 def test_a_full_disk_leaves_the_former_checkpoint_and_no_debris(store, monkeypatch):
@@ -195,7 +195,7 @@ def test_a_full_disk_leaves_the_former_checkpoint_and_no_debris(store, monkeypat
 
 def test_a_half_written_checkpoint_is_never_seen(store, monkeypatch):
     store.save(*example(1))
-    monkeypatch.setattr(module, "sha256_of", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(module, "file_sha256", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         store.save(*example(2))
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from paragan.cli.main import main
 from paragan.datasets import digits
 from paragan.distributed.launch import exit_status
 from paragan.evaluation import judge
-from paragan.export.bundle import score_of
+from paragan.export.bundle import read_score
 from tests.tiny_run import SMALL, TINY, newest, train
 
 TRAIN = ("train", "digits", *TINY, *SMALL, "--out", "RUN")
@@ -95,9 +95,9 @@ def test_a_verb_refuses_or_leaves_out_an_endless_file(run, name, kind, words, co
 def test_the_files_of_judge_best_score_and_ranks_are_left_out(run, kind):
     for name in ("judge/judge.json", "judge/judge.safetensors"):
         endless(run / name, kind)
-        assert judge._kept(digits.source(digits.Options(), "train"), run / "judge", "fingerprint", 0) is None
+        assert judge._load(digits.source(digits.Options(), "train"), run / "judge", "fingerprint", 0) is None
     endless(run / "best" / "score.json", kind)
-    assert Best(run / "best")._score() == {} == score_of(run, best=True)
+    assert Best(run / "best")._score() == {} == read_score(run, best=True)
     endless(run / "ranks" / "rank-0.exit.json", kind)
     assert exit_status.of_run(run, "none") == []
 

@@ -14,12 +14,12 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
 from paragan.datasets._memory import Memory
-from paragan.evaluation.evaluator import Evaluator, samples_of
-from paragan.evaluation.judge import Judge, ready_made, train_or_load
+from paragan.evaluation.evaluator import Evaluator, sample_player
+from paragan.evaluation.judge import Judge, load_pretrained, train_or_load
 from paragan.game.prior import Prior
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ class Picture(nn.Module):
 
 def test_a_player_is_sampled_by_position():
     player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
-    generate = samples_of(player, prior, total=30)
+    generate = sample_player(player, prior, total=30)
     x, y = generate(20, 10)
     z, asked = prior.draw("score", Rows(0, 0, 30, 30))
     assert torch.equal(x, Picture()(z, asked)[20:])
@@ -221,7 +221,7 @@ def test_a_player_is_sampled_by_position():
 
 def test_an_evaluator_scores_a_player(evaluator):
     player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
-    assert evaluator(player, prior) == evaluator.score(samples_of(player, prior, 1000))
+    assert evaluator(player, prior) == evaluator.score(sample_player(player, prior, 1000))
 
 
 def test_distances_on_mnist(data_root):
@@ -231,7 +231,9 @@ def test_distances_on_mnist(data_root):
     """
     options = mnist.Options(str(data_root / "mnist"))
     train, held_out = (mnist.source(options, split) for split in ("train", "held_out"))
-    evaluator = Evaluator(ready_made("mnist-cnn", data_root / "classifiers" / "mnist_cnn.npz"), train, held_out, 10_000)
+    evaluator = Evaluator(
+        load_pretrained("mnist-cnn", data_root / "classifiers" / "mnist_cnn.npz"), train, held_out, 10_000
+    )
 
     def uniform(first, count):
         return torch.rand(count, 1, 28, 28, generator=torch.Generator().manual_seed(first)) * 2 - 1, None

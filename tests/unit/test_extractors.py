@@ -11,8 +11,8 @@ from paragan.core.errors import ConfigError, DataError
 from paragan.datasets import cifar10, mnist
 from paragan.evaluation import extractors
 from paragan.evaluation.evaluator import Evaluator
-from paragan.evaluation.extractors import EXTRACTORS, beside, read
-from paragan.evaluation.judge import measured, ready_made
+from paragan.evaluation.extractors import EXTRACTORS, find_weights, load_extractor
+from paragan.evaluation.judge import load_pretrained, with_accuracy
 from paragan.loading.loader import normalised
 
 
@@ -24,14 +24,14 @@ def pictures(data_root):
 @pytest.mark.parametrize(("name", "accuracy"), [("cifar-resnet20", 0.9975), ("cifar-resnet56", 1.0)])
 def test_the_resnets_are_as_accurate_as_measured_elsewhere(data_root, pictures, name, accuracy):
     """400 of the images they were trained on; 99.85 % and 100 % of 2,000 (one mistake in 400 is 0.25 %)."""
-    judge = ready_made(name, data_root / "classifiers" / EXTRACTORS[name].file)
+    judge = load_pretrained(name, data_root / "classifiers" / EXTRACTORS[name].file)
     assert len(pictures) == 400
-    assert measured(judge, pictures).accuracy >= accuracy
+    assert with_accuracy(judge, pictures).accuracy >= accuracy
     assert judge.judge_rows(pictures, 3).features_BF.shape == (3, 64)
 
 
 def test_a_resnet_scores_under_its_own_name(data_root, pictures):
-    judge = ready_made("cifar-resnet20", data_root / "classifiers" / "resnet20_cifar10.npz")
+    judge = load_pretrained("cifar-resnet20", data_root / "classifiers" / "resnet20_cifar10.npz")
     evaluator = Evaluator(judge, pictures, pictures, num_images=100)
     score = evaluator.score(lambda first, count: (torch.zeros(count, 3, 32, 32), None))
     assert score.metrics["fd[cifar-resnet20]"] > 0
@@ -41,7 +41,7 @@ def test_a_resnet_scores_under_its_own_name(data_root, pictures):
 def test_digits_in_a_frame_are_seen_without_it(data_root):
     path = data_root / "classifiers" / "mnist_cnn.npz"
     x_BCHW, _ = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out").fetch(np.arange(20))
-    plain, framed = (ready_made("mnist-cnn", path, size) for size in (28, 32))
+    plain, framed = (load_pretrained("mnist-cnn", path, size) for size in (28, 32))
     assert (plain.shape, framed.shape) == ((1, 28, 28), (1, 32, 32))
     noise = torch.rand(20, 1, 32, 32)
     noise[:, :, 2:-2, 2:-2] = normalised(x_BCHW)
@@ -53,7 +53,9 @@ def test_weights_are_found_in_or_next_to_the_folder_of_the_data(tmp_path):
     for folder in (tmp_path / "classifiers", tmp_path / "sets" / "classifiers", tmp_path / "sets" / "cifar10"):
         folder.mkdir(parents=True)
         (folder / "resnet56_cifar10.npz").touch()
-        assert beside(data, "cifar-resnet56") == folder / "resnet56_cifar10.npz"  # each is nearer than the one before
+        assert (
+            find_weights(data, "cifar-resnet56") == folder / "resnet56_cifar10.npz"
+        )  # each is nearer than the one before
 
 
 @pytest.mark.parametrize(("data", "where"), [("data", r"no resnet20_cifar10\.npz next to data"), (None, "no resnet20")])
@@ -61,7 +63,7 @@ def test_weights_that_are_nowhere_name_both_cures(tmp_path, monkeypatch, data, w
     monkeypatch.chdir(tmp_path)
     cures = r"pass score\.weights=FILE, or use score\.extractor=auto"
     with pytest.raises(ConfigError, match=rf"required for the extractor 'cifar-resnet20' \({where}.*\); {cures}"):
-        beside(data, "cifar-resnet20")
+        find_weights(data, "cifar-resnet20")
 
 
 def arrays_of(name):
@@ -74,7 +76,7 @@ def arrays_of(name):
 def test_weights_are_those_of_the_file_and_draw_nothing(tmp_path, name):
     np.savez(tmp_path / "net.npz", **arrays_of(name))
     before = torch.get_rng_state()
-    net = read(name, tmp_path / "net.npz")
+    net = load_extractor(name, tmp_path / "net.npz")
     assert torch.equal(torch.get_rng_state(), before)
     assert all((tensor == 1).all() for tensor in net.state_dict().values())
 
@@ -84,7 +86,7 @@ def test_the_weights_of_another_network_are_refused(tmp_path, given, asked):
     path = tmp_path / "net.npz"
     np.savez(path, **arrays_of(given))
     with pytest.raises(DataError, match=r"found the arrays .*, expected the npz of the ") as caught:
-        read(asked, path)
+        load_extractor(asked, path)
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 600 + len(str(path))
 
@@ -94,7 +96,7 @@ def test_an_archive_of_many_arrays_is_not_read_whole(tmp_path, monkeypatch):
     np.savez(path, **arrays_of("mnist-cnn"), **{f"more{n}": np.ones(1) for n in range(100)})
     monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda npz, key: reads.append(key) or get(npz, key))
     with pytest.raises(DataError):
-        read("mnist-cnn", path)
+        load_extractor("mnist-cnn", path)
     assert len(reads) < 20
 
 

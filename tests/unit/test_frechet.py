@@ -9,7 +9,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.metrics import frechet
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 
 def features(count, num_features, seed, scale=1.0, shift=0.0):

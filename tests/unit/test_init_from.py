@@ -14,7 +14,7 @@ from PIL import Image
 import paragan as pg
 from paragan import build
 from paragan.build.initial_weights import initialised
-from paragan.checkpoint.reader import MANIFEST, sha256_of
+from paragan.checkpoint.reader import MANIFEST, file_sha256
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.export import export
 from paragan.cli.main import main
@@ -69,7 +69,7 @@ def test_both_networks_and_the_average_are_those_of_the_source(tmp_path, source)
     assert not same(g.net, tensors(source, "g", "ema/"))
     assert (g.version, g.images, int(g.updates), trainer.clock.step) == (0, 0, 0, 0)
     assert g.optimizer.state_dict()["state"] == {}
-    assert config.init.sha256 == sha256_of(newest(source) / MANIFEST)
+    assert config.init.sha256 == file_sha256(newest(source) / MANIFEST)
     num_g, num_d = len(g.net.state_dict()), len(d.net.state_dict())
     assert line == f"{source}, step 4: G all {num_g} tensors and the average; D all {num_d} tensors"
 
@@ -81,7 +81,7 @@ def test_an_exported_file_gives_the_generator_alone(tmp_path, source):
     untouched = build.trainer(load("digits", [*WORDS, "model.conditional=true"]), tmp_path, quiet, lambda: False)
     assert same(d.net, untouched.players["d"].net.state_dict())
     assert line.endswith("; D as initialised")
-    assert config.init.sha256 == sha256_of(source / "g.safetensors")
+    assert config.init.sha256 == file_sha256(source / "g.safetensors")
 
 
 def test_other_classes_keep_their_initial_embeddings(tmp_path, source, kinds):

@@ -12,7 +12,7 @@ from paragan.core.errors import CheckpointError, DataError
 from paragan.datasets import digits
 from paragan.datasets._memory import Memory
 from paragan.evaluation import judge as judging
-from paragan.evaluation.judge import ready_made, train_or_load
+from paragan.evaluation.judge import load_pretrained, train_or_load
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
 
@@ -44,7 +44,9 @@ def folder(kept, tmp_path):
 def fits(monkeypatch):
     """How often a judge is trained; the training itself is replaced."""
     calls = []
-    monkeypatch.setattr(judging, "fitted", lambda train, seed, progress: calls.append(seed) or untrained(train))
+    monkeypatch.setattr(
+        judging, "train_classifier", lambda train, seed, progress: calls.append(seed) or untrained(train)
+    )
     return calls
 
 
@@ -67,7 +69,7 @@ def test_it_recognises_unseen_digits():
 def test_its_accuracy_is_that_of_unseen_images(kept, small):
     x, y = small[1].fetch(np.arange(360))
     judged = kept[1].judge(normalised(x), y)
-    assert float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean()) == kept[1].accuracy > 0.9
+    assert float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean()) == kept[1].accuracy > 0.9
 
 
 def test_what_it_returns(kept, small):
@@ -75,7 +77,7 @@ def test_what_it_returns(kept, small):
     judged = kept[1].judge(x)
     assert judged.features_BF.shape == (7, 64)
     assert judged.logits_BK.shape == (7, 10)
-    assert judged.asked_B is None
+    assert judged.requested_labels_B is None
     assert (judged.features_BF >= 0).all()
     assert not judged.features_BF.requires_grad
 
@@ -97,7 +99,7 @@ def test_rows_come_in_order_with_their_labels(kept, small, monkeypatch):
     monkeypatch.setattr(judging, "_AT_ONCE", 7)
     cut = kept[1].judge_rows(small[1], 50)
     rows = Order(len(small[1]), 0).at(np.arange(50))  # files may lie class by class
-    assert torch.equal(whole.asked_B, small[1].fetch(rows)[1])
+    assert torch.equal(whole.requested_labels_B, small[1].fetch(rows)[1])
     assert torch.allclose(cut.features_BF, whole.features_BF, atol=1e-5)
 
 
@@ -184,7 +186,7 @@ def test_a_judge_that_need_not_be_kept_scores_where_nothing_may_be_written(small
 @pytest.mark.parametrize(("shape", "turns"), [((1, 6, 6), 4), ((1, 4, 6), 2)])
 def test_turned_images(shape, turns):
     images = torch.arange(3 * shape[1] * shape[2], dtype=torch.uint8).view(3, *shape)
-    turned = judging.ScaledJudge(Memory(images))
+    turned = judging.RotatedSource(Memory(images))
     x, y = turned.fetch(np.arange(3 * turns))
     assert len(turned) == 3 * turns
     assert y.tolist() == [turn for turn in range(turns) for _ in range(3)]
@@ -203,11 +205,11 @@ def test_it_reads_images_of_any_size(shape):
 def test_the_mnist_cnn_is_as_accurate_as_published(data_root):
     from paragan.datasets import mnist
 
-    judge = ready_made("mnist-cnn", data_root / "classifiers" / "mnist_cnn.npz")
+    judge = load_pretrained("mnist-cnn", data_root / "classifiers" / "mnist_cnn.npz")
     held_out = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out")
     assert judge.name == "mnist-cnn"
     assert judge.judge_rows(held_out, 3).features_BF.shape == (3, 50)
-    assert judging.measured(judge, held_out).accuracy == pytest.approx(0.9927, abs=1e-9)
+    assert judging.with_accuracy(judge, held_out).accuracy == pytest.approx(0.9927, abs=1e-9)
 
 
 def mnist_arrays():
@@ -219,7 +221,7 @@ def mnist_arrays():
 def test_weights_in_an_npz_are_taken_without_touching_the_random_state(tmp_path):
     np.savez(tmp_path / "cnn.npz", **mnist_arrays())
     before = torch.get_rng_state()
-    judge = ready_made("mnist-cnn", tmp_path / "cnn.npz")
+    judge = load_pretrained("mnist-cnn", tmp_path / "cnn.npz")
     assert torch.equal(torch.get_rng_state(), before)
     assert all((tensor == 1).all() for tensor in judge.net.state_dict().values())
 
@@ -265,7 +267,7 @@ def test_damaged_and_lone_arrays_are_refused(tmp_path):
 
 def refused(path):
     with pytest.raises(DataError) as caught:
-        ready_made("mnist-cnn", path)
+        load_pretrained("mnist-cnn", path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     return str(caught.value)

@@ -61,7 +61,7 @@ def test_a_judge_that_is_often_wrong_comes_with_one_warning(small, tmp_path, mon
 
 @pytest.mark.parametrize(("accuracy", "warns"), [(None, False), (0.95, False), (0.9499, True)])
 def test_the_warning_begins_below_95_percent(accuracy, warns):
-    assert (judging.doubt("mnist", judging.CLASSES, accuracy, 10) is not None) == warns
+    assert (judging.accuracy_warning("mnist", judging.CLASSES, accuracy, 10) is not None) == warns
 
 
 def test_a_stop_ends_the_training_at_once_and_writes_nothing(small, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Side
-from paragan.evaluation.evaluator import images_of
+from paragan.evaluation.evaluator import sample_generator
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -44,8 +44,8 @@ def test_sheets_and_scores_of_an_ignoring_generator_name_no_class():
     x, _, rows = FixedSamples()(player, game.prior, names)
     assert rows == ()
     assert len(x.flatten(1).unique(dim=0)) == len(x)  # no row repeats another
-    _, asked = images_of(CalledNetwork(game.g.net), game.prior, 20)(0, 20)
+    _, asked = sample_generator(CalledNetwork(game.g.net), game.prior, 20)(0, 20)
     assert asked is None
     conditional = game_of(networks.CONDITIONAL)
     assert FixedSamples()(Player(Side.G, conditional.g.net), conditional.prior, names)[2] == names
-    assert images_of(CalledNetwork(conditional.g.net), conditional.prior, 20)(0, 20)[1] is not None
+    assert sample_generator(CalledNetwork(conditional.g.net), conditional.prior, 20)(0, 20)[1] is not None

@@ -7,7 +7,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.metrics import class_variance_mean, class_variance_min, coverage, label_accuracy
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 
 def normal(count, num_features=4, seed=0, dtype=torch.float64):
@@ -29,7 +29,7 @@ def test_label_accuracy_needs_classes_and_images():
 
 
 def variances(judged, classes):
-    return torch.stack([judged.features_BF[judged.asked_B == c].var(0).sum() for c in classes])
+    return torch.stack([judged.features_BF[judged.requested_labels_B == c].var(0).sum() for c in classes])
 
 
 def test_class_variance_is_the_ratio_class_by_class():
@@ -44,7 +44,7 @@ def test_one_collapsed_class_shows_in_the_minimum():
     real = SampleFeatures(normal(300, seed=1), None, torch.arange(300) % 3)
     features = normal(300, seed=2)
     features[::3] = features[0]
-    fake = SampleFeatures(features, None, real.asked_B)
+    fake = SampleFeatures(features, None, real.requested_labels_B)
     assert class_variance_min.Metric.against(real).update(fake).compute() == pytest.approx(0, abs=1e-12)
     assert class_variance_mean.Metric.against(real).update(fake).compute() > 0.5
 
@@ -141,13 +141,13 @@ def test_coverage_needs_more_than_k_real_images():
 
 def test_joined_pieces_are_the_whole():
     whole = SampleFeatures(normal(10), normal(10, 3), torch.arange(10))
-    joined = SampleFeatures.joined([whole.rows(0, 4), whole.rows(4, 5), whole.rows(5, 10)])
+    joined = SampleFeatures.concatenate([whole.rows(0, 4), whole.rows(4, 5), whole.rows(5, 10)])
     assert torch.equal(joined.features_BF, whole.features_BF)
     assert torch.equal(joined.logits_BK, whole.logits_BK)
-    assert torch.equal(joined.asked_B, whole.asked_B)
+    assert torch.equal(joined.requested_labels_B, whole.requested_labels_B)
     assert len(joined) == 10
 
 
 def test_joined_features_alone_have_no_classes():
-    joined = SampleFeatures.joined([SampleFeatures(normal(3)), SampleFeatures(normal(2))])
-    assert (joined.logits_BK, joined.asked_B) == (None, None)
+    joined = SampleFeatures.concatenate([SampleFeatures(normal(3)), SampleFeatures(normal(2))])
+    assert (joined.logits_BK, joined.requested_labels_B) == (None, None)

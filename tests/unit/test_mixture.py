@@ -10,7 +10,7 @@ from torch import nn
 
 from paragan.coevolution.mixture import counts, evened, evolved, greedy, mixed
 from paragan.game.mixture import Mixture
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 
 def pool(value, rows=12):

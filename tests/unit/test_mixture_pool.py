@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paragan.coevolution.mixture import Pool, mixed
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 NUM = 250
 

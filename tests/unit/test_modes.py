@@ -23,7 +23,7 @@ from paragan.losses import wasserstein
 from paragan.penalties import gradient_penalty
 from paragan.schemes import synchronous
 from paragan.verify import diagnosis, double_backward
-from paragan.verify.reference_run import exact
+from paragan.verify.reference_run import exact_arithmetic
 
 SHAPE = (1, 4, 4)
 
@@ -124,7 +124,7 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path):
         "def Discriminator(options, shape, num_classes):\n    return Perceptual(1)\n"
     )
     tried = subject(VerifyRequest(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
-    with exact():
-        found = diagnosis.traits(tried, pg.Side.D)
+    with exact_arithmetic():
+        found = diagnosis.inspect_network(tried, pg.Side.D)
         assert found.mixing == () and found.rows == 0
-        assert double_backward.finding(tried, found).result == "held"
+        assert double_backward.check_double_backward(tried, found).result == "held"

@@ -18,7 +18,7 @@ from paragan.cli.new import FILES, new
 from paragan.cli.verify_networks import VerifyRequest, subject
 from paragan.core.errors import ConfigError
 from paragan.verify import laws
-from paragan.verify.reference_run import exact
+from paragan.verify.reference_run import exact_arithmetic
 
 SOURCES = str(Path(paragan.__file__).parents[1])
 
@@ -87,8 +87,8 @@ def test_its_networks_hold_what_one_process_can_tell(here, monkeypatch):
     new("lawful")
     monkeypatch.syspath_prepend(here)
     tried = subject(VerifyRequest("lawful.nets", ("model.width=4",), shape=(1, 8, 8)))
-    with exact():
-        rows = list(laws.examine(tried, (laws.stopping, laws.one_is_none)))
+    with exact_arithmetic():
+        rows = list(laws.run_laws(tried, (laws.stopping, laws.one_is_none)))
     assert {row.result for row in rows} == {"held"}
 
 

@@ -18,9 +18,9 @@ from paragan.core import registry
 from paragan.core.errors import DataError
 from paragan.datasets import cifar10, mnist
 from paragan.evaluation import packaged_extractors as packaged
-from paragan.evaluation.judge import measured, packaged as packaged_judge
-from paragan.evaluation.packaged_extractors import FOLDER, PACKAGED, facts_of, read, suited_to
-from paragan.evaluation.scorer import resolved
+from paragan.evaluation.judge import load_packaged as packaged_judge, with_accuracy
+from paragan.evaluation.packaged_extractors import FOLDER, PACKAGED, extractor_info, find_packaged, load_network
+from paragan.evaluation.scorer import resolve_extractor
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 MOST_BYTES = 1_000_000
@@ -29,9 +29,9 @@ MOST_BYTES = 1_000_000
 @pytest.mark.parametrize("name", PACKAGED)
 def test_weights_are_small_and_draw_nothing_from_the_random_state(name):
     before = torch.get_rng_state()
-    net, sha256 = read(name)
+    net, sha256 = load_network(name)
     assert torch.equal(torch.get_rng_state(), before)
-    assert sha256 == facts_of(name)["sha256"]
+    assert sha256 == extractor_info(name)["sha256"]
     assert {t.dtype for t in net.parameters()} == {torch.float32}
     assert (FOLDER / f"{name}.safetensors").stat().st_size <= MOST_BYTES
 
@@ -43,20 +43,20 @@ def test_other_weights_are_refused(tmp_path, monkeypatch, spoil, what):
     monkeypatch.setattr(packaged, "FOLDER", tmp_path)
     cures = "install paragan again, or use score.extractor=judge"
     with pytest.raises(DataError, match=rf"mnist\.safetensors: this file of the package {what}; {cures}"):
-        read("mnist")
+        load_network("mnist")
 
 
 def test_the_mnist_extractor_is_as_accurate_as_stated(data_root):
     held_out = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out")
-    (stated,) = facts_of("mnist")["accuracy"].values()
+    (stated,) = extractor_info("mnist")["accuracy"].values()
     assert stated >= 0.992
-    assert measured(packaged_judge("mnist", 28), held_out).accuracy == pytest.approx(stated, abs=1e-4)
+    assert with_accuracy(packaged_judge("mnist", 28), held_out).accuracy == pytest.approx(stated, abs=1e-4)
 
 
 def test_the_cifar10_extractor_is_as_accurate_as_stated(data_root):
     held_out = cifar10.source(cifar10.Options(str(data_root / "cifar10"), "lossless"), "held_out")
-    stated = facts_of("cifar10")["accuracy"]["400 held-out lossless training images"]
-    assert measured(packaged_judge("cifar10", 32), held_out).accuracy == pytest.approx(stated, abs=0.0026)
+    stated = extractor_info("cifar10")["accuracy"]["400 held-out lossless training images"]
+    assert with_accuracy(packaged_judge("cifar10", 32), held_out).accuracy == pytest.approx(stated, abs=0.0026)
 
 
 def test_digits_in_a_frame_are_scored_without_it():
@@ -81,7 +81,7 @@ def test_digits_in_a_frame_are_scored_without_it():
     ],
 )
 def test_an_extractor_suits_the_data_it_was_trained_on(dataset, shape, name):
-    assert suited_to(dataset, shape) == name
+    assert find_packaged(dataset, shape) == name
 
 
 @pytest.mark.parametrize("recipe", registry.names("recipes"))
@@ -93,7 +93,7 @@ def test_a_recipe_needs_no_file_of_weights(recipe):
     side = sizes.get("size", 32)
     shape = (1 if config.data.name in ("mnist", "fashion_mnist", "digits") else 3, side, side)
     expected = config.data.name if config.data.name in PACKAGED else "judge"
-    assert resolved(config.score, config.data.name, shape).extractor == expected
+    assert resolve_extractor(config.score, config.data.name, shape).extractor == expected
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_official_cifar10_files_are_scored_by_the_packaged_extractor(tmp_path, m
     words = (f"data.path={tmp_path}", "model.width=4", "score.num_images=50", "train.batch=8")
     said = []
     trainer = build.trainer(load("sngan-cifar10", words), tmp_path / "run", said.append, lambda: False)
-    score = trainer.measured()
+    score = trainer.compute_score()
     assert "fd[cifar10]" in score.metrics
     assert score.protocol["extractor"] == "cifar10"
     assert [line for line in said if not line.startswith("warning: score: the extractor cifar10 is right on")] == []

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from paragan.checkpoint.reader import read
+from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Pieces
@@ -54,7 +54,7 @@ def sign(path):
 
 
 def test_pieces_are_joined_when_they_are_read(cut):
-    stored = read(cut).groups["g"]
+    stored = read_checkpoint(cut).groups["g"]
     assert stored.shapes == {"net/w": (5, 2), "net/one": ()}
     assert torch.equal(stored["net/w"], torch.arange(10.0).view(5, 2))
     assert stored["net/one"] == 1
@@ -64,26 +64,26 @@ def test_a_lacking_piece_is_named_even_under_a_matching_manifest(cut):
     (cut / "g.1-of-3.safetensors").unlink()
     sign(cut)
     with pytest.raises(CheckpointError, match=r"g: found the files g\.0-of-3.*, expected all pieces of one cut"):
-        read(cut)
+        read_checkpoint(cut)
 
 
 def test_pieces_that_do_not_fit_are_refused(cut):
     save_file({"net/w": torch.zeros(2, 3)}, cut / "g.1-of-3.safetensors")
     sign(cut)
     with pytest.raises(CheckpointError, match=r"net/w: found a piece of shape \(2, 3\) after \(2, 2\)"):
-        read(cut)
+        read_checkpoint(cut)
 
 
 def test_one_group_is_read_without_the_files_of_the_others(tmp_path):
     tensors = Pieces({"net/w": torch.zeros(2)})
     path = CheckpointWriter(tmp_path).save(1, {"g": tensors, "d": tensors}, {})
     (path / "d.safetensors").unlink()
-    assert list(read(path, only="g").groups) == ["g"]
+    assert list(read_checkpoint(path, only="g").groups) == ["g"]
     with pytest.raises(CheckpointError, match=r"d\.safetensors is missing or damaged"):
-        read(path)
+        read_checkpoint(path)
 
 
 def test_a_checkpoint_without_the_group_is_refused(tmp_path):
     path = CheckpointWriter(tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
     with pytest.raises(CheckpointError, match=r"g\.safetensors is missing or damaged \(not in the manifest\)"):
-        read(path, only="g")
+        read_checkpoint(path, only="g")

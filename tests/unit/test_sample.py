@@ -193,7 +193,7 @@ def test_progress_on_a_terminal_is_one_line_that_goes(capsys, monkeypatch):
 def test_a_sheet_is_made_a_few_at_a_time(run):
     done = []
     generator = pg.load(run)
-    gallery.still(generator, gallery.plain(generator, 130, 10, (), None), None, None, done.append)
+    gallery.render_sheet(generator, gallery.latent_sheet(generator, 130, 10, (), None), None, None, done.append)
     assert done == [64, 128, 130]
 
 

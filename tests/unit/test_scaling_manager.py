@@ -116,7 +116,7 @@ def test_the_steps_of_a_config_are_those_of_its_run(manager, words, steps):
     assert config(*words).max_steps == range(steps)
     done = trained(manager(*words), steps=20)  # those beyond the end do nothing
     assert done.trainer.clock.step == steps
-    assert done.trainer.finished
+    assert done.trainer.is_finished
 
 
 def test_the_config_comes_with_the_library_and_leaves_torch_alone(python):
@@ -244,7 +244,7 @@ def test_code_that_fails_in_a_step_ends_the_run_and_tells(manager, tmp_path):
         pg.ConfigError, match=r"^ScalingManager: this one ended with an error, expected a new one: it goes"
     ):
         scale_mgr.train(gan)
-    assert trained(manager()).trainer.finished  # the folder is free again
+    assert trained(manager()).trainer.is_finished  # the folder is free again
 
 
 def test_what_is_due_after_a_step_is_done_when_train_returns(manager, tmp_path):
@@ -259,7 +259,7 @@ def test_what_is_due_after_a_step_is_done_when_train_returns(manager, tmp_path):
 def test_two_threads_train_and_are_gone_at_the_end(manager):
     before = threading.active_count()
     done = trained(manager("scheme=asynchronous"))
-    assert done.trainer.finished
+    assert done.trainer.is_finished
     assert {name: player.version for name, player in done.trainer.players.items()} == {"g": 4, "d": 4}
     assert threading.active_count() == before
     left = trained(manager("scheme=asynchronous", fresh=True), steps=1)
@@ -276,7 +276,7 @@ def test_a_run_ends_where_its_ranks_hold_the_same(manager):
         with pytest.raises(pg.ConfigError, match=rf"^{name}: found ranks between two averagings of their weights"):
             getattr(scale_mgr, name)()
     trained(scale_mgr, gan, steps=2)
-    assert (scale_mgr.trainer.clock.step, scale_mgr.trainer.finished) == (4, True)
+    assert (scale_mgr.trainer.clock.step, scale_mgr.trainer.is_finished) == (4, True)
 
 
 def test_the_folder_is_called_after_the_program(tmp_path, monkeypatch):

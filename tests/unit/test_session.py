@@ -72,7 +72,7 @@ def test_a_player_that_takes_no_update_ends_the_run(tmp_path, kimg):
     weight.register_hook(lambda gradient: gradient * float("nan"))
     with pytest.raises(DivergedError, match=r"g: none of the last (5|100) updates was taken"):
         run.run()
-    run.desk.close()
+    run.writer.close()
 
 
 def test_a_penalty_that_is_seldom_due_reaches_the_record(tmp_path):
@@ -137,10 +137,10 @@ FAILURES = {
 @pytest.mark.parametrize("reason", FAILURES)
 def test_a_writer_that_fails_is_told_of_and_left_out(tmp_path, reason):
     run, odd = session(tmp_path), Odd(FAILURES[reason])
-    run.desk = MultiWriter([("odd", odd), ("jsonl", run.desk._writers["jsonl"])])
+    run.writer = MultiWriter([("odd", odd), ("jsonl", run.writer._writers["jsonl"])])
     run.run()
     run.end(0, "finished")
-    assert run.trainer.finished
+    assert run.trainer.is_finished
     assert len(odd.kinds) == 3
     events = [x["text"] for x in record(tmp_path) if x["kind"] == "event"]
     assert events == [f"writer odd failed ({reason}) and is switched off; training goes on"]
@@ -196,7 +196,7 @@ def test_the_time_left_counts_what_is_due_between_the_steps(monkeypatch):
 
     def spend(seconds, kind, again_s=None):
         now[0] += seconds
-        pace.tell(kind, again_s)
+        pace.record(kind, again_s)
 
     spend(20, "score", 3)
     for _ in range(10):

@@ -50,7 +50,7 @@ def test_the_neighbourhood_changes_at_its_generation_and_is_told_again(tmp_path)
         *(tmp_path, "grid.shape=2x3", "grid.batches=1", CHANGES, "train.kimg=0.04", "scheme=synchronous"),
         "grid.mixture.num_images=40",
     )
-    first, lines = run.described["grid"]["neighbours"], []
+    first, lines = run.start_values["grid"]["neighbours"], []
     for event in run.run():
         if type(event).__name__ == "Evolved":
             lines.append(json.loads(json.dumps(event.values)))
@@ -62,7 +62,7 @@ def test_the_neighbourhood_changes_at_its_generation_and_is_told_again(tmp_path)
     ]
     sizes = [[len(cell["weights"]) for cell in line["cells"].values()] for line in lines]
     assert [sizes[0], sizes[1], sizes[4]] == [[len(n) for n in torus], [len(n) for n in ring], [2, 1, 2, 1, 1, 1]]
-    assert run.described["grid"]["neighbours"] == pair
+    assert run.start_values["grid"]["neighbours"] == pair
 
 
 def test_weights_of_other_neighbours_are_forgotten(tmp_path):

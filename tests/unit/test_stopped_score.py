@@ -37,7 +37,7 @@ def interrupt(monkeypatch):
 
         return whole(train, seed, watched)
 
-    monkeypatch.setattr(judging, "fitted", fitted)
+    monkeypatch.setattr(judging, "train_classifier", fitted)
     return stopping
 
 
@@ -84,7 +84,7 @@ def test_a_score_that_was_due_at_a_stop_is_taken_when_the_run_resumes(tmp_path, 
             later.requested = True
             return whole(train, seed, progress)
 
-        patch.setattr(judging, "fitted", fitted)
+        patch.setattr(judging, "train_classifier", fitted)
         assert trained(tmp_path, later, *words) == 85
     assert json.loads((tmp_path / "exit.json").read_text())["step"] == 2
     assert trained(tmp_path, Interrupt(), *words) == 0

@@ -11,7 +11,7 @@ from paragan.cli.main import main
 from paragan.cli.verify import table
 from paragan.core.errors import ConfigError
 from paragan.verify.finding import LawResult
-from paragan.verify.reference_run import SeparateLatents, apart
+from paragan.verify.reference_run import TraceDifference, compare_traces
 from tests.unit.unlawful import FAULTS, SEVERAL, STRAIGHT, faulty
 
 
@@ -162,10 +162,12 @@ def test_distance_is_by_bits_where_nothing_is_allowed():
     import torch
 
     one = {0: {"w": torch.ones(2)}, 1: {"w": torch.tensor([1.0, float("nan")])}}
-    assert apart(one, one, 0.0) == SeparateLatents()
+    assert compare_traces(one, one, 0.0) == TraceDifference()
     other = {0: one[0], 1: {"w": torch.ones(2)}}
-    assert (apart(other, one).name, apart(other, one).step) == ("w", 1)
-    assert apart({0: {"w": torch.tensor(-0.0)}}, {0: {"w": torch.tensor(0.0)}}, 0.0).largest == 0.0  # equal values
+    assert (compare_traces(other, one).name, compare_traces(other, one).step) == ("w", 1)
+    assert (
+        compare_traces({0: {"w": torch.tensor(-0.0)}}, {0: {"w": torch.tensor(0.0)}}, 0.0).largest == 0.0
+    )  # equal values
 
 
 def test_no_word_is_a_config_error():

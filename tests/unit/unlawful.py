@@ -162,8 +162,8 @@ FAULTS = {
     "mean-over-the-batch": (
         [STRAIGHT, ("h = self.norm(self.first(z)", "z = z - z.mean(0)\n        h = self.norm(self.first(z)")],
         {  # D's fakes are made part by part, too
-            "parts are the whole, G": "Generator: a row comes out otherwise",
-            "parts are the whole, D": "Generator: a row comes out otherwise",
+            "parts are the whole, G": "Generator: a row changes",
+            "parts are the whole, D": "Generator: a row changes",
         },
     ),
     "raises-in-float64": (
@@ -177,7 +177,7 @@ SEVERAL = {
     "mean-over-the-batch": (
         [FAULTS["mean-over-the-batch"][0][1]],
         ("ddp", "zero3"),
-        "Generator: a row comes out otherwise",
+        "Generator: a row changes",
     ),
     "outside-its-block": ([OUTSIDE], ("zero3", "zero2"), "is used outside the forward of its block blocks.0"),
     "of-the-process": (

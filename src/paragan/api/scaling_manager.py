@@ -82,7 +82,7 @@ class ScalingManager:
             if session.trainer.clock.images >= session.trainer.images:
                 for _ in self._stages:  # the end; before it steps until all ranks hold the same
                     pass
-        if session.trainer.finished:
+        if session.trainer.is_finished:
             self._finish(session)
 
     def eval(self, metric: str = "fd") -> float:
@@ -141,7 +141,7 @@ class ScalingManager:
             yield session  # scored and saved as it is
             return
         self._refuse_over()
-        if settled and not session.trainer.settled:
+        if settled and not session.trainer.is_synchronized:
             raise ConfigError(
                 f"{settled}: found ranks between two averagings of their weights, expected train(gan) first"
             )

@@ -25,8 +25,8 @@ from paragan.core.files import plain_file
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.printable import printable
 from paragan.distributed.launch.rank_env import here
-from paragan.export.bundle import score_of
-from paragan.export.generator import GeneratorReader, opened
+from paragan.export.bundle import read_score
+from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Label, SampledImages, Sampler
 from paragan.runs import session as runs
 from paragan.runs.from_python import run_to_end
@@ -96,7 +96,7 @@ def load(
     outside = ANY if trust else ()
     read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
     model = None if generator is None else Networks.for_sampling(_instance(generator, seed=0))
-    return opened(
+    return load_generator(
         Path(path), GeneratorReader(read, text, lambda read: build.open_data(read), _warn, model, device), best
     )
 
@@ -128,8 +128,8 @@ class Run:
     @property
     def scores(self) -> dict[str, float]:
         """The newest score of each metric; empty where scores are off."""
-        reraise_as_config_error = score_of(self.folder).items()
-        return {name: value for name, value in reraise_as_config_error if isinstance(value, float)}
+        entries = read_score(self.folder).items()
+        return {name: value for name, value in entries if isinstance(value, float)}
 
     def records(self, kind: str = "step") -> list[dict[str, Any]]:
         """The lines of metrics.jsonl of one kind, oldest first: step, score, telemetry, samples, checkpoint, event."""

@@ -32,7 +32,7 @@ def scorer(
     stop: Callable[[], bool] = never,
 ) -> Callable[[Player, Prior], Score] | None:
     """Scores a generator player; None: scoring is off. must_keep, stop: as `scorers.Keeping` has them."""
-    return scorers.scorer(*scoring(config, found, scorers.ExtractorCache(folder, must_keep, say, world, stop)))
+    return scorers.build_scorer(*scoring(config, found, scorers.ExtractorCache(folder, must_keep, say, world, stop)))
 
 
 def scoring(
@@ -46,7 +46,7 @@ def scoring(
 
 def options(config: RunConfig, train: Source) -> ScoreOptions:
     """How the run is scored, with the extractor that `auto` stands for."""
-    return scorers.resolved(config.score, config.data.name, train.shape)
+    return scorers.resolve_extractor(config.score, config.data.name, train.shape)
 
 
 def distance_name(config: RunConfig, train: Source) -> str:

@@ -248,9 +248,9 @@ def trainer(
         scorer(config, found, folder / "judge", say, not reading, roles.own, never if roles.apart else stop),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
-        pictures=FixedSamples(config.score.mode, paired(found.held_out)),
+        fixed_samples=FixedSamples(config.score.mode, paired(found.held_out)),
         roles=roles,
-        period=_period(config, roles),
+        sync_period=_period(config, roles),
     )
 
 

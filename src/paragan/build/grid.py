@@ -33,9 +33,9 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
 from paragan.engine.trainer import Trainer
-from paragan.evaluation.evaluator import Evaluator, Score, images_of
+from paragan.evaluation.evaluator import Evaluator, Score, sample_generator
 from paragan.evaluation.fixed_samples import FixedSamples
-from paragan.evaluation.scorer import ExtractorCache, evaluator
+from paragan.evaluation.scorer import ExtractorCache, build_evaluator
 from paragan.game.gan import GAN, Loss
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
@@ -46,7 +46,7 @@ from paragan.game.state_buffers import refuse_remembering
 from paragan.hardware import device as devices
 from paragan.loading.loader import Loader, normalised
 from paragan.loading.order import Order
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 
@@ -103,7 +103,7 @@ class GridFactory:
         if found.has_pairs:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")
         makers = {side: build.maker(config, side, found, device) for side in Side}
-        judge = evaluator(
+        judge = build_evaluator(
             *evaluation.scoring(config, found, ExtractorCache(folder / "judge", must_keep, say, stop=stop))
         )
         shown, diets = EvalNetwork(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
@@ -169,7 +169,7 @@ class GridFactory:
             replace(config.every, log_steps=1),
             CheckpointWriter(folder / "checkpoints", config.every.keep, say),
             stop=stop,
-            pictures=FixedSamples(score.mode),
+            fixed_samples=FixedSamples(score.mode),
             population=population,
             scored_by=evaluation.distance_name(config, data) if self._are_scored else None,
             losses=[chosen.name for chosen in grid_losses(config)] if self._has_losses else [],
@@ -250,4 +250,4 @@ def _judged(
 
 def _scored(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
     """The score of a mixture; the latents depend on the seed and `num` alone."""
-    return judge().score(images_of(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))
+    return judge().score(sample_generator(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))

@@ -16,7 +16,7 @@ from paragan.core.network_factory import Model
 from paragan.core.pieces import StoredTensors
 from paragan.core.types import Side
 from paragan.engine.trainer import Trainer
-from paragan.export.source_weights import SourceWeights, weights_of
+from paragan.export.source_weights import SourceWeights, read_source_weights
 from paragan.game.initial_weights import LoadedWeights, start_from
 
 _MOST_NAMED = 4
@@ -37,7 +37,7 @@ def initialised(
             "another scheme"
         )
     path = config.init.path
-    found = weights_of(Path(path), say)
+    found = read_source_weights(Path(path), say)
     if config.init.sha256 not in (None, found.sha256):
         raise CheckpointError(
             f"init.path {path} has changed: its sha256 is {found.sha256[:12]}…, and init.sha256 is "

@@ -36,7 +36,7 @@ class Best:
         """A kill between two renames leaves it under the other name."""
         return next((path for path in (self.folder, self._next) if (path / MANIFEST).is_file()), None)
 
-    def beaten_by(self, score: Score) -> bool:
+    def is_beaten_by(self, score: Score) -> bool:
         """Whether this score is better, or the one so far was measured otherwise and does not compare."""
         metric, value = next(iter(score.metrics.items()))
         if not math.isfinite(value):
@@ -47,7 +47,7 @@ class Best:
             return True
         return not isinstance(before.get("value"), (int, float)) or value < before["value"]
 
-    def keep(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
+    def update(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
         """Replace it by this finished checkpoint, without a copy of the files where the disk can link them."""
         metric, value = next(iter(score.metrics.items()))
         told = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
@@ -55,7 +55,7 @@ class Best:
         for folder in (self.folder, new, old):
             refuse_link(folder)
         try:
-            self.complete()
+            self.finish_replacement()
             new.mkdir(parents=True)
             write_text(new / _SCORE, json.dumps(told, indent=1) + "\n")
             names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (_SCORE, MANIFEST))
@@ -68,7 +68,7 @@ class Best:
             raise CheckpointError(f"{self.folder}: not written ({error.strerror}); make room and go on") from None
         shutil.rmtree(old, ignore_errors=True)
 
-    def complete(self) -> None:
+    def finish_replacement(self) -> None:
         """Finish a replacement that a kill interrupted, and remove what it left."""
         if self._held() == self._next:
             self._next.rename(self.folder)

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import NewerFormat, read
+from paragan.checkpoint.reader import NewerFormat, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 
@@ -45,7 +45,7 @@ def best(folder: Path) -> GeneratorState:
 
 
 def _read(path: Path) -> GeneratorState:
-    found = read(path, only="g")
+    found = read_checkpoint(path, only="g")
     stored = found.groups["g"]
     weights = stored.under("ema/") or stored.under("net/")
     return GeneratorState(dict(weights), dict(found.values), path)

@@ -43,37 +43,37 @@ class Checkpoint:
     path: Path
 
 
-def read(path: Path, only: str | None = None) -> Checkpoint:
+def read_checkpoint(path: Path, only: str | None = None) -> Checkpoint:
     """One checkpoint, verified against its manifest; `CheckpointError` names the first file that does not hold.
 
     only: this group; files of others are not looked at.
     """
-    sums = _listed(path)
-    wanted = _wanted(path, sums, only)
+    sums = _read_manifest(path)
+    wanted = _select_files(path, sums, only)
     for name in (STATE, *(name for files in wanted.values() for name in files)):
-        if Path(name).name != name or not (path / name).is_file() or sha256_of(path / name) != sums[name]:
+        if Path(name).name != name or not (path / name).is_file() or file_sha256(path / name) != sums[name]:
             raise CheckpointError(f"checkpoint {path}: {name} is missing or damaged (its sha256 is not the manifest's)")
-    return _opened(path, wanted)
+    return _open(path, wanted)
 
 
-def opened(path: Path) -> Checkpoint:
+def open_verified(path: Path) -> Checkpoint:
     """As `read`, of a checkpoint that another rank has verified."""
     if not path.is_dir():
         raise CheckpointError(f"checkpoint {path}: not to be seen here, but on rank 0: all hosts need one file system")
-    return _opened(path, _wanted(path, _listed(path), None))
+    return _open(path, _select_files(path, _read_manifest(path), None))
 
 
-def _opened(path: Path, files: Mapping[str, list[str]]) -> Checkpoint:
-    state = json_of(path / STATE)
+def _open(path: Path, files: Mapping[str, list[str]]) -> Checkpoint:
+    state = read_json(path / STATE)
     if not isinstance(state.get("step"), int) or not isinstance(state.get("values"), dict):
         raise CheckpointError(f"checkpoint {path}: {STATE} lacks the step or its values")
-    groups = {group: _stored([path / name for name in names]) for group, names in files.items()}
+    groups = {group: _open_group([path / name for name in names]) for group, names in files.items()}
     return Checkpoint(state["step"], groups, state["values"], path)
 
 
-def _listed(path: Path) -> dict[str, str]:
+def _read_manifest(path: Path) -> dict[str, str]:
     """sha256 of the checkpoint's files, by name."""
-    manifest = json_of(path / MANIFEST)
+    manifest = read_json(path / MANIFEST)
     found = manifest.get("format")
     if type(found) is int and found > _FORMATS[-1]:
         raise NewerFormat(
@@ -91,9 +91,9 @@ def _listed(path: Path) -> dict[str, str]:
     return files
 
 
-def _wanted(path: Path, names: Iterable[str], only: str | None) -> dict[str, list[str]]:
+def _select_files(path: Path, names: Iterable[str], only: str | None) -> dict[str, list[str]]:
     try:
-        groups = grouped(name for name in names if name != STATE)
+        groups = group_files(name for name in names if name != STATE)
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {path}: {error}") from None
     if only is not None and only not in groups:
@@ -101,7 +101,7 @@ def _wanted(path: Path, names: Iterable[str], only: str | None) -> dict[str, lis
     return groups if only is None else {only: groups[only]}
 
 
-def grouped(names: Iterable[str]) -> dict[str, list[str]]:
+def group_files(names: Iterable[str]) -> dict[str, list[str]]:
     """Files by group, in the order of their pieces; `CheckpointError` where some are lacking."""
     found: dict[str, dict[tuple[int, int], str]] = {}
     for name in names:
@@ -117,7 +117,7 @@ def grouped(names: Iterable[str]) -> dict[str, list[str]]:
     return {group: [pieces[place] for place in sorted(pieces)] for group, pieces in found.items()}
 
 
-def _stored(paths: list[Path]) -> StoredTensors:
+def _open_group(paths: list[Path]) -> StoredTensors:
     """The tensors of one group; of those that are cut the pieces are joined when they are read."""
     held: dict[str, list[Any]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -132,7 +132,7 @@ def _stored(paths: list[Path]) -> StoredTensors:
             ) from None
         for name, shape in found.items():
             held.setdefault(name, []).append(file)
-            shapes[name] = _longer(shapes.get(name), shape, f"{path}: {name}")
+            shapes[name] = _extend_shape(shapes.get(name), shape, f"{path}: {name}")
 
     def whole(name: str) -> Tensor:
         try:
@@ -145,7 +145,7 @@ def _stored(paths: list[Path]) -> StoredTensors:
     return StoredTensors(shapes, whole)
 
 
-def _longer(so_far: tuple[int, ...] | None, piece: tuple[int, ...], where: str) -> tuple[int, ...]:
+def _extend_shape(so_far: tuple[int, ...] | None, piece: tuple[int, ...], where: str) -> tuple[int, ...]:
     if so_far is None:
         return piece
     if not piece or so_far[1:] != piece[1:]:
@@ -153,7 +153,7 @@ def _longer(so_far: tuple[int, ...] | None, piece: tuple[int, ...], where: str) 
     return (so_far[0] + piece[0], *piece[1:])
 
 
-def json_of(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file of a checkpoint."""
     try:
         found = json.loads(read_bytes(path, _MOST_JSON_BYTES))
@@ -164,13 +164,13 @@ def json_of(path: Path) -> dict[str, Any]:
     return found
 
 
-def sha256_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Of a file, in hexadecimal."""
     with plain_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def counted(values: Any, *names: str) -> dict[str, int]:
+def read_counts(values: Any, *names: str) -> dict[str, int]:
     """These of a checkpoint's numbers; `ValueError` for what no run counts to."""
     counts = {name: values[name] for name in names}
     if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):

@@ -15,7 +15,16 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from paragan.checkpoint.reader import MANIFEST, STATE, Checkpoint, NewerFormat, grouped, opened, read, sha256_of
+from paragan.checkpoint.reader import (
+    MANIFEST,
+    STATE,
+    Checkpoint,
+    NewerFormat,
+    file_sha256,
+    group_files,
+    open_verified,
+    read_checkpoint,
+)
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
@@ -88,7 +97,7 @@ class CheckpointWriter:
             save_file(pieces.mine, path)  # into a folder that rank 0 has just made: no link lies there
             path.chmod(_mode())  # it is the owner's alone otherwise, also on a disk that is shared
             _sync(path)
-            written[path.name] = (sha256_of(path), path.stat().st_size)
+            written[path.name] = (file_sha256(path), path.stat().st_size)
         return written
 
     def _finish(self, temporary: Path, final: Path, written: list[_Facts], state: Mapping[str, Any]) -> None:
@@ -96,9 +105,9 @@ class CheckpointWriter:
         for name, (_, size) in files.items():
             if not (temporary / name).is_file() or (temporary / name).stat().st_size != size:
                 raise CheckpointError(f"{name} is not to be seen from rank 0: all hosts need one file system")
-        grouped(files)  # no piece is lacking
+        group_files(files)  # no piece is lacking
         write_text(temporary / STATE, json.dumps(state, indent=1))
-        sums = {name: sha256 for name, (sha256, _) in files.items()} | {STATE: sha256_of(temporary / STATE)}
+        sums = {name: sha256 for name, (sha256, _) in files.items()} | {STATE: file_sha256(temporary / STATE)}
         manifest = {"format": FORMAT, "files": dict(sorted(sums.items()))}
         write_text(temporary / MANIFEST, json.dumps(manifest, indent=1))
         _sync(temporary)
@@ -137,13 +146,13 @@ class CheckpointWriter:
         if name is None:
             return None
         found: list[Checkpoint] = []
-        run_on_all_ranks(self.world, lambda: found.append(opened(self.folder / name)))
+        run_on_all_ranks(self.world, lambda: found.append(open_verified(self.folder / name)))
         return found[0]
 
     def _newest(self) -> str | None:
         for path in reversed(self.paths()):
             try:
-                return read(path).path.name
+                return read_checkpoint(path).path.name
             except NewerFormat:
                 raise
             except CheckpointError as error:

@@ -75,7 +75,7 @@ def _upstream(asked: Asked, grid: Grid, folder: Path) -> tuple[Play, Callable[[]
     config, found = _config(asked, grid), importlib.import_module(_UPSTREAM)
     data = build.open_data(config)
     keeping = scorer.ExtractorCache(folder / "judge", True, _say, ALONE)
-    judge = scorer.evaluator(*evaluation.scoring(config, data, keeping))
+    judge = scorer.build_evaluator(*evaluation.scoring(config, data, keeping))
     assert judge is not None
     rows, columns = map(int, grid.shape.split("x"))
     images_u8, _ = data.train.fetch(np.arange(len(data.train)))

@@ -17,7 +17,7 @@ def run(path: Path, as_json: bool, num_images: int | None, seed: int | None, tru
         raise ConfigError(
             f"{path}: this run has no score, since score.extractor is none; resume it with score.extractor=auto"
         )
-    score = run.trainer.measured(run.prior(seed))
+    score = run.trainer.compute_score(run.prior(seed))
     if as_json:
         told = {"metrics": score.metrics, "real": score.real, "num_images": score.num_images}
         print(json.dumps({**told, "protocol": score.protocol}))

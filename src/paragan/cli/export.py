@@ -43,7 +43,7 @@ def export(
     wanted = _wanted(out, alone, formats or [])
     from paragan.cli.source import open_generator
     from paragan.config import outside_names, to_tree
-    from paragan.export.bundle import Bundle, score_of
+    from paragan.export.bundle import Bundle, read_score
     from paragan.export.formats import refuse_without_onnx
 
     if Format.onnx in wanted:
@@ -51,7 +51,7 @@ def export(
     sampler = open_generator(path, trust, best)
     if {Format.torch, Format.onnx} & set(wanted):
         print("tracing the network and comparing images, up to a minute", file=sys.stderr, flush=True)
-    score = score_of(path, best)
+    score = read_score(path, best)
     bundle = Bundle(sampler, to_tree(sampler.config), score, bool(outside_names(sampler.config)))
     if out is not None and alone is not None:
         print(bundle.write_file(out, alone.value))

@@ -56,7 +56,7 @@ def _compared(path: Path, again: Path, steps: int) -> int:
     """Say whether the newest checkpoint that both have holds the same."""
     import torch
 
-    from paragan.checkpoint.reader import read
+    from paragan.checkpoint.reader import read_checkpoint
     from paragan.checkpoint.writer import CheckpointWriter
 
     kept, made = (CheckpointWriter(folder / "checkpoints") for folder in (path, again))
@@ -64,7 +64,7 @@ def _compared(path: Path, again: Path, steps: int) -> int:
     if not both:
         print(f"replayed {steps} steps; {path} keeps no checkpoint of them to compare with (every.keep)")
         return 0
-    a, b = (read(checkpoints.folder / both[-1]) for checkpoints in (kept, made))
+    a, b = (read_checkpoint(checkpoints.folder / both[-1]) for checkpoints in (kept, made))
     for group, tensors in a.groups.items():
         for name, value in tensors.items():
             if name not in b.groups[group] or not torch.equal(value, b.groups[group][name]):

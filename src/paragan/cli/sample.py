@@ -98,7 +98,7 @@ def sample(
     target = out or _target(path, sampler, seed, ending, words)
     if walk is None:
         told = progress(len(tiles.which_B), "images")
-        gallery.still(sampler, tiles, seed, truncation, told, how).save(target, tiles.columns)
+        gallery.render_sheet(sampler, tiles, seed, truncation, told, how).save(target, tiles.columns)
     else:
         film = gallery.Film(tiles, walk, frames or 16 * walk, how)
         film.save(sampler, target, seed, truncation, progress(film.frames, "frames"))
@@ -133,7 +133,7 @@ def _translated(
 
     given = None if inputs is None else normalised(paired.inputs(str(inputs), sampler.facts.shape))[:num]
     count = len(given) if given is not None else num or min(_PAIRS, sampler.num_pairs)
-    made, columns = gallery.beside_inputs(sampler, count, given, seed, progress(count, "images"), mode)
+    made, columns = gallery.render_pairs(sampler, count, given, seed, progress(count, "images"), mode)
     return made.save(target, columns)
 
 
@@ -160,9 +160,9 @@ def _tiles(sampler: Sampler, shape: tuple[int, int] | int, asked: list[str], see
 
     if by_class:
         rows, columns = (None, gallery.COLUMNS) if isinstance(shape, int) else shape
-        return gallery.by_class(sampler, asked, rows, columns)
+        return gallery.class_sheet(sampler, asked, rows, columns)
     num, columns = (shape, gallery.COLUMNS) if isinstance(shape, int) else (shape[0] * shape[1], shape[1])
-    return gallery.plain(sampler, num, columns, asked, seed)
+    return gallery.latent_sheet(sampler, num, columns, asked, seed)
 
 
 def _target(path: Path, sampler: Sampler, seed: int | None, ending: str, words: list[str]) -> Path:

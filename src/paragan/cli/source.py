@@ -15,7 +15,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.printable import printable
 from paragan.engine.trainer import Trainer
-from paragan.export.generator import GeneratorReader, opened
+from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Sampler
 from paragan.game.prior import Prior
 
@@ -56,7 +56,7 @@ def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampl
     """The generator of a run folder or exported file, as `paragan.load` opens it."""
     outside = ANY if trust else ()
     read, text = partial(load, outside=outside), partial(loads, outside=outside)
-    return opened(path, GeneratorReader(read, text, lambda config: build.open_data(config), _say), best)
+    return load_generator(path, GeneratorReader(read, text, lambda config: build.open_data(config), _say), best)
 
 
 def _say(line: str) -> None:

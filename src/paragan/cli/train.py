@@ -84,11 +84,11 @@ def _train(asked: RunRequest, world: World, interrupt: Interrupt) -> tuple[int, 
             return 0, "finished"
         trainer, say = session.trainer, printer(world)
         stopped = f"{why() or 'another rank was stopped'}; saved"
-        code, reason = (0, "finished") if trainer.complete else (PREEMPTED, stopped)
+        code, reason = (0, "finished") if trainer.is_complete else (PREEMPTED, stopped)
         end_session(session, code, reason)
         done = f"step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
         say(f"{reason}: {done}")
-        if trainer.complete:
+        if trainer.is_complete:
             say(_ending(session))
         return code, reason
 
@@ -97,7 +97,7 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
     """What can be done with the run."""
     path, trust = shlex.quote(str(out)), " --trust" if outside_names(config) else ""
     run = f"./{path}" if str(out) in registry.names("recipes") else path  # a recipe of this name would be taken instead
-    held_out = trainer.pictures.held_out
+    held_out = trainer.fixed_samples.held_out
     num = 64 if held_out is None else min(64, len(held_out))
     return {
         "go on": f"{program_command()} train {run}{trust}",
@@ -108,7 +108,7 @@ def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
 
 
 def _ending(session: Session) -> str:
-    path, commands = session.folder, session.about["commands"]
+    path, commands = session.folder, session.run_info["commands"]
     scored = bool(session.last_score)
     more = session.trainer.images * 2 / 1000
     shown = [commands["sample"], commands["export"], f"{commands['go on']} train.kimg={more:g}    # twice the length"]

@@ -67,15 +67,15 @@ def verify(
 def _examined(asked: VerifyRequest) -> Iterator[LawResult]:
     from paragan.cli import verify_networks
     from paragan.verify import laws, on_ranks
-    from paragan.verify.reference_run import exact
+    from paragan.verify.reference_run import exact_arithmetic
 
     command = [sys.executable, "-P", "-m", verify_networks.__name__, asked.text()]
     warnings.filterwarnings("ignore", module="torch")  # of strategies that the user has not chosen
     tried = verify_networks.subject(asked)
-    with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact():
+    with tempfile.TemporaryDirectory(prefix="paragan-verify-") as folder, exact_arithmetic():
         several = on_ranks.RankProcesses([*command, folder], asked.ranks, Path(folder))
         comparisons = (laws.parts, laws.stopping, laws.one_is_none, several)
-        yield from laws.examine(tried, comparisons)
+        yield from laws.run_laws(tried, comparisons)
 
 
 def told_of(findings: Iterable[LawResult]) -> Iterator[LawResult]:

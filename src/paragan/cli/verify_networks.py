@@ -23,7 +23,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.game.policy import Policy
-from paragan.verify.reference_run import VerifiedNetworks, exact
+from paragan.verify.reference_run import VerifiedNetworks, exact_arithmetic
 
 _BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
 _SHAPE = (3, 32, 32)
@@ -145,7 +145,7 @@ def main(words: list[str]) -> None:
     asked, folder = VerifyRequest.of(words[0]), Path(words[1])
     rank, size, number = map(int, words[2:5])
     tried = subject(asked)
-    with exact():
+    with exact_arithmetic():
         serve(tried, rank, size, number, folder, Path(words[5]))
 
 

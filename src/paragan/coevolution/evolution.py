@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.checkpoint.reader import Checkpoint, counted
+from paragan.checkpoint.reader import Checkpoint, read_counts
 from paragan.coevolution.cell import Cell, players_of
 from paragan.coevolution.cell_state import CellState, number_of
 from paragan.coevolution.executors import auto
@@ -72,14 +72,14 @@ class Evolution(Trainer):
         return {side.value: player for side, player in players_of(self.gan).items()}
 
     @property
-    def settled(self) -> bool:
+    def is_synchronized(self) -> bool:
         return True
 
-    def dismiss(self) -> None:
+    def release_workers(self) -> None:
         self.population.dismiss()
 
     @property
-    def described(self) -> dict[str, Any]:
+    def start_values(self) -> dict[str, Any]:
         shape = self.population.options.rows_columns
         grid = {"shape": shape, "losses": list(self.losses), "scored_by": self.scored_by}
         return {"grid": grid | {"neighbours": self._topology().neighbours}}
@@ -100,12 +100,12 @@ class Evolution(Trainer):
 
     def _begin(self) -> Iterator[Event]:
         """With the judge, so that a stop while it is trained does not come in the middle of a generation."""
-        if self.prepare is not None and not self.finished:
+        if self.prepare is not None and not self.is_finished:
             with suppress(StopRequested):
                 self.prepare()
         yield from super()._begin()
 
-    def play(self) -> Generator[Event, None, Report]:
+    def run_step(self) -> Generator[Event, None, Report]:
         self.ensemble = None
         self.profile, told = self.population.evolve()
         report = Report(self.clock.step, self.clock.images, _means(list(told.values())))
@@ -115,7 +115,7 @@ class Evolution(Trainer):
 
     def end(self) -> Iterator[Event]:
         """A finished grid also tells of the ensemble that is best of all its generators."""
-        if self.finished and self.ensemble is None and self.population.can_mix:
+        if self.is_finished and self.ensemble is None and self.population.can_mix:
             with suppress(StopRequested):
                 self.ensemble = Ensemble(*self.population.ensemble())
                 self.saved_at = -1  # a checkpoint of this moment is to have it
@@ -162,7 +162,7 @@ class Evolution(Trainer):
     def is_scored(self) -> bool:
         return self.judge is not None
 
-    def measured(self, prior: Prior | None = None) -> Score:
+    def compute_score(self, prior: Prior | None = None) -> Score:
         assert self.judge is not None
         return self.judge(prior or self.prior, self.best_mixture())
 
@@ -171,7 +171,7 @@ class Evolution(Trainer):
         self.population.collect()
         z, y = self.prior.draw("grid", Rows(0, 0, _SHOWN, _SHOWN))
         shown = self.cells[:_MOST_ROWS]
-        mode, seed = self.pictures.mode, self.prior.seed
+        mode, seed = self.fixed_samples.mode, self.prior.seed
         x = torch.cat([sample(self.show(cell.centre[Side.G]), z, y, mode=mode, seed=seed).cpu() for cell in shown])
         return Samples(self.clock.step, self.clock.images, x, _SHOWN, tuple(f"cell {c.number}" for c in shown), mode)
 
@@ -190,11 +190,11 @@ class Evolution(Trainer):
         }
 
     def restore(self, found: Checkpoint) -> None:
-        self.population.generation = counted(found.values, "generation")["generation"]
+        self.population.generation = read_counts(found.values, "generation")["generation"]
         if self._auto and (chosen := found.values.get("executor")) in self._auto.others:
             self._auto.chosen = chosen
         if (ensemble := found.values["ensemble"]) is not None:
-            counts = counted(ensemble["counts"], *ensemble["counts"])
+            counts = read_counts(ensemble["counts"], *ensemble["counts"])
             self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, number_of(ensemble["distance"]))
         for cell in self.cells:
             tensors = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}

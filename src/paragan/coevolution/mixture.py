@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 
 from paragan.core import rng
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 Distance = Callable[[SampleFeatures], float]  # of so many judged images from the real ones; lower is better
 _BLOCK = 100  # images that are made at once
@@ -42,7 +42,7 @@ class Pool:
     def rows(self, first: int, end: int) -> SampleFeatures:
         start = min(first, self._num - 1) // _BLOCK
         blocks = range(start, max(start + 1, -(-end // _BLOCK)))
-        there = SampleFeatures.joined([self._block(number) for number in blocks])
+        there = SampleFeatures.concatenate([self._block(number) for number in blocks])
         return there.rows(first - start * _BLOCK, end - start * _BLOCK)
 
     def _block(self, number: int) -> SampleFeatures:
@@ -74,7 +74,7 @@ def mixed(pools: Sequence[LazyFeatures], weights: Sequence[float]) -> SampleFeat
     for pool, count in zip(pools, counts(weights, len(pools[0])), strict=True):
         parts.append(pool.rows(first, first + count))
         first += count
-    return SampleFeatures.joined(parts)
+    return SampleFeatures.concatenate(parts)
 
 
 def evolved(

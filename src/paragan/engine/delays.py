@@ -23,7 +23,7 @@ class DelayLog:
     trainer: Trainer
     _in_step: set[str] = field(default_factory=set)
 
-    def new(self) -> dict[str, dict[str, Any]]:
+    def read(self) -> dict[str, dict[str, Any]]:
         """By side, over the ranks that hold it: histograms `lag` or `age` (steps) and `wait_ms`, `used` by rank.
 
         Empty where the scheme has none to tell.
@@ -35,7 +35,7 @@ class DelayLog:
         sides = sorted({side for of_rank in told for side in of_rank})
         return {side: _merged(side, [of_rank[side] for of_rank in told if side in of_rank]) for side in sides}
 
-    def fallen(self, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    def fallback_messages(self, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """A line for each side that plays in step from now on."""
         new = [side for side, told in found.items() if told["in_step_at"] is not None and side not in self._in_step]
         self._in_step.update(new)
@@ -46,7 +46,7 @@ class DelayLog:
         ]
 
 
-def means(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def mean_delays(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """For the curves: mean lag and age in steps, mean wait per update in milliseconds."""
     values = {}
     for side, told in found.items():

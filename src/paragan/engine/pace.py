@@ -27,7 +27,7 @@ class ProgressTimer:
     def __post_init__(self) -> None:
         self._last = self.began
 
-    def tell(self, kind: str, again_s: float | None = None) -> None:
+    def record(self, kind: str, again_s: float | None = None) -> None:
         """An event of this kind has just been dealt with: all time since the one before is its own.
 
         again_s: what the next of its kind will take, where that is known better.

@@ -17,7 +17,7 @@ from paragan.core.log_record import LogRecord, Writer
 from paragan.core.protocols import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
-from paragan.engine.delays import DelayLog, means
+from paragan.engine.delays import DelayLog, mean_delays
 from paragan.engine.events import Event, Evolved, Observed, Samples, Saved, Scored
 from paragan.engine.pace import ProgressTimer
 from paragan.engine.skips import SkipMonitor
@@ -38,16 +38,16 @@ class Session:
 
     trainer: Trainer
     folder: Path
-    desk: Writer
-    about: Mapping[str, Any] = field(default_factory=dict)
+    writer: Writer
+    run_info: Mapping[str, Any] = field(default_factory=dict)
     world: World = ALONE
-    events: Sequence[str] = ()
+    messages: Sequence[str] = ()
     last_score: Mapping[str, Any] = field(default_factory=dict)  # as the record has it
     is_complete: bool = False  # the folder holds the finished run: nothing is left to train, score or record
     _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
 
     def __post_init__(self) -> None:
-        self.pace = ProgressTimer(self.trainer.images, self.trainer.every)
+        self.timer = ProgressTimer(self.trainer.images, self.trainer.every)
 
     def run(self) -> None:
         """Train. Call after `resume`."""
@@ -59,46 +59,46 @@ class Session:
         self._wait0 = self.trainer.batches.wait_s
         self._skips = SkipMonitor(self.trainer.players)
         self._delays = DelayLog(self.trainer)
-        before = _lines(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.is_main else []
+        before = read_history(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.is_main else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
         self._given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
         if self.is_complete:
             return
-        self._note("start", {**self.about, **self._start()})
-        for text in (*self.events, *(f"warning: {text}" for text in notices(self.trainer.batches.source))):
+        self._note("start", {**self.run_info, **self._start()})
+        for text in (*self.messages, *(f"warning: {text}" for text in notices(self.trainer.batches.source))):
             self._note("event", {"text": text})
         self._advise()
         for stage in self.trainer.stages():
-            self._hear(stage)
+            self._handle(stage)
             yield
-        self._tell_delays()
-        self._tell_skips(at_the_end=True)
+        self._log_delays()
+        self._log_skips(at_the_end=True)
 
     def score(self) -> dict[str, float]:
         """Of the generator as it is, told as if it had been due. All ranks have to ask. Empty: scoring is off."""
         if self.trainer.scored_at != self.trainer.clock.step:
-            self._hear(self.trainer.scores())
+            self._handle(self.trainer.scores())
         return self.trainer.roles.joined({k: v for k, v in self.last_score.items() if isinstance(v, float)})
 
     def save(self) -> None:
         """A checkpoint of this moment, as if it had been due. All ranks have to ask."""
         if self.trainer.saved_at != self.trainer.clock.step:
-            self._hear([self.trainer.save()])
+            self._handle([self.trainer.save()])
 
-    def _hear(self, events: Iterable[Event]) -> None:
+    def _handle(self, events: Iterable[Event]) -> None:
         for event in events:
             self._take(event)
             again_s = event.score.seconds if isinstance(event, Scored) else None
-            self.pace.tell(_KINDS.get(type(event), "step"), again_s)
+            self.timer.record(_KINDS.get(type(event), "step"), again_s)
 
     def end(self, code: int, reason: str) -> None:
         """The last note, however the run ended; the writers are closed."""
         self._note("end", {"code": code, "reason": reason})
-        self.desk.close()
+        self.writer.close()
 
     def seconds(self) -> float:
         """Since this session began."""
-        return self.pace.seconds()
+        return self.timer.seconds()
 
     def _take(self, event: Event) -> None:
         match event:
@@ -109,7 +109,7 @@ class Session:
             case Samples():
                 values = {"path": f"samples/step-{event.step:07d}.png", "columns": event.columns, "rows": event.rows}
                 shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW), "mode": event.mode}
-                self.desk.write(LogRecord("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
+                self.writer.write(LogRecord("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
             case Scored(score=score):
                 self.last_score = score.values
                 self._note("score", score.values)
@@ -126,27 +126,27 @@ class Session:
         rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
         if "d" in self.trainer.players:  # where D sits, images are loaded
             wait_s = self.trainer.batches.wait_s - self._wait0
-            rates["data_wait"] = round(wait_s / max(self.pace.seconds(), 1e-9), 4)
+            rates["data_wait"] = round(wait_s / max(self.timer.seconds(), 1e-9), 4)
         values = self.trainer.read(report, rates)
         clock, batch = self.trainer.clock, self.trainer.images_per_report
         speed = {
-            "images_per_s": round(self.pace.images_per_s(batch), 1),
-            "eta_s": round(self.pace.eta_s(clock, batch), 1),
+            "images_per_s": round(self.timer.images_per_s(batch), 1),
+            "eta_s": round(self.timer.eta_s(clock, batch), 1),
         }
-        delays = self._tell_delays()
-        self._note("step", {**values, **means(delays), **speed})
-        self._tell_skips()
+        delays = self._log_delays()
+        self._note("step", {**values, **mean_delays(delays), **speed})
+        self._log_skips()
 
-    def _tell_delays(self) -> dict[str, dict[str, Any]]:
-        delays = self._delays.new()
+    def _log_delays(self) -> dict[str, dict[str, Any]]:
+        delays = self._delays.read()
         if delays:
             self._note("delays", delays)
-        for text in self._delays.fallen(delays):
+        for text in self._delays.fallback_messages(delays):
             self._note("event", {"text": text})
         return delays
 
-    def _tell_skips(self, at_the_end: bool = False) -> None:
-        for text in self._skips.new():
+    def _log_skips(self, at_the_end: bool = False) -> None:
+        for text in self._skips.messages():
             self._note("event", {"text": text})
         self._skips.refuse_idle(self.trainer.clock.step, at_the_end)
 
@@ -166,7 +166,7 @@ class Session:
         return advise(self._history, len(source), augmented, paired(source) is not None)
 
     def _start(self) -> dict[str, Any]:
-        source, held_out = self.trainer.batches.source, self.trainer.pictures.held_out
+        source, held_out = self.trainer.batches.source, self.trainer.fixed_samples.held_out
         data = {"shape": list(source.shape), "images": len(source), "class_names": list(source.class_names)}
         data |= {} if held_out is None else {"held_out_pairs": len(held_out)}
         data |= {} if self.trainer.prior.uses_labels else {"labels": "ignored by the generator"}
@@ -174,24 +174,24 @@ class Session:
             "resumed": self.trainer.clock.step > 0,
             "total_kimg": self.trainer.images / 1000,
             "ranks": self.world.size,
-            "players": players(self.trainer),
-            "data": data | ({"name": self.about["data"]} if "data" in self.about else {}),
-            **self.trainer.described,
+            "players": describe_players(self.trainer),
+            "data": data | ({"name": self.run_info["data"]} if "data" in self.run_info else {}),
+            **self.trainer.start_values,
         }
 
     def _note(self, kind: str, values: Mapping[str, Any]) -> None:
-        self.desk.write(LogRecord(kind, *self._now(), values))
+        self.writer.write(LogRecord(kind, *self._now(), values))
 
     def _now(self) -> tuple[int, int, float]:
-        return self.trainer.clock.step, self.trainer.clock.images, self.pace.seconds()
+        return self.trainer.clock.step, self.trainer.clock.images, self.timer.seconds()
 
 
-def players(trainer: Trainer) -> dict[str, Any]:
+def describe_players(trainer: Trainer) -> dict[str, Any]:
     """What is told of each, wherever it sits; all ranks have to ask."""
-    return trainer.roles.joined({name: told(player) for name, player in trainer.players.items()})
+    return trainer.roles.joined({name: describe_player(player) for name, player in trainer.players.items()})
 
 
-def told(player: Player) -> dict[str, Any]:
+def describe_player(player: Player) -> dict[str, Any]:
     """What a reader wants to know of a player: weights, precision, channels_last, device, strategy."""
     weights = list(player.net.parameters())
     dtype = weights[0].dtype if player.calling.dtype is None else player.calling.dtype
@@ -204,7 +204,7 @@ def told(player: Player) -> dict[str, Any]:
     }
 
 
-def _lines(record: Path, step: int) -> list[Mapping[str, Any]]:
+def read_history(record: Path, step: int) -> list[Mapping[str, Any]]:
     """Telemetry, scores and advice of the record up to `step`, oldest first."""
     found: list[Mapping[str, Any]] = []
     with suppress(FileNotFoundError), plain_file(record) as lines:

@@ -19,7 +19,7 @@ class SkipMonitor:
         self._first = {name: (player.version, int(player.updates)) for name, player in players.items()}
         self._taken = dict(self._first)  # (version, updates) when an update was last seen to be taken
 
-    def new(self) -> list[str]:
+    def messages(self) -> list[str]:
         """A line for each player that skipped updates since the last question."""
         lines = []
         for name, player in self._players.items():

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import Checkpoint, counted, read
+from paragan.checkpoint.reader import Checkpoint, read_checkpoint, read_counts
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.clock import Clock, Every
 from paragan.core.collective import run_on_all_ranks
@@ -51,13 +51,13 @@ class Trainer:
     score: Callable[[Player, Prior], Score] | None = None
     stop: Callable[[], bool] = lambda: False
     telemetry: Telemetry | None = None
-    pictures: FixedSamples = FixedSamples()
+    fixed_samples: FixedSamples = FixedSamples()
     roles: Roles = together_on(ALONE)
-    period: int = 1
+    sync_period: int = 1
     saved_at: int = -1  # steps
     scored_at: int = -1
-    looked_at: int = 0  # images
-    owes_score: bool = False  # one that was due was left for a stop
+    observed_at: int = 0  # images
+    is_score_pending: bool = False  # one that was due was left for a stop
 
     @property
     def world(self) -> World:
@@ -72,24 +72,24 @@ class Trainer:
         return self.gan.prior
 
     @property
-    def finished(self) -> bool:
-        return self.clock.images >= self.images and self.settled
+    def is_finished(self) -> bool:
+        return self.clock.images >= self.images and self.is_synchronized
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Finished and, where the run is scored, with its last score."""
-        return self.finished and not self.owes_score
+        return self.is_finished and not self.is_score_pending
 
     @property
-    def settled(self) -> bool:
+    def is_synchronized(self) -> bool:
         """Whether all ranks hold the same weights: what looks at the game, saves it or ends it waits for that."""
-        return self.clock.step % self.period == 0 and all(player.settled for player in self.players.values())
+        return self.clock.step % self.sync_period == 0 and all(player.settled for player in self.players.values())
 
-    def dismiss(self) -> None:
+    def release_workers(self) -> None:
         """The run is over, however it ended: whoever works for it may go."""
 
     @property
-    def described(self) -> dict[str, Any]:
+    def start_values(self) -> dict[str, Any]:
         """What the record's first line tells beside players and data."""
         return {}
 
@@ -123,25 +123,25 @@ class Trainer:
         end. Each is to be taken whole before the next.
         """
         yield self._begin()
-        agreement, self.looked_at = Agreement(self.roles.own, self.every.check_steps), self.clock.images
-        while not self.finished and not (self.settled and self._stopped()):
+        agreement, self.observed_at = Agreement(self.roles.own, self.every.check_steps), self.clock.images
+        while not self.is_finished and not (self.is_synchronized and self._stopped()):
             yield self._step(agreement)
         yield self.end()
 
     def _begin(self) -> Iterator[Event]:
         if self.clock.step == 0:
-            yield from self._look_at_the_untrained()
-        elif self.owes_score and not self.finished:
+            yield from self._evaluate_untrained()
+        elif self.is_score_pending and not self.is_finished:
             yield from self.scores()
 
     def _step(self, agreement: Agreement) -> Iterator[Event]:
-        report = yield from self.play()
-        if self.settled:
+        report = yield from self.run_step()
+        if self.is_synchronized:
             agreement.check(self.clock, self.players)
-            yield from self._look(self.looked_at, report)
-            self.looked_at = self.clock.images
+            yield from self._run_due(self.observed_at, report)
+            self.observed_at = self.clock.images
 
-    def play(self) -> Generator[Event, None, Report]:
+    def run_step(self) -> Generator[Event, None, Report]:
         """One step, and what is told of it."""
         report = self.scheme.step(self.gan, self.batches)
         yield report
@@ -151,7 +151,7 @@ class Trainer:
         """What follows the last step: a checkpoint and, of a finished run, its score."""
         if self.saved_at != self.clock.step:
             yield self.save()
-        if self.finished:
+        if self.is_finished:
             yield from self.scores()
         self.scheme.close()
 
@@ -168,11 +168,12 @@ class Trainer:
         self.scheme.quiesce()
         groups, values = self.state()
         self._refuse_diverged({name: pieces.tensors for name, pieces in groups.items()})
+        source = self.batches.source
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
-            "model": {"shape": self.batches.source.shape, "class_names": self.batches.source.class_names},
-            "owes_score": self.owes_score,
+            "model": {"shape": source.shape, "class_names": source.class_names},
+            "owes_score": self.is_score_pending,
         }
         path = self.checkpoints.save(self.clock.step, groups, values)
         self.saved_at = self.clock.step
@@ -187,7 +188,7 @@ class Trainer:
     def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
         """A state that is no longer finite is not saved over good ones; saving reads every tensor anyway."""
         bad = next((f"{g}: {k}" for g, held in groups.items() for k, t in held.items() if not t.isfinite().all()), None)
-        bad = next((told for told in self.world.gather(bad) if told is not None), None)
+        bad = next((name for name in self.world.gather(bad) if name is not None), None)
         if bad is not None:
             raise DivergedError(
                 f"step {self.clock.step}: {bad} is no longer finite: the run has diverged; earlier "
@@ -196,73 +197,72 @@ class Trainer:
 
     def resume(self, best: bool = False) -> bool:
         """Go on from the newest undamaged checkpoint, or look at the best; False if there is none."""
-        found = read(self.best.path()) if best else self.checkpoints.newest()
+        found = read_checkpoint(self.best.path()) if best else self.checkpoints.newest()
         if found is not None:
             run_on_all_ranks(self.world, lambda: self._resume(found))
         return found is not None
 
     def _resume(self, found: Checkpoint) -> None:
         try:
-            position, clock = counted(found.values, "position"), counted(found.values["clock"], "step", "images")
+            position = read_counts(found.values, "position")
+            clock = read_counts(found.values["clock"], "step", "images")
             self.restore(found)
         except KeyError as error:
             raise CheckpointError(f"checkpoint {found.path}: {error} is missing; start anew with --fresh") from None
         except (TypeError, ValueError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
-            told = " ".join(str(error).split())[:100]
-            raise CheckpointError(
-                f"checkpoint {found.path}: found an odd value ({told}); start anew with --fresh"
-            ) from None
+            text = " ".join(str(error).split())[:100]
+            raise CheckpointError(f"checkpoint {found.path}: invalid value ({text}); start anew with --fresh") from None
         self.batches.position = position["position"]
         self.clock.step, self.clock.images = clock["step"], clock["images"]
-        self.saved_at, self.owes_score = self.clock.step, found.values.get("owes_score") is True
+        self.saved_at, self.is_score_pending = self.clock.step, found.values.get("owes_score") is True
 
     def restore(self, found: Checkpoint) -> None:
         """Take in what `state` gave. `KeyError`, `TypeError`, `ValueError` where it lacks something or is odd."""
         for name, player in self.players.items():
-            counts = counted(found.values["players"][name], "version", "images")
+            counts = read_counts(found.values["players"][name], "version", "images")
             restore(player, found.groups[name], counts)
 
-    def _look_at_the_untrained(self) -> Iterator[Event]:
+    def _evaluate_untrained(self) -> Iterator[Event]:
         """Pictures and a score before the first step, where any are wanted during the run."""
         if self.every.sample_kimg:
-            yield from self._shown()
+            yield from self._sample_events()
             yield from self._observe(Report(0, 0, {}))
         if self.every.score_kimg:
             yield from self.scores()
 
-    def _look(self, before: int, report: Report) -> Iterator[Event]:
+    def _run_due(self, before: int, report: Report) -> Iterator[Event]:
         """What is due after a step; a finished run is scored at its end."""
         now = report.images
         if Every(self.every.sample_kimg).due(before, now):
             self.scheme.quiesce()
-            yield from self._shown()
+            yield from self._sample_events()
             yield from self._observe(report)
-        if Every(self.every.score_kimg).due(before, now) and not self.finished:
+        if Every(self.every.score_kimg).due(before, now) and not self.is_finished:
             yield from self.scores()
         if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
-    def _shown(self) -> Iterator[Samples]:
+    def _sample_events(self) -> Iterator[Samples]:
         if "g" in self.players:
             yield self.samples()
         self.roles.meet()
 
     def samples(self) -> Samples:
         names = self.batches.source.class_names
-        shown = self.pictures(self.players["g"], self.prior, names)
-        return Samples(self.clock.step, self.clock.images, *shown, self.pictures.mode)
+        shown = self.fixed_samples(self.players["g"], self.prior, names)
+        return Samples(self.clock.step, self.clock.images, *shown, self.fixed_samples.mode)
 
     def _observe(self, report: Report) -> Iterator[Observed]:
         if self.telemetry is None:
             return
-        scalars = self._told(report)
+        scalars = self._scalars_of(report)
         if "g" in self.players:
             yield Observed(report.step, report.images, self.telemetry(self.gan, scalars or None))
         self.roles.meet()
 
-    def _told(self, report: Report) -> Mapping[str, Tensor | float]:
+    def _scalars_of(self, report: Report) -> Mapping[str, Tensor | float]:
         """Without waiting for the device, where both players sit here."""
         if self.roles.apart:
             return self.read(report)
@@ -275,26 +275,25 @@ class Trainer:
         self.scheme.quiesce()
         score = None
         if "g" in self.players:
-            self.owes_score = True
+            self.is_score_pending = True
             try:
-                score = self.measured()
+                score = self.compute_score()
             except StopRequested:
                 return
-            self.owes_score = False
+            self.is_score_pending = False
             yield Scored(self.clock.step, self.clock.images, score)
         self.roles.meet()
         self.scored_at = self.clock.step
+        if self.clock.step == 0:
+            return
         leads = score if self.world.is_main else None
-        if (
-            self.clock.step
-            and run_on_all_ranks(self.world, lambda: leads is not None and self.best.beaten_by(leads))[0]
-        ):
+        if run_on_all_ranks(self.world, lambda: leads is not None and self.best.is_beaten_by(leads))[0]:
             if self.saved_at != self.clock.step:
                 yield self.save()
             place = self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images
-            run_on_all_ranks(self.world, lambda: None if leads is None else self.best.keep(*place, leads))
+            run_on_all_ranks(self.world, lambda: None if leads is None else self.best.update(*place, leads))
 
-    def measured(self, prior: Prior | None = None) -> Score:
+    def compute_score(self, prior: Prior | None = None) -> Score:
         """Of what is sampled. prior: other latents than the run's own."""
         assert self.score is not None
         return self.score(self.players["g"], prior or self.prior)

@@ -43,14 +43,14 @@ class Classifier(nn.Module):
         return features_BF, self.logits(features_BF)
 
 
-def untrained(shape: tuple[int, int, int], num_classes: int, seed: int) -> Classifier:
+def build_classifier(shape: tuple[int, int, int], num_classes: int, seed: int) -> Classifier:
     """Weights from this seed; the global random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(rng.key(seed, "judge", "init"))
         return Classifier(shape, num_classes).float()
 
 
-def fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
+def train_classifier(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
     """A classifier of the labels of `train`: a fixed number of steps on the CPU, images shifted by up to a pixel.
 
     progress: called before each step with the number of steps done; it may raise to end the training.
@@ -59,11 +59,11 @@ def fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classif
     (and kernels this small gain nothing by them). Draws nothing from the global random state.
     """
     with _one_thread(), torch.enable_grad():
-        return _fitted(train, seed, progress)
+        return _train(train, seed, progress)
 
 
-def _fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
-    net = untrained(train.shape, len(train.class_names), seed)
+def _train(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
+    net = build_classifier(train.shape, len(train.class_names), seed)
     optimizer = _POLICY.optimizer(net.parameters())
     batches = Loader(train, BATCH, rng.key(seed, "judge", "order"), torch.device("cpu"))
     shifts = torch.randint(-SHIFT, SHIFT + 1, (STEPS, 2), generator=rng.generator(seed, "judge", "shift"))
@@ -71,7 +71,7 @@ def _fitted(train: Source, seed: int, progress: Callable[[int], None]) -> Classi
         progress(count)
         batch = next(batches)
         assert batch.x_BCHW is not None and batch.y_B is not None
-        _, logits_BK = net(_shifted(batch.x_BCHW, *shift))
+        _, logits_BK = net(_shift(batch.x_BCHW, *shift))
         optimizer.zero_grad()
         F.cross_entropy(logits_BK, batch.y_B).backward()
         set_lr(optimizer, _POLICY, torch.tensor(count))
@@ -89,7 +89,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _shifted(x_BCHW: Tensor, down: int, right: int) -> Tensor:
+def _shift(x_BCHW: Tensor, down: int, right: int) -> Tensor:
     """What leaves on one side is lost, what enters on the other repeats the edge."""
     height, width = x_BCHW.shape[2:]
     framed = F.pad(x_BCHW, (SHIFT,) * 4, mode="replicate")

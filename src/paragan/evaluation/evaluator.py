@@ -14,13 +14,13 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Source
 from paragan.core.types import Rows
-from paragan.evaluation.judge import CLASSES, JUDGE, MOST_MEASURED, TURNS, Judge, accuracy, doubt
+from paragan.evaluation.judge import CLASSES, JUDGE, MOST_MEASURED, TURNS, Judge, accuracy, accuracy_warning
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
 from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, label_accuracy
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 # (first row, count) -> x_BCHW in [-1, 1], classes asked for
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
@@ -79,7 +79,7 @@ class Evaluator:
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """The score of a player's sampling generator on latents of their own stream."""
-        return self.score(samples_of(player, prior, self.num_images, self.mode))
+        return self.score(sample_player(player, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
         """The score of `num_images` rows of `generate`; label accuracy and class variance only where it tells classes.
@@ -107,9 +107,9 @@ class Evaluator:
         judged = []
         for first, count in mine:
             x, asked = generate(first, count)
-            finite(x, world)
+            require_finite(x, world)
             judged.append(self.judge.judge(x, asked if self._recognises else None))
-        return _whole(SampleFeatures.joined(judged), [count for _, count in blocks], world)
+        return _whole(SampleFeatures.concatenate(judged), [count for _, count in blocks], world)
 
     @property
     def _at_once(self) -> int:
@@ -162,7 +162,7 @@ class Evaluator:
     def _measure(self, judged: SampleFeatures, covering: SampleFeatures) -> dict[str, float]:
         """Of `judged`; its first rows, `covering`, are those that coverage counts."""
         values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(judged).compute()}
-        if judged.asked_B is not None and self._recognises:
+        if judged.requested_labels_B is not None and self._recognises:
             for metric in (label_accuracy.Metric, class_variance_min.Metric, class_variance_mean.Metric):
                 values[metric.name] = metric.against(self._reference).update(judged).compute()
         if self._coverage is not None:
@@ -175,7 +175,8 @@ class Evaluator:
 
         Empty where there are too few. Says the warning, since this comes before the first score.
         """
-        if (warning := doubt(self.judge.name, self._task, self._accuracy, self.judge.num_classes)) is not None:
+        warning = accuracy_warning(self.judge.name, self._task, self._accuracy, self.judge.num_classes)
+        if warning is not None:
             self.warn(warning)
         if not self.num_real:
             return {}
@@ -188,7 +189,7 @@ class Evaluator:
 
     @cached_property
     def _accuracy(self) -> float | None:
-        if self.judge.accuracy is not None or self._held_out.asked_B is None:
+        if self.judge.accuracy is not None or self._held_out.requested_labels_B is None:
             return self.judge.accuracy
         return accuracy(self._held_out)
 
@@ -214,12 +215,12 @@ class Evaluator:
         return coverage.Metric.against(self._held_out.rows(0, self.num_covered))
 
 
-def samples_of(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
+def sample_player(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
     """Rows of `total` images of the sampling generator; the latents depend on the run's seed and `total` alone."""
-    return images_of(sampling_network(player), prior, total, mode)
+    return sample_generator(sampling_network(player), prior, total, mode)
 
 
-def images_of(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
+def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
     """The same of a network that is ready to sample from."""
     z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
 
@@ -235,16 +236,16 @@ def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatu
     """Blocks of `counts` rows that were dealt to the ranks, in order; what a rank has beyond its blocks is left out."""
     if world.size == 1:
         return mine
-    columns = [c if c is None else world.pieces(c) for c in (mine.features_BF, mine.logits_BK, mine.asked_B)]
+    columns = [c if c is None else world.pieces(c) for c in (mine.features_BF, mine.logits_BK, mine.requested_labels_B)]
     found: list[SampleFeatures] = []
     for number, count in enumerate(counts):
         rank, before = number % world.size, sum(counts[number % world.size : number : world.size])
         theirs = SampleFeatures(*(None if column is None else column[rank] for column in columns))  # type: ignore[arg-type]
         found.append(theirs.rows(before, before + count))
-    return SampleFeatures.joined(found)
+    return SampleFeatures.concatenate(found)
 
 
-def finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
+def require_finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
     """The same images. `ConfigError` on all ranks where some are not finite."""
     if world.any(not x_BCHW.isfinite().all()):
         raise ConfigError(

@@ -103,7 +103,7 @@ class Extractor:
     make: Callable[[], nn.Module]
     file: str
     shape: tuple[int, int, int]
-    told: str
+    description: str
 
 
 _MNIST_TOLD = "weight and bias of conv1 (10, 1, 5, 5), conv2 (20, 10, 5, 5), fc1 (50, 320), fc2 (10, 50) as floats"
@@ -120,21 +120,21 @@ EXTRACTORS = {
 }
 
 
-def read(name: str, path: Path) -> nn.Module:
+def load_extractor(name: str, path: Path) -> nn.Module:
     """The network with the weights in an npz. Raises `DataError` if the file is missing or holds anything else."""
     extractor = EXTRACTORS[name]
     with torch.device("meta"):  # no initial weights: none are drawn from the global random state
         net = extractor.make()
     wanted = {key: tuple(tensor.shape) for key, tensor in net.state_dict().items()}
     arrays = _arrays(
-        path, wanted, f"expected the npz of {extractor.told}; check score.weights, or use score.extractor=auto"
+        path, wanted, f"expected the npz of {extractor.description}; check score.weights, or use score.extractor=auto"
     )
     weights = {key: torch.from_numpy(array.astype(np.float32)) for key, array in arrays.items()}
     net.load_state_dict(weights, assign=True)
     return net
 
 
-def beside(data: str | None, name: str) -> Path:
+def find_weights(data: str | None, name: str) -> Path:
     """The file with an extractor's weights in or next to the folder of the data. `ConfigError` where there is none."""
     file, folder = EXTRACTORS[name].file, Path(data or "")
     candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]

@@ -40,13 +40,13 @@ class FixedSamples:
                 return x, GRID_COLUMNS, ()
             return x, GRID_COLUMNS, tuple(class_names[c] for c in y[::GRID_COLUMNS].tolist())
         count = min(NUM_PAIRS, len(self.held_out))
-        target, condition = pairs(self.held_out, 0, count, prior.device)
+        target, condition = fetch_pairs(self.held_out, 0, count, prior.device)
         z, _ = prior.draw("grid", Rows(0, 0, count, count))
         made = sample(generator, z, None, NUM_PAIRS, condition, self.mode, seed=prior.seed)
         return side_by_side(condition, made, target), PAIR_COLUMNS, ()
 
 
-def pairs(source: Paired, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
+def fetch_pairs(source: Paired, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
     """Targets and conditions of these rows, in [-1, 1]; nothing is drawn."""
     target, condition = source.fetch_pairs(np.arange(first, first + count))
     return normalised(target.to(device)), normalised(condition.to(device))

@@ -22,11 +22,11 @@ from paragan.core.errors import CheckpointError
 from paragan.core.files import read_bytes, subfolder, write_bytes
 from paragan.core.protocols import Source
 from paragan.evaluation import classifier, packaged_extractors
-from paragan.evaluation.classifier import fitted, untrained
-from paragan.evaluation.extractors import EXTRACTORS, read
+from paragan.evaluation.classifier import build_classifier, train_classifier
+from paragan.evaluation.extractors import EXTRACTORS, load_extractor
 from paragan.loading.loader import normalised
 from paragan.loading.order import Order
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 JUDGE = "judge"  # the name of one that is trained for a run
 CLASSES, TURNS = "classes", "which way up"  # what a judge tells of images
@@ -65,10 +65,12 @@ class Judge:
 
     def judge_rows(self, source: Source, count: int) -> SampleFeatures:
         """`count` images of a data set, always the same ones, with their labels as the classes asked for."""
-        return SampleFeatures.joined([self.judge(normalised(x_BCHW), y_B) for x_BCHW, y_B in _pieces(source, count)])
+        return SampleFeatures.concatenate(
+            [self.judge(normalised(x_BCHW), y_B) for x_BCHW, y_B in _batches(source, count)]
+        )
 
 
-class ScaledJudge:
+class RotatedSource:
     """Images of `source` turned by quarters (by halves where they are not square): its labels are the turns.
 
     Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
@@ -109,43 +111,43 @@ def train_or_load(
     raises, nothing is written.
     """
     if len(train.class_names) < 2:
-        train, held_out = ScaledJudge(train), ScaledJudge(held_out)
+        train, held_out = RotatedSource(train), RotatedSource(held_out)
     fingerprint = _fingerprint(train, held_out, seed)
-    found = None if folder is None else _kept(train, folder, fingerprint, seed)
+    found = None if folder is None else _load(train, folder, fingerprint, seed)
     if not world.any(found is None):
         assert found is not None
         return found
-    net = fitted(train, seed, progress)
+    net = train_classifier(train, seed, progress)
     world.broadcast_from_main(net.state_dict().values())
     weights = save(net.state_dict())
     judge = Judge(JUDGE, net, train.shape, len(train.class_names), hashlib.sha256(weights).hexdigest())
-    judge = measured(judge, held_out)
+    judge = with_accuracy(judge, held_out)
     if folder is not None and world.is_main:
         with nullcontext() if must_keep else suppress(CheckpointError):
-            _keep(judge, folder, weights, fingerprint)
+            _save(judge, folder, weights, fingerprint)
     return judge
 
 
-def ready_made(name: str, path: Path, size: int | None = None) -> Judge:
+def load_pretrained(name: str, path: Path, size: int | None = None) -> Judge:
     """The classifier `name` of `EXTRACTORS` with the weights in an npz. Raises `DataError` if the file is not that.
 
     size: of the images; 32 gives MNIST a frame of two pixels, which its classifier does not see. None: as trained.
     """
-    net, (channels, side, _) = read(name, path), EXTRACTORS[name].shape
+    net, (channels, side, _) = load_extractor(name, path), EXTRACTORS[name].shape
     crop = 2 if (name, size) == ("mnist-cnn", 32) else 0
     shape = (channels, side + 2 * crop, side + 2 * crop)
     return Judge(name, net, shape, 10, hashlib.sha256(read_bytes(path, _MOST_BYTES)).hexdigest(), crop=crop)
 
 
-def packaged(name: str, size: int) -> Judge:
+def load_packaged(name: str, size: int) -> Judge:
     """The extractor `name` of the package for images of `size` pixels. Raises `DataError` if its file is damaged."""
     extractor = packaged_extractors.PACKAGED[name]
-    net, sha256 = packaged_extractors.read(name)
+    net, sha256 = packaged_extractors.load_network(name)
     crop, (channels, side, _) = extractor.crops.get(size, 0), extractor.shape
     return Judge(name, net, (channels, side + 2 * crop, side + 2 * crop), 10, sha256, crop=crop)
 
 
-def measured(judge: Judge, held_out: Source) -> Judge:
+def with_accuracy(judge: Judge, held_out: Source) -> Judge:
     """The same judge with its accuracy on at most 10,000 of these images; as it was if they have no labels."""
     if not held_out.class_names:
         return judge
@@ -154,11 +156,11 @@ def measured(judge: Judge, held_out: Source) -> Judge:
 
 def accuracy(judged: SampleFeatures) -> float:
     """Share of labelled images that are recognised."""
-    assert judged.logits_BK is not None and judged.asked_B is not None
-    return float((judged.logits_BK.argmax(1) == judged.asked_B).double().mean())
+    assert judged.logits_BK is not None and judged.requested_labels_B is not None
+    return float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean())
 
 
-def doubt(name: str, task: str, accuracy: float | None, num_classes: int) -> str | None:
+def accuracy_warning(name: str, task: str, accuracy: float | None, num_classes: int) -> str | None:
     """A warning for scores by an extractor that is often wrong; None: it is not, or its accuracy is unknown."""
     if accuracy is None or accuracy >= _DOUBTFUL:
         return None
@@ -172,7 +174,7 @@ def doubt(name: str, task: str, accuracy: float | None, num_classes: int) -> str
     return f"warning: score: {who} tells which way up {accuracy:.1%} of held-out images are; {means}"
 
 
-def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | None:
+def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | None:
     """The judge in the folder; None if there is none, it is damaged, or it belongs to other data."""
     try:
         note = json.loads(read_bytes(folder / "judge.json", _MOST_NOTE_BYTES))
@@ -180,7 +182,7 @@ def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | N
         sha256 = hashlib.sha256(weights).hexdigest()
         if (note["format"], note["fingerprint"], note["sha256"]) != (_FORMAT, fingerprint, sha256):
             return None
-        net = untrained(train.shape, len(train.class_names), seed)
+        net = build_classifier(train.shape, len(train.class_names), seed)
         net.load_state_dict(load(weights))
         accuracy = note["accuracy"]
         return Judge(
@@ -190,7 +192,7 @@ def _kept(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | N
         return None
 
 
-def _keep(judge: Judge, folder: Path, weights: bytes, fingerprint: str) -> None:
+def _save(judge: Judge, folder: Path, weights: bytes, fingerprint: str) -> None:
     """Each file whole or not at all, the note last: without it the weights do not count."""
     note: dict[str, Any] = {
         "format": _FORMAT,
@@ -217,7 +219,7 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
     return digest.hexdigest()
 
 
-def _pieces(source: Source, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+def _batches(source: Source, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
     """`count` images, a few at a time: always the same ones, at random, since files may lie class by class or in turns.
 
     (MNIST's do: of its training images the even and the odd rows lie fd 6.7 apart, random halves 0.4.)

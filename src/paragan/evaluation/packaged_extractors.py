@@ -36,7 +36,7 @@ PACKAGED = {
 }
 
 
-def suited_to(dataset: str, shape: tuple[int, int, int]) -> str | None:
+def find_packaged(dataset: str, shape: tuple[int, int, int]) -> str | None:
     """The extractor that was trained on this data set and reads its images at this size; None: there is none."""
     extractor = PACKAGED.get(dataset)
     channels, height, width = shape
@@ -44,24 +44,24 @@ def suited_to(dataset: str, shape: tuple[int, int, int]) -> str | None:
     return dataset if fits else None
 
 
-def facts_of(name: str) -> dict[str, Any]:
+def extractor_info(name: str) -> dict[str, Any]:
     """sha256, trained_on, trained_by, and accuracy by the images that it was measured on."""
     facts: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))[name]
     return facts
 
 
-def read(name: str) -> tuple[nn.Module, str]:
+def load_network(name: str) -> tuple[nn.Module, str]:
     """The network with its weights, and their sha256. Raises `DataError` unless that is the one in the table."""
     path = FOLDER / f"{name}.safetensors"
     content = path.read_bytes() if path.is_file() else b""
     sha256 = hashlib.sha256(content).hexdigest()
-    if sha256 != facts_of(name)["sha256"]:
+    if sha256 != extractor_info(name)["sha256"]:
         what = "is damaged" if content else "is missing"
         raise DataError(f"{path}: this file of the package {what}; install paragan again, or use score.extractor=judge")
-    return loaded(name, content), sha256
+    return network_from_bytes(name, content), sha256
 
 
-def loaded(name: str, content: bytes) -> nn.Module:
+def network_from_bytes(name: str, content: bytes) -> nn.Module:
     """The network with the weights of a safetensors file, which are stored in half precision."""
     with torch.device("meta"):  # no initial weights: none are drawn from the global random state
         net = PACKAGED[name].make()

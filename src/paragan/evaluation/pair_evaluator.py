@@ -11,8 +11,8 @@ from torch import Tensor
 
 from paragan.core.protocols import Paired
 from paragan.core.types import Rows
-from paragan.evaluation.evaluator import Score, finite
-from paragan.evaluation.fixed_samples import pairs
+from paragan.evaluation.evaluator import Score, require_finite
+from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample, sampling_network
@@ -57,8 +57,8 @@ class PairEvaluator:
         began = time.monotonic()
         metrics = [l1.Metric(), psnr.Metric(), ssim.Metric()]
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):
-            target, condition = pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
-            both = ImagePairs(finite(translate(first, condition)), target)
+            target, condition = fetch_pairs(self.held_out, first, min(_PAIRS_AT_ONCE, self.num_pairs - first))
+            both = ImagePairs(require_finite(translate(first, condition)), target)
             metrics = [metric.update(both) for metric in metrics]
         values = {metric.name: metric.compute() for metric in metrics}
         return Score(values, self.num_pairs, self.protocol, seconds=time.monotonic() - began)

@@ -16,8 +16,8 @@ from paragan.core.interrupt import StopRequested
 from paragan.core.protocols import Source, paired
 from paragan.evaluation import classifier, packaged_extractors
 from paragan.evaluation.evaluator import Evaluator, Score
-from paragan.evaluation.extractors import EXTRACTORS, beside
-from paragan.evaluation.judge import JUDGE, Judge, packaged, ready_made, train_or_load
+from paragan.evaluation.extractors import EXTRACTORS, find_weights
+from paragan.evaluation.judge import JUDGE, Judge, load_packaged, load_pretrained, train_or_load
 from paragan.evaluation.options import ScoreOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.player import Player
@@ -42,24 +42,24 @@ class ExtractorCache:
     stop: Callable[[], bool] = lambda: False
 
 
-def resolved(options: ScoreOptions, dataset: str, shape: tuple[int, int, int]) -> ScoreOptions:
+def resolve_extractor(options: ScoreOptions, dataset: str, shape: tuple[int, int, int]) -> ScoreOptions:
     """With the extractor that `auto` stands for: the packaged one of this data set and size, else the run's judge."""
     if options.extractor != _AUTO:
         return options
-    name: Any = packaged_extractors.suited_to(dataset, shape) or JUDGE
+    name: Any = packaged_extractors.find_packaged(dataset, shape) or JUDGE
     return replace(options, extractor=name)
 
 
-def described(options: ScoreOptions) -> str:
+def describe_extractor(options: ScoreOptions) -> str:
     """The ready-made extractor of resolved options, for the opening of a run."""
     name = options.extractor
     if name in packaged_extractors.PACKAGED:
-        what, accuracy = next(iter(packaged_extractors.facts_of(name)["accuracy"].items()))
+        what, accuracy = next(iter(packaged_extractors.extractor_info(name)["accuracy"].items()))
         return f"by the extractor {name} of the package, right on {accuracy:.1%} of {what}"
     return f"by the extractor {name}, read from a file"
 
 
-def scorer(
+def build_scorer(
     options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[Player, Prior], Score] | None:
     """Scores a generator player; None: scoring is off. options: resolved. path: of the data, for weights next to it.
@@ -73,11 +73,11 @@ def scorer(
             raise ConfigError(f"{told}; leave it out, or set it to none")
         return PairEvaluator(pairs, options.num_images, options.mode)
 
-    found = evaluator(options, train, held_out, path, keeping)
+    found = build_evaluator(options, train, held_out, path, keeping)
     return None if found is None else lambda player, prior: found()(player, prior)
 
 
-def evaluator(
+def build_evaluator(
     options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[], Evaluator] | None:
     """Makes the evaluator of this data at the first call; None: scoring is off."""
@@ -107,8 +107,8 @@ def _read(options: ScoreOptions, path: str | None, size: int) -> Judge:
     """The packaged extractor, or the one of a file."""
     name = options.extractor
     if name in EXTRACTORS:
-        return ready_made(name, Path(options.weights or beside(path, name)), size)
-    return packaged(name, size)
+        return load_pretrained(name, Path(options.weights or find_weights(path, name)), size)
+    return load_packaged(name, size)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from paragan.checkpoint.best import Best
 from paragan.core.errors import ParaganError
 from paragan.core.files import read_bytes, write_text
 from paragan.export import formats as export, gallery, generator_file
-from paragan.export.model_card import card
+from paragan.export.model_card import render_card
 from paragan.export.sampler import Sampler
 
 ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}
@@ -37,7 +37,7 @@ class Bundle:
         lines = [self.write_file(path, name) for name, path in files.items()]
         shown = self._picture(folder / "samples.png")
         names = [*(path.name for path in files.values()), *(Path(path).name for path in shown)]
-        text = card(self.sampler, _without_folders(self.tree), self.score, names, self.trust)
+        text = render_card(self.sampler, _without_folders(self.tree), self.score, names, self.trust)
         write_text(folder / "README.md", text)
         return [*lines, *shown, str(folder / "README.md")]
 
@@ -60,15 +60,15 @@ class Bundle:
         s = self.sampler
         if s.takes_condition:
             with suppress(ParaganError):
-                made, columns = gallery.beside_inputs(s, min(8, s.num_pairs), None, None, lambda done: None)
+                made, columns = gallery.render_pairs(s, min(8, s.num_pairs), None, None, lambda done: None)
                 return [str(made.save(path, columns))]
             return []
         classes = range(min(s.num_comparable_classes, 10))
-        tiles = gallery.by_class(s, classes, None, 10) if classes else gallery.plain(s, 80, 10, (), None)
-        return [str(gallery.still(s, tiles, None, None, lambda done: None).save(path, tiles.columns))]
+        tiles = gallery.class_sheet(s, classes, None, 10) if classes else gallery.latent_sheet(s, 80, 10, (), None)
+        return [str(gallery.render_sheet(s, tiles, None, None, lambda done: None).save(path, tiles.columns))]
 
 
-def score_of(path: Path, best: bool = False) -> Mapping[str, Any]:
+def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
     """The newest score of a run, or its best, or an exported file's, with its step; empty where there is none."""
     if path.is_file():
         return generator_file.read(path).score

@@ -37,12 +37,12 @@ class Sheet:
         return int(self.which_B.max()) + 1
 
 
-def plain(sampler: Sampler, num: int, columns: int, asked: Sequence[Label], seed: int | None) -> Sheet:
+def latent_sheet(sampler: Sampler, num: int, columns: int, asked: Sequence[Label], seed: int | None) -> Sheet:
     """A latent per tile; the asked classes in turn, or drawn."""
     return Sheet(torch.arange(num), sampler.labels(num, asked or None, seed, "--class"), min(num, columns))
 
 
-def by_class(sampler: Sampler, asked: Sequence[Label], rows: int | None, columns: int) -> Sheet:
+def class_sheet(sampler: Sampler, asked: Sequence[Label], rows: int | None, columns: int) -> Sheet:
     """A class per row, all unless some are asked for, at most `rows` of them; the same latents in every row."""
     if not sampler.num_classes:
         raise ConfigError("--classes: found an unconditional generator, which has none; leave --classes out")
@@ -56,7 +56,7 @@ def by_class(sampler: Sampler, asked: Sequence[Label], rows: int | None, columns
     return Sheet(torch.arange(columns).repeat(len(y_B)), y_B.repeat_interleave(columns), columns)
 
 
-def still(
+def render_sheet(
     sampler: Sampler,
     tiles: Sheet,
     seed: int | None,
@@ -69,7 +69,7 @@ def still(
     return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed, truncation=truncation)
 
 
-def beside_inputs(
+def render_pairs(
     sampler: Sampler,
     num: int,
     given: Tensor | None,

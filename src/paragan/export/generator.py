@@ -77,7 +77,7 @@ class GeneratorReader:
         return self.model or module
 
 
-def opened(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
+def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
     """The generator at `path`, on the reader's device. best: of a run the checkpoint with the best score.
 
     Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
@@ -113,7 +113,7 @@ def _facts(found: generator_state.GeneratorState, data: Callable[[], Source]) ->
     except KeyError as error:
         raise CheckpointError(f"checkpoint {found.path}: {error} is missing; train anew with --fresh") from None
     except (ValueError, TypeError) as error:
-        raise CheckpointError(f"checkpoint {found.path}: state.json: found an odd value ({error})") from None
+        raise CheckpointError(f"checkpoint {found.path}: state.json: invalid value ({error})") from None
 
 
 def _told(source: Source) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from paragan.export.sampler import Sampler
 _SHOWN = 20  # classes by name
 
 
-def card(sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], files: Sequence[str], trust: bool) -> str:
+def render_card(
+    sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], files: Sequence[str], trust: bool
+) -> str:
     """Markdown. tree: the config. score: as in `score.json`, or empty. files: what lies beside, by name."""
     model, data = tree["model"], tree["data"]
     return "\n".join(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Paired, Source, paired
 from paragan.core.registry import closest_name, did_you_mean
-from paragan.evaluation.fixed_samples import pairs
+from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.game import latents
 from paragan.game.label_use import gives_equal_images
 from paragan.game.network import CalledNetwork
@@ -186,7 +186,7 @@ class Sampler:
             raise ConfigError(
                 f"n: found {n!r}, expected 1 to {self.num_pairs} held-out pairs; give conditions, or --input FOLDER"
             )
-        return pairs(self._pairs, 0, n)
+        return fetch_pairs(self._pairs, 0, n)
 
     @cached_property
     def _pairs(self) -> Paired:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paragan.checkpoint.reader import MANIFEST, Checkpoint, read, sha256_of
+from paragan.checkpoint.reader import MANIFEST, Checkpoint, file_sha256, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
@@ -26,16 +26,16 @@ class SourceWeights:
     averages: Mapping[str, StoredTensors]
 
 
-def weights_of(path: Path, say: Callable[[str], None]) -> SourceWeights:
+def read_source_weights(path: Path, say: Callable[[str], None]) -> SourceWeights:
     """The newest undamaged weights at `path`. Tensors are read, and no config and no code: nothing there is run."""
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
         file = generator_file.read(path)
         generator = {"g": StoredTensors.of(file.weights)}
-        return SourceWeights(file.facts.step, sha256_of(path), generator, generator)
+        return SourceWeights(file.facts.step, file_sha256(path), generator, generator)
     if (path / MANIFEST).is_file():
-        return _of(read(path))
+        return _of(read_checkpoint(path))
     found = CheckpointWriter(path / "checkpoints", say=say).newest()
     if found is None:
         raise CheckpointError(
@@ -51,4 +51,4 @@ def _of(found: Checkpoint) -> SourceWeights:
         raise CheckpointError(f"init.path {found.path} holds a grid of cells; export one generator of it and give that")
     networks = {side: stored.under("net/") for side, stored in sides.items()}
     averages = {side: stored.under("ema/") for side, stored in sides.items()}
-    return SourceWeights(found.step, sha256_of(found.path / MANIFEST), networks, averages)
+    return SourceWeights(found.step, file_sha256(found.path / MANIFEST), networks, averages)

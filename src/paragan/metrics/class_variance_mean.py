@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from paragan.metrics._within import VarianceRatio
+from paragan.metrics._class_variance import VarianceRatio
 
 
 @dataclass(frozen=True)

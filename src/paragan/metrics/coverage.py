@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import SampleFeatures, in_float64
+from paragan.metrics._sample_features import SampleFeatures, in_float64
 
 K = 5
 _ROWS_AT_ONCE = 512

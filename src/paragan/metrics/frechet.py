@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import SampleFeatures, in_float64
+from paragan.metrics._sample_features import SampleFeatures, in_float64
 
 
 @dataclass(frozen=True)

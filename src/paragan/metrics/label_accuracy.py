@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import SampleFeatures
+from paragan.metrics._sample_features import SampleFeatures
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Metric:
         return cls()
 
     def update(self, judged: SampleFeatures) -> Metric:
-        if judged.logits_BK is None or judged.asked_B is None:
+        if judged.logits_BK is None or judged.requested_labels_B is None:
             raise ConfigError(
                 "label accuracy: found images without classes, expected a classifier's logits and the class asked for"
             )
-        right = int((judged.logits_BK.argmax(1) == judged.asked_B).sum())
+        right = int((judged.logits_BK.argmax(1) == judged.requested_labels_B).sum())
         return Metric(self.recognised + right, self.count + len(judged))
 
     def merge(self, other: Metric) -> Metric:

@@ -49,14 +49,14 @@ def _run(asked: RunRequest, world: World, interrupt: Interrupt) -> bool:
         if session.is_complete:
             return True
         trainer, say = session.trainer, printer(world)
-        code, reason = (0, "finished") if trainer.finished else (PREEMPTED, "stopped by a signal; saved")
+        code, reason = (0, "finished") if trainer.is_finished else (PREEMPTED, "stopped by a signal; saved")
         end_session(session, code, reason)
         kimg = trainer.clock.images / 1000
         say(f"{reason}: step {trainer.clock.step}, {kimg:g} kimg, {clock_time(session.seconds())}")
         if session.last_score:
             say(f"score     {score_line(session.last_score)}")
         say(f"where     {session.folder}: report.html, samples/, metrics.jsonl, checkpoints/")
-        return trainer.finished
+        return trainer.is_finished
 
 
 def _signals() -> Interrupt:

@@ -30,10 +30,10 @@ from paragan.distributed.launch.failure import explained
 from paragan.distributed.launch.join import join
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.multi_writer import MultiWriter
-from paragan.engine.session import Session, players
+from paragan.engine.session import Session, describe_players
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.judge import JUDGE
-from paragan.evaluation.scorer import described
+from paragan.evaluation.scorer import describe_extractor
 from paragan.game.label_use import IGNORED
 from paragan.hardware import device as devices
 from paragan.hardware.executors import explained as compiling
@@ -89,7 +89,7 @@ def open_session(asked: RunRequest, world: World, stop: Callable[[], bool]) -> I
         resumed = trainer.resume()
         if resumed and world.is_main:
             trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
-            trainer.best.complete()
+            trainer.best.finish_replacement()
         rank_checks.refuse_apart(trainer, world)
         _refuse_less(trainer, config, folder)
         config = recorded(with_recorded_init(config, before), before, trainer.clock.step)
@@ -111,7 +111,7 @@ def open_session(asked: RunRequest, world: World, stop: Callable[[], bool]) -> I
         try:
             yield Session(trainer, folder.path, desk, about, world, events, is_complete=is_complete)
         finally:
-            trainer.dismiss()
+            trainer.release_workers()
 
 
 def _trainer(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
@@ -220,7 +220,7 @@ def _is_complete(
 ) -> bool:
     """Whether the folder holds this run to its end. All ranks must call it."""
     is_same = before is not None and not differences(before, config)
-    return world.any(is_same and folder.finished_at(trainer.clock.step)) and trainer.finished
+    return world.any(is_same and folder.finished_at(trainer.clock.step)) and trainer.is_finished
 
 
 def _desk(asked: RunRequest, world: World, trainer: Trainer) -> MultiWriter:
@@ -250,7 +250,7 @@ def _opening(about: Mapping[str, Any], asked: RunRequest, trainer: Trainer, resu
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
     colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
-    seated, batch = players(trainer), asked.config.train.batch
+    seated, batch = describe_players(trainer), asked.config.train.batch
     lines = [
         f"{start}: {run} ({asked.goes_on})",
         f"data      {len(source):,} {colour}images{classes}, {size}",
@@ -278,7 +278,7 @@ def _scored(config: RunConfig, source: Source) -> list[str]:
     if config.score.extractor == "none" or paired(source) is not None:
         return []
     options = evaluation.options(config, source)
-    return [] if options.extractor == JUDGE else [f"score     {described(options)}"]
+    return [] if options.extractor == JUDGE else [f"score     {describe_extractor(options)}"]
 
 
 def _untaught(found: tuple[Side, tuple[str, ...]]) -> str:

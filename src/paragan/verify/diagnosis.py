@@ -22,7 +22,7 @@ from paragan.game.network import CalledNetwork
 from paragan.layers.random import draws, untouched
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel._blocks import blocks
-from paragan.verify.reference_run import NEAR, VerifiedNetworks, distance, inputs
+from paragan.verify.reference_run import NEAR, VerifiedNetworks, max_difference, network_inputs
 
 _ASKING = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"}
 _NOT_THEIRS = (str(Path(__file__).resolve().parent.parent), str(Path(traceback.__file__).parent), "<")
@@ -56,21 +56,21 @@ class NetworkTraits:
         return bool(self.drawing)
 
 
-def traits(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
+def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     """From the modules, one watched forward, and one of half the rows."""
     net = subject.net(side)
     watch = _Watch(net)
     before = _generators()
-    given = inputs(subject, side)
+    given = network_inputs(subject, side)
     with untouched(net):
         with watch.following():
-            out = output(side, net, given)
+            out = network_output(side, net, given)
         moved = next((name for name, state in _generators().items() if state != before[name]), "")
     return NetworkTraits(
         mixing=_named(net, mixing_layers(net).__contains__),
         drawing=_named(net, lambda module: draws(module) and not any(map(draws, module.children()))),
         secret="" if moved == "torch" and draws(net) else moved,
-        iterating=_named(net, iterates),
+        iterating=_named(net, has_torch_spectral_norm),
         outside=tuple(watch.outside),
         asks=watch.asks,
         rows=0.0 if moved else _rows(subject, side),
@@ -79,13 +79,13 @@ def traits(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     )
 
 
-def output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
+def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
     """Images, or logits."""
     found = CalledNetwork(net)(*given)
     return GeneratorOutput.of(found).images if side is Side.G else DiscriminatorOutput.of(found).logits_B
 
 
-def iterates(module: nn.Module) -> bool:
+def has_torch_spectral_norm(module: nn.Module) -> bool:
     """Whether torch's spectral norm, which advances at every forward in training, lies on it."""
     hooks = module._forward_pre_hooks.values()
     return isinstance(module, parametrizations._SpectralNorm) or any(
@@ -118,8 +118,8 @@ def _rows(subject: VerifiedNetworks, side: Side) -> float:
     for module in mixing_layers(alone) | mixing_layers(among):
         module.eval()
     with torch.no_grad():
-        few = output(side, alone, inputs(subject, side, half))
-        found = distance(few, output(side, among, inputs(subject, side))[:half])
+        few = network_output(side, alone, network_inputs(subject, side, half))
+        found = max_difference(few, network_output(side, among, network_inputs(subject, side))[:half])
     return found if found > NEAR else 0.0
 
 
@@ -165,7 +165,7 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in _ASKING:
-            self.asks = self.asks or place()
+            self.asks = self.asks or user_code_line()
         if isinstance(found, Tensor) and found.requires_grad and not isinstance(found, nn.Parameter):
             for used in (*args, *(kwargs or {}).values()):
                 weight, block = self.owners.get(id(used), ("", None))
@@ -174,7 +174,7 @@ class _Watch(TorchFunctionMode):
         return found
 
 
-def place() -> str:
+def user_code_line() -> str:
     """The line of the user's own code that is being run; empty where there is none."""
     frames = traceback.extract_stack()
     inside = next((n for n, frame in enumerate(frames) if frame.filename == _CALLER), len(frames))

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from paragan.core import rng
 from paragan.core.types import Side
 from paragan.layers.random import untouched
-from paragan.verify.diagnosis import NetworkTraits, output
-from paragan.verify.finding import LawResult, failed, held
-from paragan.verify.reference_run import VerifiedNetworks, inputs
+from paragan.verify.diagnosis import NetworkTraits, network_output
+from paragan.verify.finding import LawResult, failed_result, passed_result
+from paragan.verify.reference_run import VerifiedNetworks, network_inputs
 
 _STEP_X, _STEP_W = 1e-6, 1e-8  # the second so short that hardly a kink (of a ReLU) lies in between
 _ALLOWED = 1e-3  # relative
@@ -25,10 +25,10 @@ _TRIES = 3  # directions: a kink may lie on one
 _REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
 
 
-def finding(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
+def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
     """Of the discriminator on real images."""
     net = subject.net(Side.D)
-    x, *rest = inputs(subject, Side.D)
+    x, *rest = network_inputs(subject, Side.D)
     assert x is not None
     x = x.requires_grad_()
     try:
@@ -36,7 +36,7 @@ def finding(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
             total = _logits(net, x, rest).sum()
             (gradient,) = torch.autograd.grad(total, x, create_graph=True, allow_unused=True)
             if gradient is None or not total.requires_grad:
-                return failed(
+                return failed_result(
                     "no gradient reaches the images: is there a detach or a no_grad in Discriminator.forward?"
                 )
             weights = [w for w in net.parameters() if w.requires_grad]
@@ -45,12 +45,12 @@ def finding(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
             wrong = _first_is_wrong(net, x, rest, gradient.detach())
             if wrong > _ALLOWED:
                 told = "the gradient at the images is not the slope of the logits: a detach or no_grad on some way?"
-                return failed(told + _suspects(of), wrong)
+                return failed_result(told + _suspects(of), wrong)
             if slopes is None:
-                return failed("the gradient at the images has no graph of its own" + _suspects(of))
+                return failed_result("the gradient at the images has no graph of its own" + _suspects(of))
     except RuntimeError as error:
         if any(words in str(error) for words in _REFUSES):
-            return failed(str(error).splitlines()[0][:200] + _suspects(of))
+            return failed_result(str(error).splitlines()[0][:200] + _suspects(of))
         raise
     found = [torch.zeros_like(w) if slope is None else slope for w, slope in zip(weights, slopes, strict=True)]
     return _second(net, x, rest, found, of)
@@ -60,13 +60,13 @@ def _second(
     net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor], of: NetworkTraits
 ) -> LawResult:
     if not all(slope.isfinite().all() for slope in slopes):
-        return failed("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
+        return failed_result("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
     if of.iterating:  # its vectors follow the weights: differences would see them move
-        return held()
+        return passed_result()
     wrong = _second_is_wrong(net, x, rest, slopes)
     if wrong > _ALLOWED:
-        return failed("the second derivative is not that of the first" + _suspects(of), wrong)
-    return held(wrong)
+        return failed_result("the second derivative is not that of the first" + _suspects(of), wrong)
+    return passed_result(wrong)
 
 
 def _suspects(of: NetworkTraits) -> str:
@@ -86,7 +86,7 @@ def _again(net: nn.Module) -> Iterator[None]:
 
 
 def _logits(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None]) -> Tensor:
-    return output(Side.D, net, (x, *rest))
+    return network_output(Side.D, net, (x, *rest))
 
 
 def _r1(gradient: Tensor) -> Tensor:

@@ -37,16 +37,16 @@ class LawResult:
     reason: str = ""
 
 
-def held(difference: float | None = None) -> LawResult:
+def passed_result(difference: float | None = None) -> LawResult:
     """A row whose place in the table is filled in by `attempt`."""
     return LawResult("", "", "held", difference)
 
 
-def failed(reason: str, difference: float | None = None) -> LawResult:
+def failed_result(reason: str, difference: float | None = None) -> LawResult:
     return LawResult("", "", "FAILED", difference, reason)
 
 
-def attempt(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
+def run_law(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
     """The row of this law; whatever the user's code raises is a law that failed."""
     try:
         with reraise_as_config_error(law):

@@ -8,28 +8,34 @@ from torch import Tensor, nn
 from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.layers.random import untouched
-from paragan.verify.diagnosis import NetworkTraits, iterates, output
-from paragan.verify.finding import SPECTRAL, LawResult, failed, held
-from paragan.verify.reference_run import WHO, PlayedRun, VerifiedNetworks, inputs
+from paragan.verify.diagnosis import NetworkTraits, has_torch_spectral_norm, network_output
+from paragan.verify.finding import SPECTRAL, LawResult, failed_result, passed_result
+from paragan.verify.reference_run import NAMES, ReferenceRun, VerifiedNetworks, network_inputs
+
+_TAKE_UPDATE = "paragan.layers.update_once.UpdateOnce.take_update()"
 
 
-def finding(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
+def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
     """Of this side while the other one plays its turn."""
-    game = PlayedRun(subject)
+    game = ReferenceRun(subject)
     mine, theirs = game.seats[side], game.seats[Side.D if side is Side.G else Side.G]
     shared = _shared(mine.net, theirs.net)
     if shared:
-        return failed(f"{WHO[side]}.{shared} is a weight of the other network, too: each needs weights of its own")
+        return failed_result(
+            f"{NAMES[side]}.{shared} is a weight of the other network, too: each needs weights of its own"
+        )
     before = _state(mine.net)
     turn = game.gan.g_turn(subject.real()) if side is Side.D else game.gan.d_turn(subject.real())
     theirs.update(turn, against=mine)
     changed = [name for name, value in _state(mine.net).items() if not torch.equal(value, before[name])]
     if changed:
-        return failed(f"{WHO[side]}.{changed[0]} changed in the other's turn: {_why(mine.net, changed[0])}")
+        return failed_result(f"{NAMES[side]}.{changed[0]} changed in the other's turn: {_why(mine.net, changed[0])}")
     leaked = next((name for name, weight in mine.net.named_parameters() if weight.grad is not None), None)
     if leaked is not None:
-        return failed(f"{WHO[side]}.{leaked} has a gradient from the other's turn: is there an enable_grad in forward?")
-    return held(0.0) if of.secret else _behaviour(subject, side, mine)
+        return failed_result(
+            f"{NAMES[side]}.{leaked} has a gradient from the other's turn: is there an enable_grad in forward?"
+        )
+    return passed_result(0.0) if of.secret else _behaviour(subject, side, mine)
 
 
 def _behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResult:
@@ -38,18 +44,18 @@ def _behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResu
     new.load_state_dict(player.net.state_dict())  # it may have come otherwise from its constructor
     there, fresh = (_probe(subject, side, net) for net in (player.net, new))
     if torch.equal(there, fresh):
-        return held(0.0)
-    told = (
-        f"{WHO[side]} answers otherwise after the other's turn, though no weight or buffer changed: its forward keeps "
-        "a state in an attribute; advance it only where paragan.layers.update_once.Armed.disarm() says so"
+        return passed_result(0.0)
+    reason = (
+        f"{NAMES[side]} gives other outputs after the other player's turn although no weight or buffer changed: its "
+        f"forward keeps state in an attribute; advance it only where {_TAKE_UPDATE} returns True"
     )
-    return failed(told, float((there - fresh).abs().max()))
+    return failed_result(reason, float((there - fresh).abs().max()))
 
 
 def _probe(subject: VerifiedNetworks, side: Side, net: nn.Module) -> Tensor:
     with torch.no_grad(), untouched(net):
         torch.manual_seed(0)
-        return output(side, net, inputs(subject, side))
+        return network_output(side, net, network_inputs(subject, side))
 
 
 def _state(net: nn.Module) -> dict[str, Tensor]:
@@ -64,7 +70,7 @@ def _shared(mine: nn.Module, theirs: nn.Module) -> str:
 def _why(net: nn.Module, name: str) -> str:
     """Whose the tensor is, and what to use instead."""
     module = net.get_submodule(name.rpartition(".")[0])
-    if iterates(module):
+    if has_torch_spectral_norm(module):
         return SPECTRAL
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         return (
@@ -72,6 +78,6 @@ def _why(net: nn.Module, name: str) -> str:
             "paragan.layers.batch_norm.AffineBatchNorm, which follows once per update of its own network"
         )
     return (
-        f"{type(module).__name__} changes it in a forward: derive it from paragan.layers.update_once.Armed, and change "
-        "it only where self.disarm() says so"
+        f"{type(module).__name__} changes it in a forward: derive it from paragan.layers.update_once.UpdateOnce, and "
+        "change it only where self.take_update() returns True"
     )

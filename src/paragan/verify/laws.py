@@ -19,7 +19,7 @@ from paragan.core.types import Can, Side
 from paragan.distributed.launch.join import join, leave
 from paragan.game.state import restore, state_of
 from paragan.verify import double_backward, frozen_opponent
-from paragan.verify.diagnosis import NetworkTraits, traits
+from paragan.verify.diagnosis import NetworkTraits, inspect_network
 from paragan.verify.finding import (
     CALLED,
     DETERMINISTIC,
@@ -30,26 +30,26 @@ from paragan.verify.finding import (
     STOPPING,
     TWICE,
     LawResult,
-    attempt,
-    failed,
-    held,
+    failed_result,
+    passed_result,
+    run_law,
 )
 from paragan.verify.reference_run import (
+    NAMES,
     NEAR,
     STEPS,
-    WHO,
-    PlayedRun,
-    SeparateLatents,
+    ReferenceRun,
     Trace,
+    TraceDifference,
     VerifiedNetworks,
-    apart,
-    strategy,
+    compare_traces,
+    make_strategy,
 )
 
 ON_RANKS = ("ddp", "zero1", "zero2", "zero3")  # that are the whole batch; `local_sgd` is another run by design
 _WAIT_S = 60.0
 
-Seen = Mapping[Side, NetworkTraits]
+Traits = Mapping[Side, NetworkTraits]
 
 
 @dataclass(frozen=True)
@@ -57,36 +57,40 @@ class PreparedLaws:
     """What the laws that compare games need: the subject as it can be played, what was seen of it, the plain game."""
 
     subject: VerifiedNetworks
-    seen: Seen
+    seen: Traits
     plain: Trace | None
 
 
 Comparison = Callable[[PreparedLaws], Iterator[LawResult]]
 
 
-def examine(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> Iterator[LawResult]:
+def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> Iterator[LawResult]:
     """All rows; one alone where a network cannot be called in float64.
 
     comparisons: the laws that compare a game with the plain one; not run where that cannot be played.
     """
     seen: dict[Side, NetworkTraits] = {}
     for side in Side:
-        called = attempt(CALLED, side.value.upper(), partial(_look, subject, side, seen))
+        called = run_law(CALLED, side.value.upper(), partial(_look, subject, side, seen))
         if called.result == "FAILED":
             yield called
             return
-    yield (twice := attempt(TWICE, "D", lambda: double_backward.finding(subject, seen[Side.D])))
+    yield (twice := run_law(TWICE, "D", lambda: double_backward.check_double_backward(subject, seen[Side.D])))
     if twice.result == "FAILED":  # so that one fault is told once
         subject = subject.without(Can.DOUBLE_BACKWARD)
     for side in Side:
-        yield attempt(FROZEN, side.value.upper(), partial(frozen_opponent.finding, subject, side, seen[side]))
+        yield run_law(
+            FROZEN, side.value.upper(), partial(frozen_opponent.check_frozen_opponent, subject, side, seen[side])
+        )
     plain: list[Trace] = []
-    yield attempt(DETERMINISTIC, "none", lambda: deterministic(subject, seen, plain))
+    yield run_law(DETERMINISTIC, "none", lambda: deterministic(subject, seen, plain))
     for comparison in comparisons:
         yield from comparison(PreparedLaws(subject, seen, plain[0] if plain else None))
 
 
-def compared(ready: PreparedLaws, law: str, name: str, play: Callable[[], Trace], allowed: float) -> LawResult:
+def compare_with_plain(
+    ready: PreparedLaws, law: str, name: str, play: Callable[[], Trace], allowed: float
+) -> LawResult:
     """A game beside the plain one."""
     if ready.plain is None:
         return LawResult(law, name, "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
@@ -94,62 +98,66 @@ def compared(ready: PreparedLaws, law: str, name: str, play: Callable[[], Trace]
 
     def look() -> LawResult:
         found = play()
-        return judged(apart(found, plain, allowed), ready.seen)
+        return law_result(compare_traces(found, plain, allowed), ready.seen)
 
-    return attempt(law, name, look)
+    return run_law(law, name, look)
 
 
-def judged(found: SeparateLatents, seen: Seen) -> LawResult:
+def law_result(found: TraceDifference, seen: Traits) -> LawResult:
     if not found.name:
-        return held(found.largest)
-    return failed("; ".join(filter(None, (cause(found, seen), str(found)))), found.largest)
+        return passed_result(found.largest)
+    return failed_result("; ".join(filter(None, (explain_difference(found, seen), str(found)))), found.largest)
 
 
-def cause(found: SeparateLatents, seen: Seen) -> str:
+def explain_difference(found: TraceDifference, seen: Traits) -> str:
     """What is known to make games differ; empty where nothing that was seen does."""
     if found.step == 0:
         return "the constructor draws from something else than torch's generator (numpy? random? the order of a set?)"
     for side, of in seen.items():
         if of.rows:
             return (
-                f"{WHO[side]}: a row comes out otherwise (by {of.rows:.0e}) among fewer rows, batch norms left aside: "
+                f"{NAMES[side]}: a row changes (by {of.rows:.0e}) with the number of rows, batch norms left aside: "
                 "a mean over the batch? keep samples apart, or use paragan.BatchNorm, whose statistics span ranks"
             )
     if any(of.iterating for of in seen.values()):
         return SPECTRAL
     for side, of in seen.items():
         if of.low:
-            return f"{WHO[side]}: returns {of.low} although it is given float64: leave the format to the input"
+            return f"{NAMES[side]}: returns {of.low} although it is given float64: leave the format to the input"
         if of.asks:
-            return f"{WHO[side]}: its forward asks a tensor for its value ({of.asks}) and may branch on it"
+            return f"{NAMES[side]}: its forward asks a tensor for its value ({of.asks}) and may branch on it"
     return ""
 
 
-def deterministic(subject: VerifiedNetworks, seen: Seen, plain: list[Trace]) -> LawResult:
+def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -> LawResult:
     """Two plain games from different states of all generators; the first is kept where they are equal."""
     traces = []
     for seed in (1, 2):
-        with torch.random.fork_rng(devices=[]), _elsewhere(seed):
-            traces.append(PlayedRun(subject).trace())
-    found = apart(traces[1], traces[0], 0.0)
+        with torch.random.fork_rng(devices=[]), _other_random_state(seed):
+            traces.append(ReferenceRun(subject).trace())
+    found = compare_traces(traces[1], traces[0], 0.0)
     if not found.name:
         plain.append(traces[0])
-        return held(0.0)
+        return passed_result(0.0)
     for side, of in seen.items():
         if of.secret:
             said = "use nn.Dropout, or set `draws = True` on the module" if of.secret == "torch" else "use torch's"
-            why = f"{WHO[side]}: its forward draws from {of.secret} without saying so (a functional dropout?): {said}"
-            return failed(f"{why}; {found}", found.largest)
-    why = cause(found, seen) if found.step == 0 else "something outside the networks keeps a state from run to run"
-    return failed(f"{why}; {found}", found.largest)
+            why = f"{NAMES[side]}: its forward draws from {of.secret} without saying so (a functional dropout?): {said}"
+            return failed_result(f"{why}; {found}", found.largest)
+    why = (
+        explain_difference(found, seen)
+        if found.step == 0
+        else "something outside the networks keeps a state from run to run"
+    )
+    return failed_result(f"{why}; {found}", found.largest)
 
 
 def _look(subject: VerifiedNetworks, side: Side, seen: dict[Side, NetworkTraits]) -> LawResult:
-    seen[side] = traits(subject, side)
-    return held()
+    seen[side] = inspect_network(subject, side)
+    return passed_result()
 
 
-class _elsewhere:
+class _other_random_state:
     """The global generators stand somewhere else inside, and where they stood after."""
 
     def __init__(self, seed: int) -> None:
@@ -170,7 +178,7 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
     """One step, its state into freshly built players, the rest."""
 
     def play() -> Trace:
-        first, second = PlayedRun(ready.subject), PlayedRun(ready.subject)
+        first, second = ReferenceRun(ready.subject), ReferenceRun(ready.subject)
         first.steps(1)
         for side, seat in first.seats.items():
             pieces, counters = state_of(seat)
@@ -181,7 +189,7 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
         second.steps()
         return found | {STEPS: second.weights()}
 
-    found = compared(ready, STOPPING, "none", play, 0.0)
+    found = compare_with_plain(ready, STOPPING, "none", play, 0.0)
     if found.result == "FAILED" and found.difference is not None:
         why = (
             "a forward changes something that is not in the state dict (an attribute, a buffer that is not persistent?)"
@@ -197,7 +205,7 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
             yield LawResult(PARTS, side.value.upper(), "exempt", None, reason)
         else:
             game = partial(_trace, ready.subject, "none", ALONE, {side: 2})
-            yield compared(ready, PARTS, side.value.upper(), game, NEAR)
+            yield compare_with_plain(ready, PARTS, side.value.upper(), game, NEAR)
 
 
 def _comparing(subject: VerifiedNetworks, side: Side) -> str:
@@ -207,19 +215,19 @@ def _comparing(subject: VerifiedNetworks, side: Side) -> str:
     return f"{names[0]} compares the samples of a batch: parts are refused" if names else ""
 
 
-def _no_parts(seen: Seen, side: Side) -> str:
+def _no_parts(seen: Traits, side: Side) -> str:
     """Why a micro-batch is no part of the batch; G's turn goes through D."""
     for who in (Side.G, Side.D) if side is Side.G else (Side.D,):
         if seen[who].mixing:
-            return f"{WHO[who]}: {_some(seen[who].mixing)} takes its statistics from each micro-batch by itself"
-    return drawing(seen)
+            return f"{NAMES[who]}: {_some(seen[who].mixing)} takes its statistics from each micro-batch by itself"
+    return explain_randomness(seen)
 
 
-def drawing(seen: Seen) -> str:
+def explain_randomness(seen: Traits) -> str:
     """Why rows that are cut otherwise are another run; empty where nothing draws."""
     for side, of in seen.items():
         if of.draws:
-            return f"{WHO[side]}: {_some(of.drawing)} draws anew for each call and rank: a named exception of the law"
+            return f"{NAMES[side]}: {_some(of.drawing)} draws anew for each call and rank: a named exception of the law"
     return ""
 
 
@@ -232,33 +240,33 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
     world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
     try:
         for name in (*ON_RANKS, "local_sgd"):
-            if refused := cannot(ready.subject, name):
+            if refused := unsupported_penalty(ready.subject, name):
                 yield LawResult(ONE, name, "not run", None, refused)
                 continue
-            found = compared(ready, ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
-            yield replace(found, reason=found.reason + outside(ready.seen, found))
+            found = compare_with_plain(ready, ONE, name, partial(_trace, ready.subject, name, world or ALONE), 0.0)
+            yield replace(found, reason=found.reason + explain_sharding(ready.seen, found))
     finally:
         if world is not None:
             leave(world)
 
 
 def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:
-    return PlayedRun(subject, name, world, parts or {}).trace()
+    return ReferenceRun(subject, name, world, parts or {}).trace()
 
 
-def cannot(subject: VerifiedNetworks, name: str) -> str:
+def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
     """What a penalty needs and this strategy lacks, as `build` would refuse it."""
-    lacking = ((p.name, need) for p in subject.penalties for need in p.needs - strategy(name).can)
+    lacking = ((p.name, need) for p in subject.penalties for need in p.needs - make_strategy(name).can)
     return next((f"penalty {penalty} needs {need.value}, which {name} cannot run" for penalty, need in lacking), "")
 
 
-def outside(seen: Seen, found: LawResult) -> str:
+def explain_sharding(seen: Traits, found: LawResult) -> str:
     """Of a sharded strategy that failed: weights that are asked for while their block lies in pieces."""
     for side, of in seen.items():
         if of.outside and found.result == "FAILED" and found.strategy.startswith(("zero2", "zero3", "hsdp")):
             weight, block = of.outside[0]
             return (
-                f"; {WHO[side]}: {weight} is used outside the forward of its block {block}, where it lies in pieces: "
+                f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, where it lies in pieces: "
                 "call the block itself, or keep the layer out of `blocks`"
             )
     return ""

@@ -27,8 +27,15 @@ from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback
 from paragan.verify.finding import DETERMINISTIC, RANKS, LawResult
-from paragan.verify.laws import ON_RANKS, PreparedLaws, cannot, drawing, judged, outside
-from paragan.verify.reference_run import PlayedRun, SeparateLatents, Trace, VerifiedNetworks, apart
+from paragan.verify.laws import (
+    ON_RANKS,
+    PreparedLaws,
+    explain_randomness,
+    explain_sharding,
+    law_result,
+    unsupported_penalty,
+)
+from paragan.verify.reference_run import ReferenceRun, Trace, TraceDifference, VerifiedNetworks, compare_traces
 
 _START_S = 120.0  # Python and torch on a busy machine
 _TALK_S = 60.0  # one exchange
@@ -76,10 +83,10 @@ class RankProcesses:
         rows = [Row(name, uneven) for name in names for uneven in (False, True)]
         instead = self._instead(ready)
         if instead is None:
-            rows_run = [row for row in rows if not cannot(ready.subject, row.strategy)]
+            rows_run = [row for row in rows if not unsupported_penalty(ready.subject, row.strategy)]
             found = self._play(ready, rows_run)
             for row in rows:
-                refused = cannot(ready.subject, row.strategy)
+                refused = unsupported_penalty(ready.subject, row.strategy)
                 yield LawResult(RANKS, row.name, "not run", None, refused) if refused else next(found)
         else:
             yield from (replace(instead, strategy=row.name) for row in rows)
@@ -93,7 +100,7 @@ class RankProcesses:
             return LawResult(RANKS, "", "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
         if self.size == 1:
             return LawResult(RANKS, "", "not run", None, "--ranks 1: no other process was started")
-        if reason := drawing(ready.seen):
+        if reason := explain_randomness(ready.seen):
             return LawResult(RANKS, "", "exempt", None, reason)
         return None
 
@@ -110,13 +117,13 @@ def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawR
     """One row from what its ranks answered."""
     errors = [answer for answer in answers if "error" in answer]
     if not errors:
-        worst = max((SeparateLatents(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
-        found = judged(worst, ready.seen)
+        worst = max((TraceDifference(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
+        found = law_result(worst, ready.seen)
     else:
         first = min(errors, key=lambda e: (any(words in e["error"] for words in _FOLLOWED), e["at"]))
         found = LawResult("", "", "FAILED", None, f"rank {first['rank']}: {first['error']}")
     found = replace(found, law=RANKS, strategy=row.name)
-    return replace(found, reason=found.reason + outside(ready.seen, found))
+    return replace(found, reason=found.reason + explain_sharding(ready.seen, found))
 
 
 class _Processes:
@@ -224,7 +231,7 @@ def _answered(
             store.wait([f"here {other}" for other in range(size)], timedelta(seconds=_START_S))
             world = _group(rank, size, store)
             first, count = row.share(rank, size, subject.batch)
-            found = apart(PlayedRun(subject, row.strategy, world, {}, first, count).trace(), plain)
+            found = compare_traces(ReferenceRun(subject, row.strategy, world, {}, first, count).trace(), plain)
             store.set(f"done {rank}", "")
             store.wait(everyone, timedelta(seconds=_TALK_S))
         return {"apart": asdict(found)}

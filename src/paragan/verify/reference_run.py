@@ -26,7 +26,7 @@ from paragan.game.state_buffers import remember
 
 STEPS = 3
 NEAR = 1e-9  # of a weight in float64, relative above 1: sums of another order stay far below, a fault far above
-WHO = {Side.G: "Generator", Side.D: "Discriminator"}
+NAMES = {Side.G: "Generator", Side.D: "Discriminator"}
 Weights = dict[str, Tensor]
 Trace = dict[int, Weights]  # after that many steps
 
@@ -79,7 +79,7 @@ class VerifiedNetworks:
 
 
 @contextmanager
-def exact() -> Iterator[None]:
+def exact_arithmetic() -> Iterator[None]:
     """float64 wherever a network makes a tensor of its own, too; one thread, so that sums keep their order."""
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
@@ -91,7 +91,7 @@ def exact() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def strategy(name: str) -> Strategy:
+def make_strategy(name: str) -> Strategy:
     """With its default options."""
     module = registry.load("parallel", name)
     made: Strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None)
@@ -99,7 +99,7 @@ def strategy(name: str) -> Strategy:
 
 
 @dataclass
-class PlayedRun:
+class ReferenceRun:
     """A game under way. parts: micro-batches of a side, one unless given. first, count: this process's rows."""
 
     subject: VerifiedNetworks
@@ -118,7 +118,7 @@ class PlayedRun:
         self.seats = seats
 
     def _seat(self, side: Side) -> Player:
-        placing, make, options = strategy(self.name), self.subject.makes[side], self.subject.averages[side]
+        placing, make, options = make_strategy(self.name), self.subject.makes[side], self.subject.averages[side]
         net = placing.prepare(make, self.world)
         average = None if options is None else Ema(placing.average(make, self.world), options)
         policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
@@ -135,7 +135,7 @@ class PlayedRun:
         """Parameters, buffers and averages of both, whole; every rank has to ask."""
         found: Weights = {}
         for side, seat in self.seats.items():
-            nets = {WHO[side]: seat.net} | ({} if seat.ema is None else {f"average of {WHO[side]}": seat.ema.net})
+            nets = {NAMES[side]: seat.net} | ({} if seat.ema is None else {f"average of {NAMES[side]}": seat.ema.net})
             for who, net in nets.items():
                 held = seat.strategy.weights(net)
                 found |= {f"{who}.{name}": value.detach().clone() for name, value in held.items()}
@@ -151,7 +151,7 @@ class PlayedRun:
 
 
 @dataclass(frozen=True)
-class SeparateLatents:
+class TraceDifference:
     """How far two games are apart: the largest difference, and the tensor that left first.
 
     name is empty where nothing differs by more than what was allowed.
@@ -167,19 +167,19 @@ class SeparateLatents:
         return f"{self.name} differs by {self.first:.0e} {when} (first to differ)"
 
 
-def apart(found: Trace, plain: Trace, allowed: float = NEAR) -> SeparateLatents:
+def compare_traces(found: Trace, plain: Trace, allowed: float = NEAR) -> TraceDifference:
     """Differences count as they are up to weights of 1, relative above; a NaN is infinitely far from a number."""
-    largest, first = 0.0, SeparateLatents()
+    largest, first = 0.0, TraceDifference()
     for step in found:
-        distances = {name: distance(value, plain[step][name]) for name, value in found[step].items()}
+        distances = {name: max_difference(value, plain[step][name]) for name, value in found[step].items()}
         name = max(distances, key=distances.__getitem__)
         largest = max(largest, distances[name])
         if not first.name and distances[name] > allowed:
-            first = SeparateLatents(0.0, name, step, distances[name])
+            first = TraceDifference(0.0, name, step, distances[name])
     return replace(first, largest=largest)
 
 
-def distance(a: Tensor, b: Tensor) -> float:
+def max_difference(a: Tensor, b: Tensor) -> float:
     """Largest difference; 0 of equal numbers and of empty tensors, a NaN and a NaN are equal."""
     if a.shape != b.shape:
         return inf
@@ -190,7 +190,7 @@ def distance(a: Tensor, b: Tensor) -> float:
     return float(((a - b).abs() / b.abs().clamp(min=1)).nan_to_num(nan=inf, posinf=inf).masked_fill(same, 0).max())
 
 
-def inputs(subject: VerifiedNetworks, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
+def network_inputs(subject: VerifiedNetworks, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
     """What a network is called with, for looking at it alone."""
     real = subject.game.prior.real_batch(subject.real())
     if side is Side.D:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.metrics._judged import SampleFeatures, in_float64
+from paragan.metrics._sample_features import SampleFeatures, in_float64
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ClassMoments:
 
     @classmethod
     def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
-        features_BF, asked_B = in_float64(judged.features_BF), _asked(judged, num_classes)
+        features_BF, asked_B = in_float64(judged.features_BF), _labels(judged, num_classes)
         zeros_K = torch.zeros(num_classes, dtype=torch.float64)
         return cls(
             zeros_K.index_add(0, asked_B, torch.ones(len(features_BF), dtype=torch.float64)),
@@ -54,9 +54,9 @@ class VarianceRatio:
     @classmethod
     def against(cls, real: SampleFeatures) -> Self:
         """Nothing seen yet; the labels of `real` say how many classes there are."""
-        if real.asked_B is None or not len(real):
+        if real.requested_labels_B is None or not len(real):
             raise ConfigError("variance within classes: found real images without labels, expected a labelled data set")
-        num_classes = int(real.asked_B.max()) + 1
+        num_classes = int(real.requested_labels_B.max()) + 1
         variance_K = ClassMoments.of(real, num_classes).variance_K
         if not variance_K.any():
             raise ConfigError(
@@ -78,10 +78,10 @@ class VarianceRatio:
         return self.seen.variance_K[varied] / self.real_K[varied]
 
 
-def _asked(judged: SampleFeatures, num_classes: int) -> Tensor:
-    if judged.asked_B is None:
+def _labels(judged: SampleFeatures, num_classes: int) -> Tensor:
+    if judged.requested_labels_B is None:
         raise ConfigError("variance within classes: found images without classes, expected the class asked for")
-    asked_B = judged.asked_B.cpu()
+    asked_B = judged.requested_labels_B.cpu()
     if len(asked_B) and int(asked_B.max()) >= num_classes:
         raise ConfigError(
             f"variance within classes: found class {int(asked_B.max())}, "

@@ -18,18 +18,22 @@ class SampleFeatures:
 
     features_BF: Tensor
     logits_BK: Tensor | None = None
-    asked_B: Tensor | None = None
+    requested_labels_B: Tensor | None = None
 
     def rows(self, first: int, end: int) -> SampleFeatures:
         """Images first … end - 1."""
         rows = slice(first, end)
         logits_BK = None if self.logits_BK is None else self.logits_BK[rows]
-        return SampleFeatures(self.features_BF[rows], logits_BK, None if self.asked_B is None else self.asked_B[rows])
+        return SampleFeatures(
+            self.features_BF[rows],
+            logits_BK,
+            None if self.requested_labels_B is None else self.requested_labels_B[rows],
+        )
 
     @classmethod
-    def joined(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
+    def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
         """All pieces in order; at least one."""
-        logits, asked = [p.logits_BK for p in pieces], [p.asked_B for p in pieces]
+        logits, asked = [p.logits_BK for p in pieces], [p.requested_labels_B for p in pieces]
         return cls(torch.cat([p.features_BF for p in pieces]), _joined(logits), _joined(asked))
 
     def __len__(self) -> int:
