@@ -83,7 +83,7 @@ def played(table: Table, row: Row, seed: int, data: str | None, keep: Path) -> d
         diverged = "not finite" in str(error)
         if not diverged:
             raise
-    told = getattr(game.scheme, "told", {})
+    told = getattr(game.scheme, "lag_records", {})
     lags = {side: {str(lag): n for lag, n in sorted(of.lags.items())} for side, of in told.items()}
     in_step_at = next((of.in_step_at for of in told.values() if of.in_step_at is not None), None)
     game.scheme.close()
@@ -157,7 +157,7 @@ def timed(gan: GAN) -> dict[str, list[float]]:
         return timed
 
     for name, player in (("g", gan.g), ("d", gan.d)):
-        for method in ("rehearse", "update"):
+        for method in ("generate_fakes", "update"):
             setattr(player, method, counted(getattr(player, method), seconds[name]))
     return seconds
 

@@ -75,7 +75,7 @@ def played(
         return slow
 
     player.update = emulated(player.update, SLEEP_S[side])
-    player.rehearse = emulated(player.rehearse, 0.0)
+    player.generate_fakes = emulated(player.generate_fakes, 0.0)
 
     def steps() -> None:
         for _ in range(STEPS):

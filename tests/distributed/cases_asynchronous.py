@@ -30,7 +30,7 @@ PLAIN = {False: synchronous, True: shared_fakes}
 def seat(side: Side, roles: Roles, k: int, name: str, options: dict):
     per_step = k if side is Side.D else 1
     if side in roles.sides:
-        own = roles.own
+        own = roles.batch_world
         return player(side, strategy(name, options) if own.size > 1 else none.Strategy(), mesh=own, per_step=per_step)
     seen = Snapshot(network(side)) if side is Side.D else None
     return RemotePlayer(side, Policy(updates_per_step=per_step), seen)
@@ -41,7 +41,7 @@ def begun(world: World, num_g: int, k: int = 1, name: str = "ddp", options: dict
     scheme = Scheme(Options(g_ranks=num_g, **chosen))
     roles = scheme.roles(world, 30.0)
     gan = game(*(seat(side, roles, k, name, options or {}) for side in Side))
-    share = roles.own.share(BATCH)
+    share = roles.batch_world.share(BATCH)
     return gan, scheme, batches(*share) if Side.D in roles.sides else BatchRows(None, BATCH, share)
 
 
@@ -60,11 +60,11 @@ def no_delay(world: World, num_g: int, reuse: bool, k: int = 1, name: str = "ddp
     scheme.quiesce()
     nets, expected = alone(reuse, k)
     (side,) = scheme._roles.sides
-    mine, own = getattr(gan, side.value), scheme._roles.own
+    mine, own = getattr(gan, side.value), scheme._roles.batch_world
     found = [distance(mine.strategy.weights(mine.net), nets[side.value])]
     if side is Side.G:
         found += [distance(mine.strategy.weights(mine.ema.net), nets["ema"])]
-        found += [distance(dict(gan.d.seen.net.state_dict()), nets["d"])]  # after the last step, D as it is
+        found += [distance(dict(gan.d.snapshot.net.state_dict()), nets["d"])]  # after the last step, D as it is
     told = [report.read(own.sum) for report in reports]
     words = max(abs(a[key] - b[key]) / (1 + abs(b[key])) for a, b in zip(told, expected, strict=True) for key in a)
     clock = (gan.clock.step, gan.clock.images) == (STEPS, STEPS * k * BATCH)
@@ -84,7 +84,7 @@ def bounded(world: World, num_g: int, bounds: tuple[int, int], steps: int, seed:
         took.append(time.monotonic() - began)
     scheme.quiesce()
     (side,) = scheme._roles.sides
-    told = scheme.told[side.value]
+    told = scheme.lag_records[side.value]
     versions = [gan.clock.step, getattr(gan, side.value).version]
     scheme.close()
     return [side.value, dict(told.lags), versions, round(told.wait_s, 3)]
@@ -111,7 +111,7 @@ def sent(world: World, num_g: int, name: str, options: dict, steps: int) -> list
         scheme.step(gan, stream)
     scheme.quiesce()
     scheme.close()
-    return [scheme._roles.sides[0].value, scheme._roles.own.sent["parameters"]]
+    return [scheme._roles.sides[0].value, scheme._roles.batch_world.sent["parameters"]]
 
 
 def memory(world: World, num_g: int, steps: int) -> list:

@@ -157,7 +157,7 @@ def two_forwards(world: World) -> dict[str, Any]:
         found[name] = told(net.module)
     kind = strategy("ddp")
     ours = kind.prepare(lambda: between(nn.BatchNorm1d(CHANNELS)), world)
-    play(kind.trained(ours), mine, mine_too)
+    play(kind.training_module(ours), mine, mine_too)
     return {**found, "ours": told(ours), "gradients": distance(gradients(ours), gradients(whole))}
 
 

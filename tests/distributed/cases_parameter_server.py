@@ -40,7 +40,7 @@ def begun(world: World, staleness: int, k: int = 1, seats=None):
     roles = scheme.roles(world, 30.0)
     works = not roles.sides
     gan = game(*(seats(side) if seats else seat(side, k, works) for side in Side))
-    share = roles.own.share(BATCH)
+    share = roles.batch_world.share(BATCH)
     return gan, scheme, batches(*share) if works else BatchRows(None, BATCH, share)
 
 
@@ -53,7 +53,7 @@ def no_delay(world: World, k: int = 1) -> list:
     found = [distance(dict(seat.net.state_dict()), nets[seat.side.value]) for seat in (gan.g, gan.d)]
     if gan.g.ema is not None:
         found.append(distance(dict(gan.g.ema.net.state_dict()), nets["ema"]))
-    told = [scheme._roles.joined(report.read(scheme._roles.own.sum)) for report in reports]
+    told = [scheme._roles.gather_merged(report.read(scheme._roles.batch_world.sum)) for report in reports]
     assert all(a.keys() == b.keys() for a, b in zip(told, expected, strict=True)), (told[0].keys(), expected[0].keys())
     words = max(abs(a[key] - b[key]) / (1 + abs(b[key])) for a, b in zip(told, expected, strict=True) for key in b)
     assert (gan.clock.step, gan.clock.images) == (STEPS, STEPS * k * BATCH)
@@ -79,8 +79,8 @@ def bounded(world: World, bound: int, steps: int, k: int = 1) -> list:
         counts = [[seat.version, seat.images, int(seat.updates)] for seat in (gan.d, gan.g)]
         found += [dict(server.ages), dict(server.ahead), counts]
     else:
-        found += [{side: dict(told.lags) for side, told in scheme.told.items()}]
-        found += [sum(told.wait_s for told in scheme.told.values())]
+        found += [{side: dict(told.lags) for side, told in scheme.lag_records.items()}]
+        found += [sum(told.wait_s for told in scheme.lag_records.values())]
     scheme.close()
     return found
 

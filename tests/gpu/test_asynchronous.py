@@ -35,5 +35,5 @@ def test_a_run_with_delay(tmp_path, device):
     assert next(trainer.gan.g.net.parameters()).is_cuda == (device == "cuda") or torch.cuda.is_available()
     last = [event for event in trainer.run() if isinstance(event, Report)][-1].read()
     assert all(torch.isfinite(torch.tensor(value)) for value in last.values()), last
-    assert max(trainer.scheme.told["g"].lags) <= 1
+    assert max(trainer.scheme.lag_records["g"].lags) <= 1
     assert int(trainer.gan.g.updates) == int(trainer.gan.d.updates) == 20

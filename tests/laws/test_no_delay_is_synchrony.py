@@ -70,7 +70,7 @@ def test_no_delay_is_synchrony(scheme, k):
         theirs = expected.net.state_dict()
         assert all(value.equal(theirs[name]) for name, value in mine.net.state_dict().items())
     assert all(value.equal(plain.g.ema.net.state_dict()[name]) for name, value in g.ema.net.state_dict().items())
-    assert set(generator.told.lags) == set(critic.told.lags) == {0}
+    assert set(generator.lag_record.lags) == set(critic.lag_record.lags) == {0}
     assert generator.opponent.version == d.version
 
 
@@ -83,9 +83,9 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
     _, _, generator, critic = played(
         LagBound(bound, bound, timeout_s=WAIT_S), 60, options, lambda: time.sleep(draw.choice([0, 0, 0, 0.03]))
     )
-    assert max(generator.told.lags) == bound
-    assert max(critic.told.lags) <= 2 * bound  # the newest is at most `bound` behind, the cached as much older
-    assert sum(generator.told.lags.values()) == 60
+    assert max(generator.lag_record.lags) == bound
+    assert max(critic.lag_record.lags) <= 2 * bound  # the newest is at most `bound` behind, the cached as much older
+    assert sum(generator.lag_record.lags.values()) == 60
 
 
 def test_nobody_waits_for_ever_and_a_stop_is_heard():

@@ -13,7 +13,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.roles import Roles, together
+from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Rows, Side
 from paragan.distributed.transports.thread_link import ThreadLink
 from paragan.engine.delays import DelayLog, mean_delays
@@ -83,7 +83,7 @@ def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
     scheme, gan, stream = Scheme(Options(staleness=3, fall_back=5.0)), small_game(), batches()
     for _ in range(3):
         scheme.step(gan, stream)
-    assert [told.in_step_at for told in scheme.told.values()] == [None, None]
+    assert [told.in_step_at for told in scheme.lag_records.values()] == [None, None]
     norms = iter([1.0] * 20 + [1e3] * 100)
     alarm, getattr(scheme._game, side)._alarm = (
         GradientAlarm(5.0),
@@ -94,11 +94,11 @@ def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
     for _ in range(25):
         scheme.step(gan, stream)
     scheme.quiesce()
-    assert all(told.in_step_at is not None for told in scheme.told.values())
-    before = {name: dict(told.lags) for name, told in scheme.told.items()}
+    assert all(told.in_step_at is not None for told in scheme.lag_records.values())
+    before = {name: dict(told.lags) for name, told in scheme.lag_records.items()}
     for _ in range(6):
         scheme.step(gan, stream)
-    told = scheme.told
+    told = scheme.lag_records
     late = {name: {lag for lag in told[name].lags if told[name].lags[lag] > before[name].get(lag, 0)} for name in "gd"}
     assert late == {"g": {0}, "d": {0}}
     scheme.close()
@@ -108,12 +108,12 @@ def test_a_player_that_is_lost_sounds_the_alarm():
     scheme, gan, stream = Scheme(Options(fall_back=5.0)), small_game(), batches()
     for _ in range(25):
         scheme.step(gan, stream)
-    assert scheme.told["d"].in_step_at is None
+    assert scheme.lag_records["d"].in_step_at is None
     with torch.no_grad():
         gan.d.net.blocks[1].linear.parametrizations.weight.original.fill_(math.nan)
     for _ in range(8):
         scheme.step(gan, stream)
-    assert scheme.told["d"].in_step_at > 25
+    assert scheme.lag_records["d"].in_step_at > 25
     scheme.close()
 
 
@@ -124,7 +124,7 @@ def test_the_learning_rate_falls_with_the_lag(staleness, factor):
     for _ in range(4):
         scheme.step(gan, stream)
         scheme.quiesce()
-        assert set(scheme.told["g"].lags) == {staleness}
+        assert set(scheme.lag_records["g"].lags) == {staleness}
         assert gan.g.optimizer.param_groups[0]["lr"] == pytest.approx(1e-2 * factor)
     scheme.close()
 
@@ -200,13 +200,13 @@ def test_an_order_is_read_up_to_the_first_stop(tmp_path):
 )
 def test_an_order_that_cannot_be_followed_is_refused(tmp_path, lines, said):
     with pytest.raises(ConfigError, match=said):
-        update_order.read(record(tmp_path, lines), together(World()), small_game())
+        update_order.read(record(tmp_path, lines), colocated_roles(World()), small_game())
     with pytest.raises(ConfigError, match="No such file"):
         update_order.used(tmp_path / "nowhere", Side.G)
     going_on = small_game()
     going_on.g.version = 3
     with pytest.raises(ConfigError, match="found a run that goes on"):
-        update_order.read(tmp_path, together(World()), going_on)
+        update_order.read(tmp_path, colocated_roles(World()), going_on)
 
 
 def test_an_order_ends_with_its_record(tmp_path):
@@ -227,7 +227,9 @@ def told(side="g", **more):
 def test_delays_are_joined_over_ranks_and_told_once():
     by_rank = [{"g": told()}, {"g": told(used=[1, 1])}, {"d": told("d", in_step_at=7)}]
     world = SimpleNamespace(gather=lambda mine: by_rank)
-    trainer = SimpleNamespace(scheme=SimpleNamespace(tell=lambda: {}), world=world, roles=SimpleNamespace(apart=True))
+    trainer = SimpleNamespace(
+        scheme=SimpleNamespace(describe=lambda: {}), world=world, roles=SimpleNamespace(is_split=True)
+    )
     delays = DelayLog(trainer)
     found = delays.read()
     assert found["g"]["lag"] == {"0": 2, "2": 6} and found["g"]["used"] == [[1, 2], [1, 1]]

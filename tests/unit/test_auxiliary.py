@@ -165,7 +165,7 @@ def test_reacgan_has_contragans_networks(side, count):
 def test_a_head_that_no_penalty_teaches_is_told(model, penalties, told):
     config = load("digits", ["data.size=8", "model.width=8", f"model={model}", f"penalties={penalties}"])
     game = build.gan(config, build.open_data(config), torch.device("cpu"))
-    assert [f"{side.value}: {' or '.join(names)}" for side, names in game.untaught.items()] == told
+    assert [f"{side.value}: {' or '.join(names)}" for side, names in game.missing_label_penalties.items()] == told
 
 
 def test_the_first_lines_say_so(tmp_path, capsys):

@@ -69,7 +69,7 @@ def game(network, executor, penalties=(), parts=1) -> GAN:
 def programs(gan: GAN) -> dict[str, set[tuple[bool, bool]]]:
     """Of each player, what was compiled: whether anything, and whether the weights were differentiated."""
     return {
-        seat.side.value: {kind for net in (seat.called, seat.playing) for kind in net._run._programs}
+        seat.side.value: {kind for net in (seat.plain_network, seat.training_network) for kind in net._run._programs}
         for seat in (gan.g, gan.d)
     }
 

@@ -137,11 +137,13 @@ def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind)
     gan = game(kind, none.Strategy(demands=demands), torch.float32)
     start = gan.d.net.w.detach().clone()
     turn = gan.d_turn(Batch(real(0).rows, real(0).x_BCHW.float()))
-    played = gan.d.play(turn, against=gan.g)
+    played = gan.d.compute_gradients(turn, against=gan.g)
     gan.d.look_ahead(played)
     assert not gan.d.net.w.equal(start)
     gan.d.net.w.grad = torch.full_like(start, float("nan"))
-    gan.d.take(SimpleNamespace(terms=played.terms, turn=turn, norm=torch.tensor(float("nan")), ok=torch.tensor(False)))
+    gan.d.apply_gradients(
+        SimpleNamespace(terms=played.terms, turn=turn, norm=torch.tensor(float("nan")), ok=torch.tensor(False))
+    )
     assert gan.d.net.w.equal(start) and int(gan.d.updates) == 0
 
 

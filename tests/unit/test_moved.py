@@ -54,7 +54,7 @@ def test_a_player_moves_as_if_it_had_played_itself():
     mine, theirs = (Player(Side.D, played(1), policy=Policy(torch.optim.Adam, 0.1, max_norm=0.5)) for _ in range(2))
     mine.net.mean.zero_()
     norm = NetworkChange.read(moved(net), mine.net).apply(mine, 5)
-    expected = theirs.apply_gradients([weight.grad for weight in theirs.net.parameters()], 5)
+    expected = theirs.apply_external_gradients([weight.grad for weight in theirs.net.parameters()], 5)
     assert norm.equal(expected) and norm > 0.5
     state = theirs.net.state_dict()
     assert all(value.equal(state[name]) for name, value in mine.net.state_dict().items())
@@ -71,7 +71,7 @@ def test_gradients_may_lie_otherwise_than_weights(kind):
         player = Player(Side.D, played(1), policy=Policy(kind, 0.1))
         gradients = [None if w.grad is None else w.grad.clone() for w in player.net.parameters()]
         given = [g.contiguous(memory_format=layout) if g is not None and g.dim() == 4 else g for g in gradients]
-        player.apply_gradients(given, 5)
+        player.apply_external_gradients(given, 5)
         nets.append(player.net)
     assert all(torch.equal(a, b) for a, b in zip(*(net.parameters() for net in nets), strict=True))
 
@@ -80,7 +80,7 @@ def test_a_step_by_numbers_that_are_not_finite_is_skipped():
     player = Player(Side.D, played(1))
     before = {name: value.clone() for name, value in player.net.state_dict().items()}
     bad = [None if w.grad is None else torch.full_like(w, torch.nan) for w in player.net.parameters()]
-    player.apply_gradients(bad, 5)
+    player.apply_external_gradients(bad, 5)
     assert all(value.equal(before[name]) for name, value in player.net.state_dict().items())
     assert (player.version, int(player.updates)) == (1, 0)
 

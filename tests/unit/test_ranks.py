@@ -11,7 +11,7 @@ import torch
 from paragan.config import dump, load
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.roles import Roles, together
+from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Side
 from paragan.runs import rank_checks
 
@@ -48,7 +48,7 @@ def test_other_settings_are_refused_by_name(other, told):
 @pytest.mark.parametrize(("batch", "each"), [(64, "32 of 64"), (63, "32 or 31 of 63")])
 def test_the_first_lines_tell_where_everything_lies(batch, each):
     seated = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
-    trainer = SimpleNamespace(world=World(size=2), roles=together(World(size=2)))
+    trainer = SimpleNamespace(world=World(size=2), roles=colocated_roles(World(size=2)))
     assert rank_checks.line(trainer, seated, batch, 1) == f"ranks     2 on 1 host: G zero3, D ddp; {each} images each"
     apart = SimpleNamespace(
         world=World(size=3), roles=Roles(World(size=3), World(), {Side.G: range(1), Side.D: [1, 2]})

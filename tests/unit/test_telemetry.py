@@ -222,7 +222,7 @@ def seats(g, d, **more):
 
 
 def called(net):
-    return Player(Side.D, net, none.Strategy()).called
+    return Player(Side.D, net, none.Strategy()).plain_network
 
 
 def test_a_d_that_knows_its_images_by_heart_is_told_so():

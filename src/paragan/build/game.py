@@ -23,7 +23,7 @@ from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.option_types import Choice
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Strategy, paired
-from paragan.core.roles import Roles, together
+from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Can, Side
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
@@ -163,14 +163,16 @@ def gan(
 
     turns: foreign code is validated by an update of either side too.
     """
-    roles = together(ALONE) if roles is None else roles
+    roles = colocated_roles(ALONE) if roles is None else roles
     options = {Side.G: config.g, Side.D: config.d}
     # G's gradient passes through D: an fp16 D underflows it whatever G computes in
     scaled = {Side.G: "fp16" in (config.g.precision, config.d.precision), Side.D: config.d.precision == "fp16"}
     makers = {side: maker(config, side, found, device, model) for side in Side}
     how = config.train.executor
-    players = {side: player(side, makers[side], options[side], scaled[side], roles.own, how) for side in roles.sides}
-    stand_in = copy if roles.served else away
+    players = {
+        side: player(side, makers[side], options[side], scaled[side], roles.batch_world, how) for side in roles.sides
+    }
+    stand_in = copy if roles.has_server else away
     seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
     refuse_unpaired(config, found, _is_outside(config, model), model)
     loss, module = adversarial(config.loss), registry.load("losses", config.loss.name)
@@ -178,16 +180,18 @@ def gan(
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in players.items():
         refuse_what_it_cannot(options[side], seat, mine[side], getattr(module, "NEEDS", frozenset()), config.loss.name)
-        refuse_odd_counts(side, options[side], config.train.batch, roles.own)
+        refuse_odd_counts(side, options[side], config.train.batch, roles.batch_world)
     latents = prior(config, players[Side.G].net if Side.G in players else makers[Side.G].construct(), found, device)
     shown = config.augment
     augment = None if shown is None else registry.load("augment", shown.name).Augment(shown.options)
-    game = GAN(seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.own.sum)
+    game = GAN(
+        seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.batch_world.sum
+    )
     remember(game, device)
     if model is not None or outside_names(config):  # a pair of its own, so that no state moves
         validate(game, makers, found.train.shape, found.num_classes, found.has_pairs, turns)
-    if roles.apart:
-        refuse_remembering(game, f"scheme.{config.scheme.name}", roles.served)
+    if roles.is_split:
+        refuse_remembering(game, f"scheme.{config.scheme.name}", roles.has_server)
     return game
 
 
@@ -227,15 +231,15 @@ def trainer(
         side = "g" if config.g.offload else "d"
         raise ConfigError(f"{side}.offload: found true without an accelerator; all lies in the host's memory already")
     order = scheme(config)
-    roles = order.roles(world, config.train.timeout_s) if hasattr(order, "roles") else together(world)
+    roles = order.roles(world, config.train.timeout_s) if hasattr(order, "roles") else colocated_roles(world)
     game = gan(config, found, device, roles, model)
     if hasattr(order, "refuse"):
         order.refuse(game, found.has_pairs)
     if not reading:
         apart, options = hasattr(order, "roles"), {Side.G: config.g, Side.D: config.d}
-        refuse_uncompiled(config.train.executor, game, options, roles.own.size, apart)
+        refuse_uncompiled(config.train.executor, game, options, roles.batch_world.size, apart)
     for seat in (game.g, game.d):
-        if isinstance(seat, Player) and seat.called.mixes and seat.policy.micro_batches > 1:
+        if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
             count = seat.policy.micro_batches
             say(f"{seat.side.value}.micro_batches: batch norm normalises each of the {count} micro-batches by itself")
     return Trainer(
@@ -245,7 +249,7 @@ def trainer(
         round(config.train.kimg * 1000),
         config.every,
         CheckpointWriter(folder / "checkpoints", config.every.keep, say, world),
-        scorer(config, found, folder / "judge", say, not reading, roles.own, never if roles.apart else stop),
+        scorer(config, found, folder / "judge", say, not reading, roles.batch_world, never if roles.is_split else stop),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
         fixed_samples=FixedSamples(config.score.mode, paired(found.held_out)),
@@ -256,8 +260,8 @@ def trainer(
 
 def _batches(config: RunConfig, found: Data, device: torch.device, roles: Roles) -> Batches:
     """Of D's updates; where no turn of D's is played, which rows they have is enough."""
-    share = roles.own.share(config.train.batch)
-    if Side.D in roles.plays:
+    share = roles.batch_world.share(config.train.batch)
+    if Side.D in roles.trained_sides:
         return Loader(found.train, config.train.batch, config.seed, device, share=share, flip=found.flip)
     return BatchRows(found.train, config.train.batch, share)
 

@@ -31,7 +31,7 @@ def initialised(
     weights are not those of `init.sha256`, or none of them fits.
     """
     assert config.init is not None
-    if trainer.roles.apart:
+    if trainer.roles.is_split:
         raise ConfigError(
             f"init is not available with scheme.name={config.scheme.name} on several ranks; use one process, or "
             "another scheme"

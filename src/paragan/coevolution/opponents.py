@@ -45,5 +45,5 @@ class RandomOpponent:
     def update(self, turn: Turn, against: Opponent) -> Update:
         return self.player.update(turn, against)
 
-    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
-        return self.player.rehearse(turn)
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        return self.player.generate_fakes(turn)

@@ -88,9 +88,9 @@ def adaptive(augment: Augment | None) -> Adaptive | None:
     return augment if isinstance(augment, Adaptive) and augment.state else None
 
 
-def kept(*who: Any) -> dict[str, Tensor]:
+def state_tensors(*who: Any) -> dict[str, Tensor]:
     """What these penalties and augmentations remember, by their name and its own."""
-    return {f"{one.name}/{name}": value for one in who for name, value in getattr(one, "kept", {}).items()}
+    return {f"{one.name}/{name}": value for one in who for name, value in getattr(one, "state", {}).items()}
 
 
 @dataclass(frozen=True)
@@ -105,21 +105,21 @@ class Turn:
     needs_real: bool = True  # the verdict on real samples enters the objective
     augment: Augment | None = None  # of what D is shown; objectives and penalties see images as they are
 
-    def shown(self, x: Tensor, kind: str, feed: TurnInputs) -> Tensor:
+    def augmented(self, x: Tensor, kind: str, feed: TurnInputs) -> Tensor:
         """Images as D sees them; kind: `real` or `fake`, which draw apart."""
         if self.augment is None:
             return x
         return self.augment(x, feed.seed, f"augment/{self.side.value}/{kind}", feed.rows)
 
-    def given(self, fakes: tuple[Tensor, ...], version: int | None) -> Turn:
+    def with_fakes(self, fakes: tuple[Tensor, ...], version: int | None) -> Turn:
         """The same turn with images that exist already."""
         return replace(self, feed=replace(self.feed, fakes=fakes, version=version))
 
-    def labelled(self, y_B: Tensor) -> Turn:
+    def with_labels(self, y_B: Tensor) -> Turn:
         """The same turn with other labels of the fakes."""
         return replace(self, feed=replace(self.feed, y_B=y_B))
 
-    def sharing(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
+    def with_inputs_of(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
         """The same turn on the other's draws: its labels belong to its images."""
         return replace(self, feed=replace(other.feed, fakes=fakes, version=version))
 
@@ -141,7 +141,7 @@ class PlayerSlot(Opponent, Protocol):
 
     def update(self, turn: Turn, against: Opponent) -> Update: ...
 
-    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]: ...
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]: ...
 
 
 class Strategy(Protocol):
@@ -152,7 +152,7 @@ class Strategy(Protocol):
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
         """Build, cut, shard: a module with the same forward and plain names. mesh: the ranks, a `World`."""
 
-    def trained(self, net: nn.Module) -> nn.Module:
+    def training_module(self, net: nn.Module) -> nn.Module:
         """What is called in the network's own turn."""
 
     def average(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
@@ -171,25 +171,25 @@ class Strategy(Protocol):
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         """Reduce what is left, unscale, clip; returns the global gradient norm before clipping, in float32."""
 
-    def stepped(self, net: nn.Module) -> None:
+    def after_step(self, net: nn.Module) -> None:
         """After the optimiser's step here: what the network needs to be called again."""
 
-    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+    def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         """After a step, the `version`th: bring ranks together. held: counters that have to be equal where they meet."""
 
-    def settled(self, net: nn.Module, version: int) -> bool:
+    def is_synchronized(self, net: nn.Module, version: int) -> bool:
         """Whether all ranks hold the same weights after that many updates."""
 
     def device(self, net: nn.Module) -> torch.device:
         """Where the network computes; its weights may lie elsewhere."""
 
-    def share(self, net: nn.Module) -> float:
+    def rank_weight(self, net: nn.Module) -> float:
         """This rank's part of a number that all ranks that share the batch have: 1 / ranks."""
 
     def layout(self, net: nn.Module) -> Layout:
         """Which pieces of a player's tensors lie here."""
 
-    def shares(self, net: nn.Module) -> Sequence[Tensor]:
+    def average_shards(self, net: nn.Module) -> Sequence[Tensor]:
         """The network's weights in the pieces in which its average lies here."""
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:

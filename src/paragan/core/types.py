@@ -228,7 +228,7 @@ class Update:
     Each is this rank's share: the sum over the ranks is the mean over the global batch.
     """
 
-    seen: Mapping[str, Tensor]
+    scalars: Mapping[str, Tensor]
     rows: Rows
     version: int
 
@@ -249,7 +249,7 @@ class Report:
         return dict(zip(self.scalars, values, strict=True))
 
 
-def take(batches: Iterator[Batch], n: int) -> Iterator[Batch]:
+def take_batches(batches: Iterator[Batch], n: int) -> Iterator[Batch]:
     """The next `n` batches."""
     for _ in range(n):
         yield next(batches)

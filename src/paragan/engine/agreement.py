@@ -36,7 +36,7 @@ class Agreement:
 
     def check(self, clock: Clock, players: Mapping[str, Player]) -> None:
         """`RankError` on all ranks names the first that differs. Ranks that go their own ways are not compared."""
-        if self.world.size == 1 or not self.steps or not all(player.settled for player in players.values()):
+        if self.world.size == 1 or not self.steps or not all(player.is_synchronized for player in players.values()):
             return
         if self._last is not None and clock.step < self._last + self.steps:
             return

@@ -1,7 +1,7 @@
-"""What the record is told of players that do not wait for each other: how late answers were, and who waited.
+"""Delays on record, of players that do not wait for each other: how old answers were, and how long updates waited.
 
-Their scheme offers `tell()`: by side of the players here, `lags` {steps: count}, `waits_ms` {at most: count}, `wait_s`,
-`used` (what each update has used, for a replay) and `in_step_at`, since it was last asked.
+`Scheme.describe()` returns, by side of the players here and since its last call, `lags` {steps: count}, `waits_ms`
+{at most: count}, `wait_s`, `used` (what each update has used, for a replay) and `in_step_at`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class DelayLog:
 
         Empty where the scheme has none to tell.
         """
-        tell = getattr(self.trainer.scheme, "tell", None)
-        if tell is None:
+        describe = getattr(self.trainer.scheme, "describe", None)
+        if describe is None:
             return {}
-        told = self.trainer.world.gather(tell()) if self.trainer.roles.apart else [tell()]
+        told = self.trainer.world.gather(describe()) if self.trainer.roles.is_split else [describe()]
         sides = sorted({side for of_rank in told for side in of_rank})
         return {side: _merged(side, [of_rank[side] for of_rank in told if side in of_rank]) for side in sides}
 

@@ -78,7 +78,7 @@ class Session:
         """Of the generator as it is, told as if it had been due. All ranks have to ask. Empty: scoring is off."""
         if self.trainer.scored_at != self.trainer.clock.step:
             self._handle(self.trainer.scores())
-        return self.trainer.roles.joined({k: v for k, v in self.last_score.items() if isinstance(v, float)})
+        return self.trainer.roles.gather_merged({k: v for k, v in self.last_score.items() if isinstance(v, float)})
 
     def save(self) -> None:
         """A checkpoint of this moment, as if it had been due. All ranks have to ask."""
@@ -188,7 +188,7 @@ class Session:
 
 def describe_players(trainer: Trainer) -> dict[str, Any]:
     """What is told of each, wherever it sits; all ranks have to ask."""
-    return trainer.roles.joined({name: describe_player(player) for name, player in trainer.players.items()})
+    return trainer.roles.gather_merged({name: describe_player(player) for name, player in trainer.players.items()})
 
 
 def describe_player(player: Player) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
-from paragan.core.roles import Roles, together as together_on
+from paragan.core.roles import Roles, colocated_roles as together_on
 from paragan.core.types import Report
 from paragan.engine.agreement import Agreement
 from paragan.engine.events import Event, Observed, Samples, Saved, Scored
@@ -83,7 +83,8 @@ class Trainer:
     @property
     def is_synchronized(self) -> bool:
         """Whether all ranks hold the same weights: what looks at the game, saves it or ends it waits for that."""
-        return self.clock.step % self.sync_period == 0 and all(player.settled for player in self.players.values())
+        is_due = self.clock.step % self.sync_period == 0
+        return is_due and all(player.is_synchronized for player in self.players.values())
 
     def release_workers(self) -> None:
         """The run is over, however it ended: whoever works for it may go."""
@@ -123,7 +124,7 @@ class Trainer:
         end. Each is to be taken whole before the next.
         """
         yield self._begin()
-        agreement, self.observed_at = Agreement(self.roles.own, self.every.check_steps), self.clock.images
+        agreement, self.observed_at = Agreement(self.roles.batch_world, self.every.check_steps), self.clock.images
         while not self.is_finished and not (self.is_synchronized and self._stopped()):
             yield self._step(agreement)
         yield self.end()
@@ -157,11 +158,11 @@ class Trainer:
 
     def _stopped(self) -> bool:
         """All ranks decide together. Where players sit apart that would keep them in step: they do it now and then."""
-        return not (self.roles.apart and self.clock.step % self.every.log_steps) and self.stop()
+        return not (self.roles.is_split and self.clock.step % self.every.log_steps) and self.stop()
 
     def read(self, report: Report, beside: Mapping[str, float] | None = None) -> dict[str, float]:
         """The numbers of a step, of both players wherever they sit; all ranks have to ask."""
-        return self.roles.joined(report.read(self.roles.own.sum) | dict(beside or {}))
+        return self.roles.gather_merged(report.read(self.roles.batch_world.sum) | dict(beside or {}))
 
     def save(self) -> Saved:
         """A checkpoint of this moment."""
@@ -182,7 +183,7 @@ class Trainer:
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """What a checkpoint holds beside the run's own position: tensors by group, and numbers."""
         states = {name: state_of(player) for name, player in self.players.items()}
-        counters = self.roles.joined({name: numbers for name, (_, numbers) in states.items()})
+        counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
         return {name: pieces for name, (pieces, _) in states.items()}, {"players": counters}
 
     def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -247,7 +248,7 @@ class Trainer:
     def _sample_events(self) -> Iterator[Samples]:
         if "g" in self.players:
             yield self.samples()
-        self.roles.meet()
+        self.roles.wait_for_all()
 
     def samples(self) -> Samples:
         names = self.batches.source.class_names
@@ -260,11 +261,11 @@ class Trainer:
         scalars = self._scalars_of(report)
         if "g" in self.players:
             yield Observed(report.step, report.images, self.telemetry(self.gan, scalars or None))
-        self.roles.meet()
+        self.roles.wait_for_all()
 
     def _scalars_of(self, report: Report) -> Mapping[str, Tensor | float]:
         """Without waiting for the device, where both players sit here."""
-        if self.roles.apart:
+        if self.roles.is_split:
             return self.read(report)
         return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
@@ -282,7 +283,7 @@ class Trainer:
                 return
             self.is_score_pending = False
             yield Scored(self.clock.step, self.clock.images, score)
-        self.roles.meet()
+        self.roles.wait_for_all()
         self.scored_at = self.clock.step
         if self.clock.step == 0:
             return

@@ -62,11 +62,11 @@ class GAN:
                 )
 
     @property
-    def untaught(self) -> dict[Side, tuple[str, ...]]:
+    def missing_label_penalties(self) -> dict[Side, tuple[str, ...]]:
         """Sides that no penalty teaches what labels mean, though D has a head for that alone; the names of such."""
         net = getattr(self.d, "net", None)  # of a player that is here
         heads = () if net is None else net.modules()
-        taught = next((found for head in heads if (found := getattr(head, "taught_by", None))), ())
+        taught = next((found for head in heads if (found := getattr(head, "trained_by", None))), ())
         sides = {Side.G: self.g_penalties, Side.D: self.d_penalties}
         return {side: taught for side, own in sides.items() if taught and not {p.name for p in own} & set(taught)}
 
@@ -90,15 +90,15 @@ class GAN:
 
     def observe(self, d: Update, g: Update) -> Report:
         """Close the step: advance the clock by the real images that D saw, and hold the numbers."""
-        return self.tell(d.rows.total, {Side.D: d, Side.G: g})
+        return self.report(d.rows.total, {Side.D: d, Side.G: g})
 
-    def tell(self, images: int, updates: Mapping[Side, Update]) -> Report:
+    def report(self, images: int, updates: Mapping[Side, Update]) -> Report:
         """The same where not every update is known here. images: real ones of one update of D, over all ranks."""
         shown = images * self.d.updates_per_step
         self.clock.advance(shown)
-        seen = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.seen.items()}
+        seen = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.scalars.items()}
         if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None:
-            told = adapts.observe(d.seen["sign"], shown, self.total)
+            told = adapts.observe(d.scalars["sign"], shown, self.total)
             seen |= {f"d/augment_{name}": value * (d.rows.count / d.rows.total) for name, value in told.items()}
         return Report(self.clock.step, self.clock.images, seen)
 

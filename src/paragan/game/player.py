@@ -56,8 +56,8 @@ class Player:
 
     def __post_init__(self) -> None:
         device = self.strategy.device(self.net)
-        self.called = CalledNetwork(self.net, self.calling)
-        self.playing = CalledNetwork(self.strategy.trained(self.net), self.calling)
+        self.plain_network = CalledNetwork(self.net, self.calling)
+        self.training_network = CalledNetwork(self.strategy.training_module(self.net), self.calling)
         self._armed = update_once_layers(self.net)
         self.optimizer = self._optimizer()
         self._weights = list(self.net.parameters())
@@ -80,17 +80,18 @@ class Player:
         return self.policy.updates_per_step
 
     def network(self) -> Network:
-        return self.called
+        return self.plain_network
 
-    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         """G's images for this turn with their graph, one tensor per part.
 
         The turn that is given them ends in `update`.
         """
         self._arm()
-        _place(turn, self.version, self.called)
+        _place(turn, self.version, self.plain_network)
         made = [
-            GeneratorOutput.of(self.playing(*feed.fake_inputs)) for feed in turn.feed.parts(self.policy.micro_batches)
+            GeneratorOutput.of(self.training_network(*feed.fake_inputs))
+            for feed in turn.feed.parts(self.policy.micro_batches)
         ]
         if made[0].extra:
             found = ", ".join(made[0].extra)
@@ -101,17 +102,17 @@ class Player:
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         """Play the turn, then step or skip. Only this player's state changes."""
-        return self.take(self.play(turn, against))
+        return self.apply_gradients(self.compute_gradients(turn, against))
 
-    def play(self, turn: Turn, against: Opponent) -> ComputedGradients:
+    def compute_gradients(self, turn: Turn, against: Opponent) -> ComputedGradients:
         """The turn up to its gradients, which wait in the network for a step."""
         rival = against.network()
-        _place(turn, self.version, self.called, rival)
+        _place(turn, self.version, self.plain_network, rival)
         if turn.side is Side.D and turn.feed.fakes is None:
-            turn = turn.given(fakes_for(turn, rival, self.policy.micro_batches), against.version)
+            turn = turn.with_fakes(fakes_for(turn, rival, self.policy.micro_batches), against.version)
         if turn.side is Side.D or turn.feed.fakes is None:  # shared fakes: `rehearse` armed the generator
             self._arm()
-        nets: dict[Side, Network] = {turn.side: self.playing, _other(turn.side): rival}
+        nets: dict[Side, Network] = {turn.side: self.training_network, _other(turn.side): rival}
         scale = None if self.scaler is None else self.scaler.scale
         with rival.frozen():
             terms = self.strategy.forward_backward(turn, nets, self.policy.micro_batches, scale)
@@ -134,18 +135,18 @@ class Player:
         self._apply(played.ok)
 
     @torch.no_grad()
-    def take(self, played: ComputedGradients) -> Update:
+    def apply_gradients(self, played: ComputedGradients) -> Update:
         """Step, or skip."""
         self._go_back()
         self._step(played.ok, played.turn.feed.rows.total)
-        return self.told(played)
+        return self.summarize(played)
 
-    def told(self, played: ComputedGradients) -> Update:
+    def summarize(self, played: ComputedGradients) -> Update:
         """What a turn tells, whoever steps by it."""
         return Update(self._seen(played.terms, played.norm, played.turn), played.turn.feed.rows, self.version)
 
     @torch.no_grad()
-    def apply_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
+    def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
         """Step, or skip, by gradients that were computed elsewhere, over so many images; their norm before clipping."""
         for weight, gradient in zip(self._weights, gradients, strict=True):
             weight.grad = None if gradient is None else _laid_like(weight, gradient)
@@ -169,7 +170,7 @@ class Player:
         else:
             self.optimizer.zero_grad()
             self.net.zero_grad()
-        self.strategy.stepped(self.net)
+        self.strategy.after_step(self.net)
 
     def _steps_its_own_weights(self) -> bool:
         """Whether those that the optimiser steps are the network's, and stay so: no shards, no copies."""
@@ -190,29 +191,29 @@ class Player:
         if self.scaler is not None:
             self.scaler.update(ok)
         taken = ok.to(torch.int64)  # where ranks have gone their own ways and meet: whether all of them stepped
-        self.strategy.settle(self.net, self.optimizer, self.version, [*self._counters(), taken])
+        self.strategy.synchronize(self.net, self.optimizer, self.version, [*self._counters(), taken])
         self._unfollowed += batch
-        if self.ema is not None and self.settled:
+        if self.ema is not None and self.is_synchronized:
             self.ema.follow(self.net, taken.bool(), self.images, self._unfollowed, self._followed())
-        self._unfollowed *= not self.settled
+        self._unfollowed *= not self.is_synchronized
 
     @property
-    def settled(self) -> bool:
+    def is_synchronized(self) -> bool:
         """Whether all ranks hold the same weights now."""
-        return self.strategy.settled(self.net, self.version)
+        return self.strategy.is_synchronized(self.net, self.version)
 
     def _counters(self) -> list[Tensor]:
         return [self.updates] if self.scaler is None else [self.updates, self.scaler.scale, self.scaler.good]
 
     def _followed(self) -> Sequence[Tensor]:
         """What the average follows: the optimiser's own float32 weights where it has some."""
-        return getattr(self.optimizer, "copies", None) or self.strategy.shares(self.net)
+        return getattr(self.optimizer, "copies", None) or self.strategy.average_shards(self.net)
 
     def _seen(self, terms: LossTerms, norm: Tensor, turn: Turn) -> Mapping[str, Tensor]:
         """What these rows add to the means over the global batch; whoever reads them sums over ranks."""
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
         sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / turn.feed.rows.total
-        share = self.strategy.share(self.net)
+        share = self.strategy.rank_weight(self.net)
         equal = {f"loss/{name}": value for name, value in terms.coupled.items()} | {"gradient_norm": norm}
         return {**dict(zip(rows, sums.unbind(), strict=True)), **{k: v * share for k, v in equal.items()}}
 

@@ -14,26 +14,26 @@ from paragan.game.snapshot import Snapshot
 
 @dataclass
 class RemotePlayer:
-    """Fulfils `core.seams.Seat`. seen: the player as it was sent last; None where only what it makes is ever seen."""
+    """Fulfils `core.seams.Seat`. snapshot: the player as it was sent last; None where only its images arrive."""
 
     side: Side
     policy: Policy
-    seen: Snapshot | None = None
+    snapshot: Snapshot | None = None
 
     @property
     def version(self) -> int:
-        return 0 if self.seen is None else self.seen.version
+        return 0 if self.snapshot is None else self.snapshot.version
 
     @property
     def updates_per_step(self) -> int:
         return self.policy.updates_per_step
 
     def network(self) -> Network:
-        assert self.seen is not None, f"{self.side.value} is on other ranks, and was never sent here"
-        return self.seen.network()
+        assert self.snapshot is not None, f"{self.side.value} is on other ranks, and was never sent here"
+        return self.snapshot.network()
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         raise AssertionError(f"{self.side.value} is on other ranks: its turns are played there")
 
-    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
         raise AssertionError(f"{self.side.value} is on other ranks: its images are made there")

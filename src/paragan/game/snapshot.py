@@ -20,12 +20,12 @@ class Snapshot:
 
     def __init__(self, net: nn.Module, calling: Calling | None = None, version: int = 0) -> None:
         self.net = net.requires_grad_(False)
-        self.called = CalledNetwork(net, calling or Calling())
+        self.plain_network = CalledNetwork(net, calling or Calling())
         self.version = version
         self._held = dict(net.state_dict())
 
     def network(self) -> Network:
-        return self.called
+        return self.plain_network
 
     @property
     def num_bytes(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import kept
+from paragan.core.protocols import state_tensors
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -20,9 +20,9 @@ def remember(game: GAN, device: torch.device | None = None) -> None:
         if isinstance(seat, Player):
             who = _of(game, seat.side)
             for one in who if device is not None else ():
-                held = getattr(one, "kept", {})
+                held = getattr(one, "state", {})
                 held |= {name: value.to(device) for name, value in held.items()}
-            seat.state = kept(*who)
+            seat.state = state_tensors(*who)
 
 
 def refuse_remembering(game: GAN, where: str, all_of_it: bool = True) -> None:
@@ -30,7 +30,7 @@ def refuse_remembering(game: GAN, where: str, all_of_it: bool = True) -> None:
     penalties = (*game.g_penalties, *game.d_penalties) if all_of_it else ()
     who: tuple[Any, ...] = (*penalties, game.augment)
     for one in who:
-        if getattr(one, "kept", None):
+        if getattr(one, "state", None):
             raise ConfigError(
                 f"{where}: does not carry what {one.name} remembers from step to step; leave {one.name} out, or train "
                 "one pair with scheme synchronous or shared_fakes"

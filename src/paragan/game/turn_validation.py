@@ -54,7 +54,7 @@ def _play_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -
             tried = replace(alone, augment=augment, **_of(side, own))
             with reraise_as_config_error(_part(game, side, penalty)):
                 turn = tried.d_turn(real) if side is Side.D else tried.g_turn(real)
-                players[side].play(turn, against=players[Side.G if side is Side.D else Side.D])
+                players[side].compute_gradients(turn, against=players[Side.G if side is Side.D else Side.D])
 
 
 def _of(side: Side, penalty: Penalty | None) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def refuse_what_it_cannot(
     for need in loss_needs - can:
         raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
     for penalty in penalties:
-        if penalty.per_sample and seat.called.mixes:
+        if penalty.per_sample and seat.plain_network.mixes:
             raise ConfigError(
                 f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
                 f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"

@@ -21,7 +21,7 @@ class AuxiliaryHead(nn.Module):
     """
 
     keeps_float32 = True
-    taught_by = ("auxiliary",)
+    trained_by = ("auxiliary",)
 
     def __init__(self, features: int, classes: int, wrap: Wrap) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ class ContrastHead(nn.Module):
     """
 
     keeps_float32 = True
-    taught_by = COMPARE
+    trained_by = COMPARE
 
     def __init__(self, features: int, classes: int, embed: int, wrap: Wrap) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ class Projection(nn.Module):
 class Contrast(nn.Module):
     """features_BF to logits_B, and to what is compared, (B, 2, embed), as of `_contrast`."""
 
-    taught_by = COMPARE
+    trained_by = COMPARE
 
     def __init__(self, features: int, classes: int, embed: int) -> None:
         super().__init__()

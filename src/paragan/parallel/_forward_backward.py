@@ -23,12 +23,12 @@ def play(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
     D's turn finds its fakes in the feed; G's makes them unless they are shared.
     """
     made = GeneratorOutput.of(feed.fakes[0] if feed.fakes is not None else nets[Side.G](*feed.fake_inputs))
-    fake = (turn.shown(made.images, "fake", feed), *feed.fake_inputs[1:])
+    fake = (turn.augmented(made.images, "fake", feed), *feed.fake_inputs[1:])
     if not turn.needs_real:
         return Outputs(DiscriminatorOutput.of(nets[Side.D](*fake)), None, made.images, made.extra)
     x, *conditions = feed.real_inputs
     assert x is not None
-    real = (turn.shown(x, "real", feed), *conditions)
+    real = (turn.augmented(x, "real", feed), *conditions)
     on_real, on_fake = _judge_both(nets[Side.D], real, fake)
     return Outputs(on_fake, on_real, made.images, made.extra)
 
@@ -110,7 +110,7 @@ def forward_backward(
     late: tuple[Penalty, ...] = ()
     if shared is not None:
         late = tuple(penalty for penalty in turn.penalties if _needs_no_image(penalty))
-        turn = turn.given(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
+        turn = turn.with_fakes(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
         turn = replace(turn, penalties=tuple(penalty for penalty in turn.penalties if penalty not in late))
     done = []
     for number, feed in enumerate(turn.feed.parts(parts), start=1):

@@ -106,18 +106,18 @@ class Sharded(none.Strategy):
         clip(grads, max_norm, norm)
         return norm
 
-    def stepped(self, net: nn.Module) -> None:
+    def after_step(self, net: nn.Module) -> None:
         for module in net.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()  # whole copies of the weights before the step must not be met again
 
-    def shares(self, net: nn.Module) -> list[Tensor]:
+    def average_shards(self, net: nn.Module) -> list[Tensor]:
         return [local(p.detach()) for p in net.parameters()]
 
     def device(self, net: nn.Module) -> torch.device:
         return placed(net).world.device
 
-    def share(self, net: nn.Module) -> float:
+    def rank_weight(self, net: nn.Module) -> float:
         return 1.0 / placed(net).world.size
 
     def layout(self, net: nn.Module) -> Layout:

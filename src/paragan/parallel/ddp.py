@@ -40,7 +40,7 @@ class Strategy(none.Strategy):
             wrapped.register_comm_hook(world.group, _in_bf16)
         return place(net, Placement(world, wrapped))
 
-    def trained(self, net: nn.Module) -> nn.Module:
+    def training_module(self, net: nn.Module) -> nn.Module:
         return placed(net).trained
 
     def forward_backward(
@@ -90,7 +90,7 @@ class Strategy(none.Strategy):
     def _bytes_of(self, weight: Tensor) -> int:
         return 2 if self.demands.narrow else weight.element_size()
 
-    def share(self, net: nn.Module) -> float:
+    def rank_weight(self, net: nn.Module) -> float:
         return 1.0 / placed(net).world.size
 
 

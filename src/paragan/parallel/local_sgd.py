@@ -77,13 +77,13 @@ class Strategy(none.Strategy):
         factor = size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
         return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, apart=size > 1)
 
-    def settled(self, net: nn.Module, version: int) -> bool:
+    def is_synchronized(self, net: nn.Module, version: int) -> bool:
         return placed(net).world.size == 1 or version % self.options.every == 0
 
     @torch.no_grad()
-    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+    def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         here = placed(net)
-        if here.world.size == 1 or not self.settled(net, version):
+        if here.world.size == 1 or not self.is_synchronized(net, version):
             return
         weights = [tensor.detach() for tensor in here.stepped]
         if here.anchor:
@@ -119,7 +119,7 @@ class Strategy(none.Strategy):
         if hasattr(net, "_placed"):
             placed(net).anchor.clear()  # ranks meet where they are now
 
-    def share(self, net: nn.Module) -> float:
+    def rank_weight(self, net: nn.Module) -> float:
         return 1.0 / placed(net).world.size
 
 

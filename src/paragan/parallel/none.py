@@ -40,7 +40,7 @@ class Strategy:
             _lower(net, self.demands.pure)
         return net
 
-    def trained(self, net: nn.Module) -> nn.Module:
+    def training_module(self, net: nn.Module) -> nn.Module:
         return net
 
     def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
@@ -73,22 +73,22 @@ class Strategy:
         clip(grads, max_norm, norm)
         return norm
 
-    def stepped(self, net: nn.Module) -> None:
+    def after_step(self, net: nn.Module) -> None:
         """Nothing: the optimiser steps the network itself."""
 
-    def settle(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
+    def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
         """Nothing: every rank has stepped the same."""
 
-    def settled(self, net: nn.Module, version: int) -> bool:
+    def is_synchronized(self, net: nn.Module, version: int) -> bool:
         return True
 
-    def shares(self, net: nn.Module) -> list[Tensor]:
+    def average_shards(self, net: nn.Module) -> list[Tensor]:
         return list(net.parameters())
 
     def device(self, net: nn.Module) -> torch.device:
         return next(net.parameters()).device
 
-    def share(self, net: nn.Module) -> float:
+    def rank_weight(self, net: nn.Module) -> float:
         return 1.0
 
     def layout(self, net: nn.Module) -> Layout:

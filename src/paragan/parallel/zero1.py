@@ -40,7 +40,7 @@ class Strategy(ddp.Strategy):
         return norm
 
     @torch.no_grad()
-    def stepped(self, net: nn.Module) -> None:
+    def after_step(self, net: nn.Module) -> None:
         world = placed(net).world
         if world.size == 1:
             return
@@ -54,7 +54,7 @@ class Strategy(ddp.Strategy):
                 cuts = flat[: sum(piece.numel() for piece in theirs)].split([piece.numel() for piece in theirs])
                 torch._foreach_copy_(theirs, [cut.view(piece.shape) for cut, piece in zip(cuts, theirs, strict=True)])
 
-    def shares(self, net: nn.Module) -> list[Tensor]:
+    def average_shards(self, net: nn.Module) -> list[Tensor]:
         mine = self.layout(net).state
         return [mine.cut(p.detach()) for p in net.parameters()]
 

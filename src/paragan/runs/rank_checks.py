@@ -40,9 +40,9 @@ def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, 
     """
     world, held = trainer.world, trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
-    if trainer.roles.served:
+    if trainer.roles.has_server:
         return f"ranks     {on}: G and D on 0, played on 1 to {world.size - 1}; batches of {batch} images"
-    if trainer.roles.apart:
+    if trainer.roles.is_split:
         names = {side.value: ", ".join(map(str, ranks)) for side, ranks in held.items()}
         placed = "; ".join(f"{name.upper()} {seated[name]['strategy']} on {ranks}" for name, ranks in names.items())
         return f"ranks     {on}: {placed}; batches of {batch} images"

@@ -256,7 +256,7 @@ def _opening(about: Mapping[str, Any], asked: RunRequest, trainer: Trainer, resu
         f"data      {len(source):,} {colour}images{classes}, {size}",
         *([_repeating(batch, len(source))] if batch > len(source) else []),
         *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
-        *map(_untaught, trainer.gan.untaught.items()),
+        *map(_untaught, trainer.gan.missing_label_penalties.items()),
         *([] if trainer.prior.uses_labels else [IGNORED]),
         *_scored(asked.config, source),
         *([rank_checks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),

@@ -56,11 +56,11 @@ class LagRecord:
     used: list[int] = field(default_factory=list)
     in_step_at: int | None = None
 
-    def waited(self, seconds: float) -> None:
+    def record_wait(self, seconds: float) -> None:
         self.wait_s += seconds
         self.waits[0 if seconds < 5e-4 else 1 << max(0, math.ceil(math.log2(seconds * 1000)))] += 1
 
-    def drained(self) -> dict[str, Any]:
+    def drain(self) -> dict[str, Any]:
         """All of it as JSON has it, since the last time."""
         told = {"lags": dict(self.lags), "waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
         told |= {"used": self.used, "in_step_at": self.in_step_at}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import PlayerSlot
-from paragan.core.types import Batch, Report, take
+from paragan.core.types import Batch, Report, take_batches
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 
@@ -19,14 +19,14 @@ NEEDS_PLAYERS = True  # themselves, not seats that play for them
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
     generator, critic = _here(gan.g), _here(gan.d)
-    for real in take(batches, critic.updates_per_step - 1):
+    for real in take_batches(batches, critic.updates_per_step - 1):
         critic.update(gan.d_turn(real), against=generator)
     d_turn, g_turn = gan.d_turn(real := next(batches)), gan.g_turn(real)
-    d, g = critic.play(d_turn, against=generator), generator.play(g_turn, against=critic)
+    d, g = critic.compute_gradients(d_turn, against=generator), generator.compute_gradients(g_turn, against=critic)
     critic.look_ahead(d)
     generator.look_ahead(g)
-    d, g = critic.play(d_turn, against=generator), generator.play(g_turn, against=critic)
-    return gan.observe(critic.take(d), generator.take(g))
+    d, g = critic.compute_gradients(d_turn, against=generator), generator.compute_gradients(g_turn, against=critic)
+    return gan.observe(critic.apply_gradients(d), generator.apply_gradients(g))
 
 
 def _here(seat: PlayerSlot) -> Player:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paragan.core.option_types import Count
-from paragan.core.types import Batch, Report, Side, take
+from paragan.core.types import Batch, Report, Side, take_batches
 from paragan.game.gan import GAN
 
 
@@ -24,11 +24,11 @@ class Scheme:
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         due = gan.clock.step % self.options.every == 0
-        for real in take(batches, gan.d.updates_per_step):
+        for real in take_batches(batches, gan.d.updates_per_step):
             if due:
                 d = gan.d.update(gan.d_turn(real), against=gan.g)
         g = gan.g.update(gan.g_turn(real), against=gan.d)
-        return gan.observe(d, g) if due else gan.tell(0, {Side.G: g})
+        return gan.observe(d, g) if due else gan.report(0, {Side.G: g})
 
     def quiesce(self) -> None:
         """Nothing is ever under way."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paragan.core.types import Batch, Report, take
+from paragan.core.types import Batch, Report, take_batches
 from paragan.game.gan import GAN
 
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
-    for real in take(batches, gan.d.updates_per_step):
+    for real in take_batches(batches, gan.d.updates_per_step):
         d = gan.d.update(gan.d_turn(real), against=gan.g)  # fakes come from the opponent, no graph into it
     g = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again: no extra data is drawn
     return gan.observe(d, g)

@@ -211,7 +211,7 @@ class Strategy(none.Strategy):
             torch.nn.utils.clip_grads_with_norm_(net.parameters(), max_norm, norm.sqrt())
         return norm.sqrt()
 
-    def share(self, net):
+    def rank_weight(self, net):
         return 1 / dist.get_world_size()
 
     def weights(self, net):

@@ -41,13 +41,13 @@ class Elsewhere:
     rehearsed: tuple = field(default=())
 
     def __post_init__(self):
-        self.called = CalledNetwork(self.local)
+        self.plain_network = CalledNetwork(self.local)
 
     def network(self):
         if self.side is Side.D:  # a snapshot: bound 0 means the newest, so wait for it
             for tensor in self.local.state_dict().values():
                 dist.broadcast(tensor, self.rank)
-        return self.called
+        return self.plain_network
 
     def update(self, turn, against):
         here = 1 - self.rank

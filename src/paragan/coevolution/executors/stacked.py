@@ -44,13 +44,13 @@ def unfit(cells: Sequence[Cell]) -> str | None:
             like, name = first.players[side], side.value.upper()
             if next(player.net.buffers(), None) is not None:
                 return f"{name} has buffers (batch norm, spectral norm)"
-            if player.called.draws:
+            if player.plain_network.draws:
                 return f"{name} draws in its own call (dropout)"
             if player.calling.channels_last or player.calling.scaled:
                 return f"{name} is called channels-last or with a loss scale"
             if any(isinstance(layer, products.Linear) for layer in player.net.modules()):
                 return f"{name} multiplies by onednn"
-            if player.policy.micro_batches > 1 or player.strategy.trained(player.net) is not player.net:
+            if player.policy.micro_batches > 1 or player.strategy.training_module(player.net) is not player.net:
                 return f"{name} is trained in parts, or by a strategy"
             if player.updates_per_step != like.updates_per_step or player.version != like.version:
                 return f"{name}'s cells are not in step"
@@ -202,7 +202,7 @@ class _StackedSlot:
     def __init__(self, side: Side, players: Sequence[Player], rows: int) -> None:
         self.side, self.players = side, players
         self.stack = StackedNetwork([player.net for player in players], rows)
-        self.called = CalledNetwork(self.stack, players[0].calling)
+        self.plain_network = CalledNetwork(self.stack, players[0].calling)
         together = fits(players) and not _is_faster_alone(self.stack.flat_CP)
         self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
         self.told: dict[str, Tensor] = {}
@@ -217,10 +217,10 @@ class _StackedSlot:
         return self.players[0].updates_per_step
 
     def network(self) -> Network:
-        return self.called
+        return self.plain_network
 
-    def rehearse(self, turn: Turn) -> tuple[Tensor, ...]:
-        return (self.called(*turn.feed.fake_inputs),)
+    def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
+        return (self.plain_network(*turn.feed.fake_inputs),)
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         given = tensors_of(turn.feed)
@@ -242,8 +242,8 @@ class _StackedSlot:
         """All that the device does in a turn."""
         turn, rival = replace(turn, feed=with_tensors(turn.feed, given)), against.network()
         if turn.side is Side.D and turn.feed.fakes is None:
-            turn = turn.given(fakes_for(turn, rival, 1), against.version)
-        nets = {self.side: self.called, Side.D if self.side is Side.G else Side.G: rival}
+            turn = turn.with_fakes(fakes_for(turn, rival, 1), against.version)
+        nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: rival}
         with rival.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
         norm_C = self._step(turn.feed.rows.total, given.get("average"))
@@ -255,7 +255,7 @@ class _StackedSlot:
         if self.adam is not None:
             return self.adam.step(self.stack.gradient(), average)
         each = enumerate(self.players)
-        return torch.stack([p.apply_gradients(self.stack.gradients(cell), images) for cell, p in each])
+        return torch.stack([p.apply_external_gradients(self.stack.gradients(cell), images) for cell, p in each])
 
     def _seen(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)

@@ -16,8 +16,8 @@ from typing import Any
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, FilePath, Fraction, Natural, NotNegative, Positive
-from paragan.core.roles import Roles, apart, together
-from paragan.core.types import Batch, Report, take
+from paragan.core.roles import Roles, colocated_roles, split_roles
+from paragan.core.types import Batch, Report, take_batches
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
 from paragan.game.state_buffers import refuse_remembering
@@ -68,9 +68,9 @@ class Scheme:
         """Who sits where. Collective. `ConfigError` where a player would have no rank."""
         num_g = self.options.g_ranks or max(1, world.size // 2)
         if world.size == 1:
-            self._roles = together(world, timeout_s)
+            self._roles = colocated_roles(world, timeout_s)
         elif num_g < world.size:
-            self._roles = apart(world, num_g, timeout_s)
+            self._roles = split_roles(world, num_g, timeout_s)
         else:
             raise ConfigError(
                 f"scheme.g_ranks: found {num_g} of {world.size} ranks, expected at least one left for D; give fewer"
@@ -92,7 +92,7 @@ class Scheme:
         refuse_remembering(gan, "scheme.asynchronous", all_of_it=False)  # G's thread would read it at any moment
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
-        reals = list(take(batches, gan.d.updates_per_step))
+        reals = list(take_batches(batches, gan.d.updates_per_step))
         if self._game is None or self._closed or self._game.gan is not gan:
             self._game, self._closed = self._begun(gan, reals[0]), False
         return self._game.step(reals)
@@ -109,13 +109,13 @@ class Scheme:
             self._closed = True
 
     @property
-    def told(self) -> dict[str, LagRecord]:
+    def lag_records(self) -> dict[str, LagRecord]:
         """By side, of the players here: lags, waits, versions used."""
-        return {} if self._game is None else self._game.told
+        return {} if self._game is None else self._game.lag_records
 
-    def tell(self) -> dict[str, dict[str, Any]]:
+    def describe(self) -> dict[str, dict[str, Any]]:
         """The same as JSON has it, since the last time."""
-        return {side: told.drained() for side, told in self.told.items()}
+        return {side: told.drain() for side, told in self.lag_records.items()}
 
     def _begun(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
         chosen = self.options
@@ -130,8 +130,8 @@ class Scheme:
         )
         kept = BufferOptions(chosen.capacity, chosen.max_age, chosen.cached, chosen.balance)
         buffer = Buffer(kept, gan.prior.seed)
-        roles = self._roles or together(ALONE)
+        roles = self._roles or colocated_roles(ALONE)
         orders = {} if chosen.order is None else update_order.read(Path(chosen.order), roles, gan)
-        if not roles.apart:
+        if not roles.is_split:
             return ThreadStep(gan, first, buffer, pace, orders)
         return RankStep(gan, roles, first, buffer, pace, orders)

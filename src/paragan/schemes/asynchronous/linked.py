@@ -40,26 +40,26 @@ class RankStep:
             like, labelled = _like(first), bool(gan.prior.num_classes)
             links = _Links(roles, pace, total, like.numel() * like.element_size() + 8, 0)
             inbox = FakesReceiver([links.takes[i] for i in sorted(links.takes)], like, labelled)
-            self.side = DiscriminatorSide(buffer, inbox, list(links.sends.values()), pace, roles.own)
+            self.side = DiscriminatorSide(buffer, inbox, list(links.sends.values()), pace, roles.batch_world)
             self.side.publish(gan.d)  # where it stands: at a checkpoint, perhaps
         else:
-            assert isinstance(gan.d, RemotePlayer) and gan.d.seen is not None
-            links = _Links(roles, pace, total, 0, gan.d.seen.num_bytes)
+            assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
+            links = _Links(roles, pace, total, 0, gan.d.snapshot.num_bytes)
             post = FakesSender([links.sends.get(j) for j in range(len(roles.ranks[Side.D]))])
             (states,) = links.takes.values()
-            self.side = GeneratorSide(gan.d.seen, post, states, pace, roles.own, gan.d.policy.micro_batches)
+            self.side = GeneratorSide(gan.d.snapshot, post, states, pace, roles.batch_world, gan.d.policy.micro_batches)
             self.side.meet(gan.g.version)
         self._ends: list[GlooSender | GlooReceiver] = [*links.sends.values(), *links.takes.values()]
 
     @property
-    def told(self) -> dict[str, LagRecord]:
-        return {self.here.value: self.side.told}
+    def lag_records(self) -> dict[str, LagRecord]:
+        return {self.here.value: self.side.lag_record}
 
     def step(self, reals: list[Batch]) -> Report:
         total = reals[-1].rows.total
         if isinstance(self.side, DiscriminatorSide):
-            return self.gan.tell(total, {Side.D: self.side.step(self.gan, reals)})
-        return self.gan.tell(total, {Side.G: self.side.step(self.gan, [real.rows for real in reals])})
+            return self.gan.report(total, {Side.D: self.side.step(self.gan, reals)})
+        return self.gan.report(total, {Side.G: self.side.step(self.gan, [real.rows for real in reals])})
 
     def quiesce(self) -> None:
         """Where G is, D is now as D's ranks have it."""
@@ -97,7 +97,7 @@ class _Links:
 
     def _make(self, name: str, sender: Side, i: int, j: int, most_bytes: int) -> None:
         """Between rank i of G and rank j of D, if this is one of them."""
-        side, mine = self.roles.sides[0], self.roles.own.rank
+        side, mine = self.roles.sides[0], self.roles.batch_world.rank
         if mine != (i if side is Side.G else j):
             return
         other, timeout_s = (j if side is Side.G else i), self.roles.timeout_s

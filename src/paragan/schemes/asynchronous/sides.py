@@ -37,27 +37,27 @@ class _Side:
     """What both have: a bound that may fall to 0, and a learning rate by lag."""
 
     def __init__(self, pace: LagBound, bound: int, own: World) -> None:
-        self.pace, self.bound, self.own, self.told = pace, bound, own, LagRecord()
+        self.pace, self.bound, self.own, self.lag_record = pace, bound, own, LagRecord()
         self._alarm: GradientAlarm | None = None
         self._num_updates = 0  # in this session
 
     @property
     def note(self) -> int:
-        return 0 if self.told.in_step_at is None else _IN_STEP
+        return 0 if self.lag_record.in_step_at is None else _IN_STEP
 
     def heed(self, note: int, version: int) -> None:
         """Somebody has seen that gradients leave all proportion."""
-        if note == _IN_STEP and self.told.in_step_at is None:
-            self.told.in_step_at, self.bound = version, 0
+        if note == _IN_STEP and self.lag_record.in_step_at is None:
+            self.lag_record.in_step_at, self.bound = version, 0
 
     def played(self, player: Player, update: Update) -> None:
         """Look at what an update tells; the reading waits for the device, as the next message does anyway."""
         self._num_updates += 1
-        if self.pace.fall_back is None or not self.pace.is_late or self.told.in_step_at is not None:
+        if self.pace.fall_back is None or not self.pace.is_late or self.lag_record.in_step_at is not None:
             return
         if self._alarm is None:
             self._alarm = GradientAlarm(self.pace.fall_back, player.scaler is not None)
-        if self._alarm.rings(float(update.seen["gradient_norm"])):
+        if self._alarm.rings(float(update.scalars["gradient_norm"])):
             self.heed(_IN_STEP, player.version)
 
     def damped(self, player: Player, lag: int) -> None:
@@ -102,8 +102,8 @@ class GeneratorSide(_Side):
         if self.asked not in (None, self.opponent.version):
             raise RankError(f"order: found D at update {self.opponent.version}, expected {self.asked} as recorded")
         lag = max(0, t + 1 - self.opponent.version // self.pace.k)
-        self.told.lags[lag] += 1
-        self.told.used.append(self.opponent.version)
+        self.lag_record.lags[lag] += 1
+        self.lag_record.used.append(self.opponent.version)
         self.damped(g, lag)
         update = g.update(turn, against=self.opponent)
         self.played(g, update)
@@ -115,8 +115,8 @@ class GeneratorSide(_Side):
 
     def _of_its_own_turn(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Any:
         turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
-        made = g.rehearse(turn)
-        turn = turn.given(made, g.version)
+        made = g.generate_fakes(turn)
+        turn = turn.with_fakes(made, g.version)
         self.fakes.send(turn.feed.rows, turn.feed.in_order(made), turn.feed.y_B, g.version, self.note)
         return turn
 
@@ -137,7 +137,7 @@ class GeneratorSide(_Side):
         seconds = _take(
             self.states, self._follow, lambda: self.opponent.version >= version, self.pace, "D", all_of_them
         )
-        self.told.waited(seconds)
+        self.lag_record.record_wait(seconds)
 
     def _follow(self, message: Message) -> None:
         self.heed(message.note, message.version)
@@ -163,12 +163,12 @@ class DiscriminatorSide(_Side):
             self._await_fakes(t)
             drawn = self.buffer.draw(real.rows.count, real.rows.step)
             lags = [max(0, t - version) for version in drawn.versions]
-            self.told.lags.update(lags)
-            self.told.used.append(self._num_taken)
+            self.lag_record.lags.update(lags)
+            self.lag_record.used.append(self._num_taken)
             version, device = max(drawn.versions), d.strategy.device(d.net)
-            turn = gan.d_turn(real).given((drawn.images.to(device),), version)
+            turn = gan.d_turn(real).with_fakes((drawn.images.to(device),), version)
             if drawn.y_B is not None:
-                turn = turn.labelled(drawn.y_B.to(device))
+                turn = turn.with_labels(drawn.y_B.to(device))
             self.damped(d, max(lags))
             update = d.update(turn, against=_Elsewhere(version))
             self.played(d, update)
@@ -193,7 +193,7 @@ class DiscriminatorSide(_Side):
             return self.buffer.newest is not None and self.buffer.newest >= step - self.bound
 
         all_of_them = self.pace.reuse and asked is None
-        self.told.waited(_take(self.fakes, self._put, has_come, self.pace, "G", all_of_them))
+        self.lag_record.record_wait(_take(self.fakes, self._put, has_come, self.pace, "G", all_of_them))
 
     def _put(self, come: FakesMessage) -> None:
         self._num_taken += 1

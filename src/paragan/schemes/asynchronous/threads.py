@@ -49,8 +49,8 @@ class ThreadStep:
         self._newest: Update | None = None
 
     @property
-    def told(self) -> dict[str, LagRecord]:
-        return {"g": self.generator.told, "d": self.critic.told}
+    def lag_records(self) -> dict[str, LagRecord]:
+        return {"g": self.generator.lag_record, "d": self.critic.lag_record}
 
     def step(self, reals: list[Batch]) -> Report:
         self._late.append(self._thread.submit(self._g_step, reals))
@@ -63,7 +63,7 @@ class ThreadStep:
                 self._late[0].result()  # raises what has happened there
             raise
         updates = {Side.D: d} if self._newest is None else {Side.D: d, Side.G: self._newest}
-        return self.gan.tell(reals[-1].rows.total, updates)
+        return self.gan.report(reals[-1].rows.total, updates)
 
     def quiesce(self) -> None:
         """G has made all its steps, and has seen what D made of them."""

@@ -28,7 +28,7 @@ def read(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]]:
                 f"scheme.order: {folder}: found {len(by_rank)} ranks of {side.value} on record, expected {ranks}; "
                 "give as many devices as the run had"
             )
-    return {side: by_rank[roles.own.rank] for side, by_rank in recorded.items()}
+    return {side: by_rank[roles.batch_world.rank] for side, by_rank in recorded.items()}
 
 
 def used(folder: Path, side: Side) -> list[list[int]]:

@@ -17,7 +17,7 @@ import torch
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Natural
-from paragan.core.roles import Roles, served, together
+from paragan.core.roles import Roles, colocated_roles, server_roles
 from paragan.core.types import Batch, Can, Report
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -47,7 +47,7 @@ class Scheme:
 
     def roles(self, world: World, timeout_s: float) -> Roles:
         """Rank 0 serves, the others work. Collective."""
-        self._roles = together(world, timeout_s) if world.size == 1 else served(world, timeout_s)
+        self._roles = colocated_roles(world, timeout_s) if world.size == 1 else server_roles(world, timeout_s)
         return self._roles
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:
@@ -85,17 +85,17 @@ class Scheme:
             self._closed = True
 
     @property
-    def told(self) -> Mapping[str, LagRecord]:
+    def lag_records(self) -> Mapping[str, LagRecord]:
         """By side, of turns that were played here: how late their weights were, waits, versions used."""
-        return {} if self._game is None else self._game.told
+        return {} if self._game is None else self._game.lag_records
 
-    def tell(self) -> dict[str, dict[str, Any]]:
+    def describe(self) -> dict[str, dict[str, Any]]:
         """The same as JSON has it, since the last time."""
-        return {side: told.drained() for side, told in self.told.items()}
+        return {side: told.drain() for side, told in self.lag_records.items()}
 
     @property
     def _is_served(self) -> bool:
-        return self._roles is not None and self._roles.served
+        return self._roles is not None and self._roles.has_server
 
     def _begun(self, gan: GAN) -> Server | Worker:
         assert self._roles is not None

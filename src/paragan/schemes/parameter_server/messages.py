@@ -47,7 +47,7 @@ class NetworkChange:
         """The player moves so; the norm of the gradients. images: that they are of."""
         for mine, value in zip(_buffers(player.net), self.buffers, strict=True):
             mine.copy_(value)
-        return player.apply_gradients(self.gradients, images)
+        return player.apply_external_gradients(self.gradients, images)
 
 
 def moved(net: nn.Module) -> Tensor:

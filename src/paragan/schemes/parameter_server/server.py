@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paragan.core.errors import RankError
 from paragan.core.roles import Roles
-from paragan.core.types import Batch, Report, Rows, Side, Update, take
+from paragan.core.types import Batch, Report, Rows, Side, Update, take_batches
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -33,7 +33,7 @@ class Server:
     def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         self.gan, self.roles, self.pace = gan, roles, StalenessBound.of(gan, staleness)
-        self.told: Mapping[str, LagRecord] = {}  # delays are the workers'
+        self.lag_records: Mapping[str, LagRecord] = {}  # delays are the workers'
         self.ages: Counter[int] = Counter()
         self.ahead: Counter[int] = Counter()
         self._players = {Side.G: gan.g, Side.D: gan.d}
@@ -50,7 +50,7 @@ class Server:
         self._answer()
 
     def step(self, batches: Iterator[Batch]) -> Report:
-        (*_, rows) = [real.rows for real in take(batches, self.gan.d.updates_per_step)]
+        (*_, rows) = [real.rows for real in take_batches(batches, self.gan.d.updates_per_step)]
         self._updates, step = {}, self.gan.clock.step + 1
         while any(self._floor(side) < per * step for side, per in self.pace.per_step.items()):
             i, message = self._next()
@@ -58,7 +58,7 @@ class Server:
             self._record(i, side, message)
             self._take(i, side, NetworkChange.read(message.data, self._players[side].net), rows)
             self._answer()
-        return self.gan.tell(rows.total, self._updates)
+        return self.gan.report(rows.total, self._updates)
 
     def quiesce(self) -> None:
         """A step ends with all that was sent for it, and nobody has begun another where all ranks come here."""

@@ -10,7 +10,7 @@ from itertools import chain, cycle
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.protocols import Opponent, Turn
 from paragan.core.roles import Roles
-from paragan.core.types import Batch, Report, Side, Update, take
+from paragan.core.types import Batch, Report, Side, Update, take_batches
 from paragan.distributed.transports.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -32,7 +32,7 @@ class Worker:
     def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
         assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         self.gan, self.roles, self.pace = gan, roles, StalenessBound.of(gan, staleness)
-        self.told: Mapping[str, LagRecord] = {side.value: LagRecord() for side in Side}
+        self.lag_records: Mapping[str, LagRecord] = {side.value: LagRecord() for side in Side}
         self._players = {Side.G: gan.g, Side.D: gan.d}
         for side, player in self._players.items():
             player.version = self.pace.per_step[side] * gan.clock.step
@@ -44,7 +44,7 @@ class Worker:
         self.quiesce()
 
     def step(self, batches: Iterator[Batch]) -> Report:
-        for real in take(batches, self.gan.d.updates_per_step):
+        for real in take_batches(batches, self.gan.d.updates_per_step):
             d = self._play(Side.D, self.gan.d_turn(real), against=self.gan.g)
         g = self._play(Side.G, self.gan.g_turn(real), against=self.gan.d)
         return self.gan.observe(d, g)
@@ -59,22 +59,24 @@ class Worker:
         self._inbox.close()
 
     def _play(self, side: Side, turn: Turn, against: Opponent) -> Update:
-        player, told = self._players[side], self.told[side.value]
-        told.waited(self._follow_until(self._may_play))
+        player, told = self._players[side], self.lag_records[side.value]
+        told.record_wait(self._follow_until(self._may_play))
         behind = [self.pace.steps(s, p.version - self._floors[s]) for s, p in self._players.items()]
         told.lags[max(behind)] += 1
         told.used.append(self._versions[side])
-        played = player.play(turn, against)
-        if played.terms.coupled and self.roles.own.size > 1:
+        played = player.compute_gradients(turn, against)
+        if played.terms.coupled and self.roles.batch_world.size > 1:
             names = ", ".join(played.terms.coupled)
             raise ConfigError(f"scheme: {names} couples the samples of a batch that workers share; use one worker")
         self._post.send(Message(self._versions[side], moved(player.net), self._floors[side]))
         self._num_coming += 1
         player.net.zero_grad()
         player.version += 1
-        update = player.told(played)
+        update = player.summarize(played)
         # of these rows alone; the norm of what is applied is the server's to tell
-        return replace(update, seen={name: value for name, value in update.seen.items() if name != "gradient_norm"})
+        return replace(
+            update, scalars={name: value for name, value in update.scalars.items() if name != "gradient_norm"}
+        )
 
     def _may_play(self) -> bool:
         return all(self._floors[side] >= self.pace.least(side, p.version) for side, p in self._players.items())
