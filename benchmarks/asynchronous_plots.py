@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from paragan.report.scale import Scale, figure, fit, round_ticks
+from paragan.report.scale import Scale, fit_scale, format_number, round_ticks
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 400, 230, 52, 14, 34, 34, 8
 _LINE, _ABREAST = 18, 3  # of a legend
@@ -89,7 +89,7 @@ def _panel(panel: Panel, left: float, top: float) -> str:
     ends = [y + sign * (half if math.isfinite(half) else 0) for _, y, half in shown for sign in (-1, 1)]
     positive = all(y > 0 for _, y, _ in shown)
     low = min((y for _, y, _ in shown), default=0.0)
-    scale = fit([max(v, 0.5 * low) if positive else v for v in ends], top + _TOP, top + _HEIGHT - _BOTTOM)
+    scale = fit_scale([max(v, 0.5 * low) if positive else v for v in ends], top + _TOP, top + _HEIGHT - _BOTTOM)
     right = left + _WIDTH - _RIGHT
 
     def across(x: float) -> float:
@@ -99,11 +99,13 @@ def _panel(panel: Panel, left: float, top: float) -> str:
     for tick in scale.ticks():
         y = round(scale.at(tick), 1)
         parts.append(f'<line class="grid" x1="{left + _LEFT}" x2="{right}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="soft" x="{left + _LEFT - 6}" y="{y + 4}" text-anchor="end">{figure(tick)}</text>')
+        parts.append(
+            f'<text class="soft" x="{left + _LEFT - 6}" y="{y + 4}" text-anchor="end">{format_number(tick)}</text>'
+        )
     floor = top + _HEIGHT - _BOTTOM
     for tick in round_ticks(0.0, end, 4):
         parts.append(
-            f'<text class="soft" x="{across(tick)}" y="{floor + 14}" text-anchor="middle">{figure(tick)}</text>'
+            f'<text class="soft" x="{across(tick)}" y="{floor + 14}" text-anchor="middle">{format_number(tick)}</text>'
         )
     middle = (left + _LEFT + right) / 2
     parts.append(f'<text class="soft" x="{middle}" y="{floor + 28}" text-anchor="middle">{escape(panel.across)}</text>')

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from benchmarks import asynchronous_plots as lines
-from paragan.report.scale import Scale, figure, fit
+from paragan.report.scale import Scale, fit_scale, format_number
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _GAP, _FOOT = 800, 210, 20, 34, 20, 12, 40
 _TONES = ("#1f6fb2", "#c8551b", "#1d7a4c", "#8a4fae")
@@ -26,13 +26,13 @@ def drawn(found: Mapping[str, Any]) -> str:
     rows = [(arm, [what for what in _SHOWN if what in told["fd"]]) for arm, told in found["arms"].items()]
     floor = _TOP + sum(_ROW * len(names) + _GAP for _, names in rows)
     values = [v for told in found["arms"].values() for what in _SHOWN for v in told["fd"][what]["seeds"]]
-    scale = fit(values, _LEFT, _WIDTH - _RIGHT)  # across instead of down: its bottom is on the right
+    scale = fit_scale(values, _LEFT, _WIDTH - _RIGHT)  # across instead of down: its bottom is on the right
     title = "fd of 10,000 images: a dot for each seed, a bar for their mean"
     parts = [f'<text class="title" x="{_LEFT}" y="20">{title}</text>']
     for tick in scale.ticks():
         x = _across(scale, tick)
         parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP}" y2="{floor}"/>')
-        parts.append(f'<text class="soft" x="{x}" y="{floor + 14}" text-anchor="middle">{figure(tick)}</text>')
+        parts.append(f'<text class="soft" x="{x}" y="{floor + 14}" text-anchor="middle">{format_number(tick)}</text>')
     top = float(_TOP)
     for tone, (arm, names) in enumerate(rows):
         for what in names:

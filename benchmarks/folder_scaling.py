@@ -23,7 +23,7 @@ import torch
 from PIL import Image
 
 from benchmarks.record import write
-from paragan.datasets import _paths, folder
+from paragan.datasets import _image_paths, folder
 from paragan.loading.loader import Loader
 
 DISTINCT, CLASSES, BATCH, BATCHES, LATE = 1000, 10, 64, 200, 10**6
@@ -48,7 +48,7 @@ def measure(root: str) -> dict[str, Any]:
     options = folder.Options(root, 8)
     before = memory("VmRSS")
     began = time.process_time()
-    count = len(_paths.under(Path(root)))
+    count = len(_image_paths.find_images(Path(root)))
     listing = time.process_time() - began
     began = time.process_time()
     train, held_out = (folder.source(options, split) for split in ("train", "held_out"))

@@ -29,9 +29,9 @@ from torch import Tensor, nn
 
 from paragan.core.protocols import Source
 from paragan.datasets import cifar10, mnist
-from paragan.datasets._balanced import parts
+from paragan.datasets._stratified_split import stratified_split
 from paragan.evaluation import packaged_extractors as packaged
-from paragan.loading.loader import normalised
+from paragan.loading.loader import normalise
 
 BATCH, MOMENTUM, DECAY, SMOOTHING = 256, 0.9, 5e-4, 0.05
 
@@ -78,7 +78,9 @@ def cifar10_images(data: str) -> tuple[Images, dict[str, Images]]:
     jpeg = [cifar10.source(cifar10.Options(data, "jpeg"), split) for split in ("train", "held_out")]
     lossless = [cifar10.source(cifar10.Options(data, "lossless"), split) for split in ("train", "held_out")]
     labels_N = Images.of(jpeg[0]).y_N
-    held_out = parts(labels_N[: len(lossless[0]) + len(lossless[1])], 10, "cifar10")["held_out"]  # rows of both
+    held_out = stratified_split(labels_N[: len(lossless[0]) + len(lossless[1])], 10, "cifar10")[
+        "held_out"
+    ]  # rows of both
     assert labels_N[held_out].equal(Images.of(lossless[1]).y_N)
     trained = torch.ones(len(labels_N), dtype=torch.bool)
     trained[held_out] = False
@@ -92,7 +94,7 @@ def batches(images: Images, recipe: Recipe, generator: torch.Generator) -> Itera
     """One epoch: every image once, shifted and mirrored at random."""
     pad, (height, width) = recipe.shift, images.x_NCHW.shape[2:]
     for rows in torch.randperm(len(images.y_N), generator=generator).split(BATCH):
-        x = F.pad(normalised(images.x_NCHW[rows]), (pad,) * 4, mode="replicate")
+        x = F.pad(normalise(images.x_NCHW[rows]), (pad,) * 4, mode="replicate")
         down, right = torch.randint(0, 2 * pad + 1, (2, len(rows), 1), generator=generator)
         by_row = (down + torch.arange(height))[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3])
         x = x.gather(2, by_row)
@@ -133,8 +135,8 @@ def trained(net: nn.Module, images: Images, recipe: Recipe) -> nn.Module:
 
 @torch.no_grad()
 def accuracy(net: nn.Module, images: Images) -> float:
-    parts = zip(images.x_NCHW.split(500), images.y_N.split(500), strict=True)
-    right = sum(int((net(normalised(x_BCHW))[1].argmax(1) == y_B).sum()) for x_BCHW, y_B in parts)
+    stratified_split = zip(images.x_NCHW.split(500), images.y_N.split(500), strict=True)
+    right = sum(int((net(normalise(x_BCHW))[1].argmax(1) == y_B).sum()) for x_BCHW, y_B in stratified_split)
     return right / len(images.y_N)
 
 

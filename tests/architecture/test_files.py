@@ -9,8 +9,8 @@ import pytest
 HOME = "src/paragan/core/files.py"
 ALLOWED = {  # (file, what): why it is safe
     ("src/paragan/checkpoint/writer.py", "save_file"): "into a folder that it has just made",
-    ("src/paragan/datasets/_mapped.py", "link"): "a name that must be new, of a file by mkstemp",
-    ("src/paragan/datasets/_mapped.py", "fdopen"): "of a file by mkstemp: random name, O_EXCL, O_NOFOLLOW",
+    ("src/paragan/datasets/_host_shared.py", "link"): "a name that must be new, of a file by mkstemp",
+    ("src/paragan/datasets/_host_shared.py", "fdopen"): "of a file by mkstemp: random name, O_EXCL, O_NOFOLLOW",
     ("src/paragan/datasets/_download.py", "fdopen"): "of a file by mkstemp",
     ("src/paragan/datasets/_download.py", "replace"): "of a file by mkstemp",
     ("src/paragan/cli/_table1_rank.py", "fdopen"): "of standard output",

@@ -37,7 +37,7 @@ def fuzz_images(draws: Random, root: Path) -> None:
     kind = draws.choice(list(_FORMATS))
     data = mutate_bytes(draws, _encoded(kind, draws.choice(_FORMATS[kind])))
     options = folder.Options(size=8, channels=draws.choice((1, 3)), crop=draws.choice(("center", "squash")))
-    folder.drawn(options, data, "fuzzed image")
+    folder.decode_resized(options, data, "fuzzed image")
 
 
 TARGETS = {"images": fuzz_images}

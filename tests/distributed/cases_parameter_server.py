@@ -17,7 +17,7 @@ from paragan.core.dist import World
 from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.loading.places import BatchRows
+from paragan.loading.batch_rows import BatchRows
 from paragan.parallel import none
 from paragan.schemes import synchronous
 from paragan.schemes.parameter_server import Options, Scheme, worker

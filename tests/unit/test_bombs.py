@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import _pictures, _tar, cifar10, folder, npz
+from paragan.datasets import _image_files, _tar_stream, cifar10, folder, npz
 from paragan.storage import npz as _npz
 from tests.conftest import ROOT
 
@@ -56,7 +56,7 @@ def test_a_tar_that_unpacks_to_too_much(tmp_path, pack):
     path = tmp_path / "bomb.tar"
     path.write_bytes(pack(stream.getvalue()))
     del stream
-    told = refused(lambda: list(_tar.members(path, lambda name: False, 8 * MIB, MIB)))
+    told = refused(lambda: list(_tar_stream.read_members(path, lambda name: False, 8 * MIB, MIB)))
     assert f"{path}: found more than 8,388,608 bytes unpacked" in told
 
 
@@ -77,7 +77,7 @@ def test_a_tar_header_that_claims_to_be_long(tmp_path):
     entry.type, entry.size = tarfile.XHDTYPE, 1 << 40
     path = tmp_path / "bomb.tar"
     path.write_bytes(gzip.compress(entry.tobuf() + bytes(24 * MIB)))
-    told = refused(lambda: list(_tar.members(path, lambda name: True, 8 * MIB, MIB)), most_mib=32)
+    told = refused(lambda: list(_tar_stream.read_members(path, lambda name: True, 8 * MIB, MIB)), most_mib=32)
     assert str(path) in told
 
 
@@ -85,7 +85,7 @@ def test_an_xz_file_that_asks_for_much_memory(tmp_path):
     path = tmp_path / "bomb.tar.xz"
     packer = lzma.LZMACompressor(lzma.FORMAT_XZ, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 16}])
     path.write_bytes(with_large_dictionary(packer.compress(bytes(10_240)) + packer.flush()))
-    told = refused(lambda: list(_tar.members(path, lambda name: True, MIB, MIB)))
+    told = refused(lambda: list(_tar_stream.read_members(path, lambda name: True, MIB, MIB)))
     assert "emory" in told and str(path) in told
 
 
@@ -106,7 +106,7 @@ def test_an_npz_that_declares_too_much(tmp_path):
         for _ in range(80):
             member.write(bytes(MIB))
     assert "packed 1,0" in refused(lambda: npz.source(npz.Options(str(path)), "train"))
-    assert "expected at most 8,388,608" in refused(lambda: _npz.read(path, "images", 8 * MIB))
+    assert "expected at most 8,388,608" in refused(lambda: _npz.read_array(path, "images", 8 * MIB))
 
 
 @pytest.mark.parametrize("shape", [(1 << 20, 1 << 20, 64), (2, 8, 8), (2**62, 2**62)])
@@ -187,12 +187,12 @@ def test_a_picture_in_a_zip_that_is_too_large(tmp_path, monkeypatch):
                     member.write(bytes(MIB))
     source = folder.source(folder.Options(str(path)), "train")
     assert "packed 1,0" in refused(lambda: source.fetch([0]))
-    monkeypatch.setattr(_pictures, "MOST_BYTES", 8 * MIB)
+    monkeypatch.setattr(_image_files, "MAX_FILE_BYTES", 8 * MIB)
     assert "expected at most 8,388,608" in refused(lambda: source.fetch([0]))
 
 
 def test_a_file_that_is_too_long_for_a_picture(tmp_path, monkeypatch):
-    monkeypatch.setattr(_pictures, "MOST_BYTES", MIB)
+    monkeypatch.setattr(_image_files, "MAX_FILE_BYTES", MIB)
     for number in range(2):
         with open(tmp_path / f"{number}.png", "wb") as stream:
             stream.truncate(1 << 25)  # takes no room on the disk
@@ -265,4 +265,6 @@ def test_members_that_unpack_in_one_piece_are_refused(tmp_path, method, name):
         f"is compressed with {name}, and only stored and deflated members are read; pack the file again with plain "
         "`zip`, an npz with numpy.savez"
     )
-    assert f"'images.npy' is compressed with {name}" in refused(lambda: _npz.read(tmp_path / "arrays.npz", "images"))
+    assert f"'images.npy' is compressed with {name}" in refused(
+        lambda: _npz.read_array(tmp_path / "arrays.npz", "images")
+    )

@@ -14,7 +14,7 @@ from paragan.cli import data as verb
 from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.core.protocols import notices
-from paragan.datasets import _damaged, folder, paired
+from paragan.datasets import _damaged_images, folder, paired
 from paragan.writers.report import render
 
 TINY = (
@@ -84,7 +84,7 @@ def test_skip_without_damage_is_the_same_data(tmp_path):
 
 def test_the_result_is_stored_until_a_file_changes(photos, cache, monkeypatch):
     first, decoded = read(photos), []
-    monkeypatch.setattr(_damaged, "_decode_all", lambda files, paths, draw: decoded.append(1) or set())
+    monkeypatch.setattr(_damaged_images, "_decode_all", lambda files, paths, draw: decoded.append(1) or set())
     assert read(photos).fingerprint == first.fingerprint and not decoded
     (stored,) = cache.iterdir()
     assert json.loads(stored.read_text()) == ["cats/03.png", "dogs/20.png"]

@@ -12,7 +12,7 @@ from PIL import Image
 
 from paragan.cli import data as verb
 from paragan.core.errors import DataError
-from paragan.datasets._check import check
+from paragan.datasets._dataset_check import check_dataset
 
 NOISE = np.random.default_rng(0)
 
@@ -77,7 +77,7 @@ def test_json_says_the_same(folder, capsys):
 def test_sizes_and_shapes(folder):
     put(folder / "cats" / "a.png", 8, 300)
     put(folder / "cats" / "b.png", 500, 400)
-    found = check(str(folder))
+    found = check_dataset(str(folder))
     assert found.sides == (8, 20, 400)
     assert found.not_square == 2
     assert (found.size, found.num_smaller) == (16, 1)
@@ -85,17 +85,17 @@ def test_sizes_and_shapes(folder):
 
 
 def test_another_size_is_asked_for(folder):
-    found = check(str(folder), size=64)
+    found = check_dataset(str(folder), size=64)
     assert found.num_smaller == 32
     assert "data.size=64" in found.command
     with pytest.raises(DataError, match=r"--size: found 20, expected one of 8, 16, 32"):
-        check(str(folder), size=20)
+        check_dataset(str(folder), size=20)
 
 
 def test_the_size_is_no_larger_than_usual_unless_asked(tmp_path):
     for number in range(2):
         put(tmp_path / f"{number}.png", 300, 300)
-    assert check(str(tmp_path)).size == 64
+    assert check_dataset(str(tmp_path)).size == 64
 
 
 def test_kinds_are_counted(tmp_path):
@@ -105,40 +105,40 @@ def test_kinds_are_counted(tmp_path):
         put(tmp_path / f"{kind}.png", image=Image.new(mode, (8, 8)))
     put(tmp_path / "cmyk.jpg", image=Image.new("CMYK", (8, 8)))
     put(tmp_path / "deep.png", image=deep)
-    assert check(str(tmp_path)).kinds == dict.fromkeys((*modes, "CMYK", "16-bit"), 1)
+    assert check_dataset(str(tmp_path)).kinds == dict.fromkeys((*modes, "CMYK", "16-bit"), 1)
 
 
 def test_grey_pictures_are_trained_in_grey(tmp_path):
     for number in range(2):
         put(tmp_path / f"{number}.png", image=Image.new("L", (8, 8), number))
-    assert "data.channels=1" in check(str(tmp_path)).command
+    assert "data.channels=1" in check_dataset(str(tmp_path)).command
 
 
 def test_duplicates_are_seen_through_their_packing(folder):
     image = Image.open(folder / "dogs" / "00.png")
     image.save(folder / "dogs" / "copy.bmp")
-    found = check(str(folder))
+    found = check_dataset(str(folder))
     assert found.duplicates == [("dogs/copy.bmp", "dogs/00.png")]
     assert found.num_duplicates == 1 and advice(found, "more than once")
 
 
 def test_uneven_classes_are_told(folder):
-    assert "30 of 'cats', 2 of 'dogs'" in advice(check(str(folder)), "uneven")[0]
+    assert "30 of 'cats', 2 of 'dogs'" in advice(check_dataset(str(folder)), "uneven")[0]
     for number in range(2):
         put(folder / "dogs" / f"more-{number}.png")
-    assert not advice(check(str(folder)), "uneven")
+    assert not advice(check_dataset(str(folder)), "uneven")
 
 
 def test_few_pictures_ask_for_augmentation(tmp_path, monkeypatch, folder):
-    assert advice(check(str(folder)), "only 32 pictures")
-    monkeypatch.setattr("paragan.datasets._check.FEW", 32)
-    found = check(str(folder))
+    assert advice(check_dataset(str(folder)), "only 32 pictures")
+    monkeypatch.setattr("paragan.datasets._dataset_check.FEW_IMAGES", 32)
+    found = check_dataset(str(folder))
     assert not advice(found, "only") and "augment" not in found.command
 
 
 def test_a_zip_gives_the_same(folder, tmp_path):
     path = shutil.make_archive(str(tmp_path / "mine"), "zip", folder)
-    one, other = check(str(folder)), check(path)
+    one, other = check_dataset(str(folder)), check_dataset(path)
     assert (one.classes, one.sides, one.kinds, one.size) == (other.classes, other.sides, other.kinds, other.size)
 
 
@@ -154,13 +154,13 @@ def test_an_npz_is_looked_at(tmp_path, capsys):
 
 def test_a_folder_of_nothing_is_refused(tmp_path):
     with pytest.raises(DataError, match="found no picture"):
-        check(str(tmp_path))
+        check_dataset(str(tmp_path))
 
 
 def test_pictures_beside_classes_are_told_at_once(folder):
     put(folder / "stray.png")
     with pytest.raises(DataError, match=r"'stray\.png' beside the folders of 2 classes"):
-        check(str(folder), say=lambda done, total: pytest.fail("read all the pictures first"))
+        check_dataset(str(folder), say=lambda done, total: pytest.fail("read all the pictures first"))
 
 
 def test_pictures_of_which_none_can_be_read(tmp_path, capsys):
@@ -180,7 +180,7 @@ def test_names_cannot_move_the_cursor(folder, capsys):
 def test_a_path_with_a_space_is_quoted(tmp_path):
     for number in range(2):
         put(tmp_path / "my cats" / f"{number}.png")
-    assert f"'data.path={tmp_path}/my cats'" in check(f"{tmp_path}/my cats").command
+    assert f"'data.path={tmp_path}/my cats'" in check_dataset(f"{tmp_path}/my cats").command
 
 
 def test_progress_is_told_now_and_then(folder, capsys, monkeypatch):

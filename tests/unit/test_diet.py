@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from paragan.core.errors import ConfigError
-from paragan.datasets._memory import Memory
-from paragan.loading import diet
-from paragan.loading.diet import Diet
+from paragan.datasets._in_memory import InMemorySource
+from paragan.loading import subset
 from paragan.loading.loader import Loader
+from paragan.loading.subset import SubsetSource
 
 NUM = 103
 
@@ -18,27 +18,27 @@ NUM = 103
 def source(labels=None):
     """Every image has the number of its row as its grey level."""
     images = torch.arange(NUM, dtype=torch.uint8).view(-1, 1, 1, 1).expand(NUM, 1, 2, 2).contiguous()
-    return Memory(images, labels, () if labels is None else ("a", "b", "c"), "rows")
+    return InMemorySource(images, labels, () if labels is None else ("a", "b", "c"), "rows")
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.001])
 def test_a_share_is_so_many_different_rows_and_one_at_least(share):
-    rows = diet.drawn(NUM, share, 0, 4)
+    rows = subset.random_rows(NUM, share, 0, 4)
     assert len(set(rows.tolist())) == len(rows) == max(1, int(NUM * share))
     assert rows.tolist() == sorted(rows) and rows.min() >= 0 and rows.max() < NUM
 
 
 def test_a_share_is_keyed_by_seed_and_cell():
-    first = diet.drawn(NUM, 0.5, 0, 0)
-    assert np.array_equal(first, diet.drawn(NUM, 0.5, 0, 0))
-    for other in (diet.drawn(NUM, 0.5, 0, 1), diet.drawn(NUM, 0.5, 1, 0)):
+    first = subset.random_rows(NUM, 0.5, 0, 0)
+    assert np.array_equal(first, subset.random_rows(NUM, 0.5, 0, 0))
+    for other in (subset.random_rows(NUM, 0.5, 0, 1), subset.random_rows(NUM, 0.5, 1, 0)):
         common = len(set(first.tolist()) & set(other.tolist()))
         assert 10 < common < 40  # a quarter of all, by chance; not the same, and not apart
 
 
 @pytest.mark.parametrize("shares", [(0.25,) * 4, (0.5, 0.1, 0.1, 0.3), (1 / 3,) * 3, (1.0,)])
 def test_pieces_are_apart_and_as_long_as_their_shares(shares):
-    pieces = [diet.piece(NUM, shares, 0, cell) for cell in range(len(shares))]
+    pieces = [subset.disjoint_rows(NUM, shares, 0, cell) for cell in range(len(shares))]
     assert [len(piece) for piece in pieces] == [int(NUM * share) for share in shares]
     everything = np.concatenate(pieces)
     assert len(set(everything.tolist())) == len(everything) >= NUM - len(shares)  # all but what rounding leaves
@@ -46,28 +46,30 @@ def test_pieces_are_apart_and_as_long_as_their_shares(shares):
 
 
 def test_a_piece_does_not_depend_on_the_shares_of_later_cells():
-    assert np.array_equal(diet.piece(NUM, (0.2, 0.3, 0.5), 0, 1), diet.piece(NUM, (0.2, 0.3, 0.1), 0, 1))
-    assert not np.array_equal(diet.piece(NUM, (0.2, 0.3), 0, 1), diet.piece(NUM, (0.3, 0.3), 0, 1))
+    assert np.array_equal(
+        subset.disjoint_rows(NUM, (0.2, 0.3, 0.5), 0, 1), subset.disjoint_rows(NUM, (0.2, 0.3, 0.1), 0, 1)
+    )
+    assert not np.array_equal(subset.disjoint_rows(NUM, (0.2, 0.3), 0, 1), subset.disjoint_rows(NUM, (0.3, 0.3), 0, 1))
 
 
 def test_more_pieces_than_images_are_refused():
     with pytest.raises(ConfigError, match=r"grid.overlap: found 5 images, expected at least one for each of 9 cells"):
-        diet.piece(5, (0.1,) * 9, 0, 8)
+        subset.disjoint_rows(5, (0.1,) * 9, 0, 8)
 
 
 def test_a_diet_is_a_source_of_these_rows():
     rows = np.array([3, 50, 99])
-    part = Diet(source(torch.arange(NUM) % 3), rows)
+    part = SubsetSource(source(torch.arange(NUM) % 3), rows)
     x, y = part.fetch(np.array([2, 0, 2]))
     assert (x[:, 0, 0, 0].tolist(), y.tolist()) == ([99, 3, 99], [0, 0, 0])
     assert (len(part), part.shape, part.class_names) == (3, (1, 2, 2), ("a", "b", "c"))
-    assert part.fingerprint == Diet(source(), rows).fingerprint != Diet(source(), rows[:2]).fingerprint
+    assert part.fingerprint == SubsetSource(source(), rows).fingerprint != SubsetSource(source(), rows[:2]).fingerprint
     loader = Loader(part, 4, 0, torch.device("cpu"))
     seen = {round(float((v + 1) * 127.5)) for _ in range(5) for v in next(loader).x_BCHW[:, 0, 0, 0]}
     assert seen == {3, 50, 99}
 
 
 def test_labels_are_read_block_by_block(monkeypatch):
-    monkeypatch.setattr(diet, "_AT_ONCE", 10)
+    monkeypatch.setattr(subset, "_BLOCK_ROWS", 10)
     y = torch.arange(NUM) * 7 % 3
-    assert diet.labels(source(y)).tolist() == y.tolist()
+    assert subset.read_labels(source(y)).tolist() == y.tolist()

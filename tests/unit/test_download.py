@@ -13,7 +13,7 @@ import pytest
 
 from paragan.core.errors import DataError
 from paragan.datasets import _download, cifar10, mnist
-from paragan.datasets._download import Remote, fetched
+from paragan.datasets._download import RemoteFile, download
 
 CONTENT = bytes(range(256)) * 4000
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -60,7 +60,7 @@ def cache(tmp_path, monkeypatch):
 
 def refused(cache, remote):
     with pytest.raises(DataError) as caught:
-        fetched(remote, "set")
+        download(remote, "set")
     assert "\n" not in str(caught.value)
     assert "data.path=FOLDER" in str(caught.value)
     assert [path for path in cache.rglob("*") if path.is_file()] == []
@@ -69,7 +69,7 @@ def refused(cache, remote):
 
 def test_a_file_is_fetched_once(cache):
     with serving() as (url, asked):
-        paths = {fetched(Remote(url, len(CONTENT), SUM), "set") for _ in range(2)}
+        paths = {download(RemoteFile(url, len(CONTENT), SUM), "set") for _ in range(2)}
     assert asked == ["/data.gz"]
     assert paths == {cache / "set" / "data.gz"}
     assert paths.pop().read_bytes() == CONTENT
@@ -80,12 +80,12 @@ def test_what_was_cut_in_the_cache_is_fetched_again(cache):
     (cache / "set").mkdir()
     (cache / "set" / "data.gz").write_bytes(CONTENT[:50])
     with serving() as (url, _):
-        assert fetched(Remote(url, len(CONTENT), SUM), "set").read_bytes() == CONTENT
+        assert download(RemoteFile(url, len(CONTENT), SUM), "set").read_bytes() == CONTENT
 
 
 def test_another_content_is_refused(cache):
     with serving(CONTENT[::-1]) as (url, _):
-        assert f"expected {SUM[:16]}" in refused(cache, Remote(url, len(CONTENT), SUM))
+        assert f"expected {SUM[:16]}" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 @pytest.mark.parametrize(
@@ -94,42 +94,42 @@ def test_another_content_is_refused(cache):
 )
 def test_a_shorter_answer_is_refused(cache, declared, found):
     with serving(CONTENT[:1000], declared=declared) as (url, _):
-        assert re.search(found, refused(cache, Remote(url, len(CONTENT), SUM)))
+        assert re.search(found, refused(cache, RemoteFile(url, len(CONTENT), SUM)))
 
 
 @pytest.mark.parametrize("declared", [None, "none"])
 def test_a_longer_answer_is_refused(cache, declared):
     with serving(CONTENT + CONTENT, declared=declared) as (url, _):
-        assert "found more than the 1,024,000 bytes" in refused(cache, Remote(url, len(CONTENT), SUM))
+        assert "found more than the 1,024,000 bytes" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_an_error_of_the_server_is_told(cache):
     with serving(status=404) as (url, _):
-        assert "the answer was 404" in refused(cache, Remote(url, len(CONTENT), SUM))
+        assert "the answer was 404" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_a_server_that_is_not_there(cache):
     with serving() as (url, _):
         pass
-    assert "could not be fetched" in refused(cache, Remote(url, len(CONTENT), SUM))
+    assert "could not be fetched" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_a_server_that_falls_silent(cache, monkeypatch):
-    monkeypatch.setattr(_download, "_SILENCE_S", 0.2)
+    monkeypatch.setattr(_download, "_READ_TIMEOUT_S", 0.2)
     with serving(silence_s=1) as (url, _):
-        assert "timed out" in refused(cache, Remote(url, len(CONTENT), SUM))
+        assert "timed out" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_a_file_takes_an_hour_at_most(cache, monkeypatch):
-    monkeypatch.setattr(_download, "_LONGEST_S", -1)
+    monkeypatch.setattr(_download, "_TOTAL_TIMEOUT_S", -1)
     with serving() as (url, _):
-        assert "within an hour" in refused(cache, Remote(url, len(CONTENT), SUM))
+        assert "within an hour" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_offline_nothing_is_asked_for(cache, monkeypatch):
     monkeypatch.setenv("PARAGAN_OFFLINE", "1")
     with serving() as (url, asked):
-        assert "PARAGAN_OFFLINE" in refused(cache, Remote(url, len(CONTENT), SUM))
+        assert "PARAGAN_OFFLINE" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
     assert asked == []
 
 
@@ -145,6 +145,6 @@ def test_a_set_is_read_from_the_cache(cache, monkeypatch, data_root):
     for path in (data_root / "mnist").glob("t10k*.gz"):
         (cache / "mnist" / path.name).write_bytes(path.read_bytes())
     sizes = {path.stem: path.stat().st_size for path in (cache / "mnist").iterdir()}
-    here = {stem: Remote(f"http://127.0.0.1:9/{stem}.gz", size, "") for stem, size in sizes.items()}
+    here = {stem: RemoteFile(f"http://127.0.0.1:9/{stem}.gz", size, "") for stem, size in sizes.items()}
     monkeypatch.setattr(mnist, "_REMOTES", here)
     assert len(mnist.source(mnist.Options(), "held_out")) == 10_000

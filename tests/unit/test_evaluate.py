@@ -13,11 +13,11 @@ from torch import nn
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 from paragan.datasets import digits, mnist
-from paragan.datasets._memory import Memory
+from paragan.datasets._in_memory import InMemorySource
 from paragan.evaluation.evaluator import Evaluator, sample_player
 from paragan.evaluation.judge import Judge, load_pretrained, train_or_load
 from paragan.game.prior import Prior
-from paragan.loading.loader import normalised
+from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 from paragan.metrics._sample_features import SampleFeatures
 
@@ -42,7 +42,7 @@ def real_rows(source, skip=0):
 
     def generate(first, count):
         x, y = source.fetch(Order(len(source), 0).at(np.arange(skip + first, skip + first + count)))
-        return normalised(x), y
+        return normalise(x), y
 
     return generate
 
@@ -93,7 +93,7 @@ def test_noise_scores_badly(evaluator):
 
 def test_one_good_image_per_class_is_found_out(evaluator, small):
     x, y = small[0].fetch(np.arange(len(small[0])))
-    best = normalised(torch.stack([x[y == c][0] for c in range(10)]))
+    best = normalise(torch.stack([x[y == c][0] for c in range(10)]))
     metrics = evaluator.score(lambda first, count: (best[labels(first, count)], labels(first, count))).metrics
     assert metrics["label_accuracy"] >= 0.9
     assert metrics["class_variance_min"] < 0.01
@@ -158,7 +158,7 @@ def test_coverage_is_by_as_many_images_as_there_are_held_out_ones(small, judge):
         x, y = noise(first, count)
         late = torch.arange(first, first + count) >= 360
         real, _ = small[1].fetch(np.arange(first, first + count) % 360)
-        return torch.where(late[:, None, None, None], normalised(real), x), y
+        return torch.where(late[:, None, None, None], normalise(real), x), y
 
     assert Evaluator(judge, *small, 1000).score(generate).metrics["coverage"] < 0.3
 
@@ -185,7 +185,7 @@ def test_another_shape_or_number_of_classes_is_refused(judge, small):
     large = digits.source(digits.Options(16), "train")
     with pytest.raises(ConfigError, match="found data of 1x16x16 in 10 classes, but judge expects 1x8x8"):
         Evaluator(judge, large, large, 100)
-    fewer = Memory(small[0].images_NCHW, small[0].labels_N % 2, ("even", "odd"))
+    fewer = InMemorySource(small[0].images_NCHW, small[0].labels_N % 2, ("even", "odd"))
     with pytest.raises(ConfigError, match="in 2 classes"):
         Evaluator(judge, fewer, fewer, 100)
 
@@ -245,7 +245,7 @@ def test_distances_on_mnist(data_root):
 
 
 def test_few_held_out_images_tell_no_coverage(small, judge):
-    few = Memory(small[1].images_NCHW[:4], small[1].labels_N[:4], small[1].class_names)
+    few = InMemorySource(small[1].images_NCHW[:4], small[1].labels_N[:4], small[1].class_names)
     score = Evaluator(judge, small[0], few, 100).score(noise)
     assert "coverage" not in score.metrics
     assert score.metrics["fd[judge]"] > 10

@@ -13,7 +13,7 @@ from paragan.evaluation import extractors
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.extractors import EXTRACTORS, find_weights, load_extractor
 from paragan.evaluation.judge import load_pretrained, with_accuracy
-from paragan.loading.loader import normalised
+from paragan.loading.loader import normalise
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def test_digits_in_a_frame_are_seen_without_it(data_root):
     plain, framed = (load_pretrained("mnist-cnn", path, size) for size in (28, 32))
     assert (plain.shape, framed.shape) == ((1, 28, 28), (1, 32, 32))
     noise = torch.rand(20, 1, 32, 32)
-    noise[:, :, 2:-2, 2:-2] = normalised(x_BCHW)
-    assert torch.equal(framed.judge(noise).features_BF, plain.judge(normalised(x_BCHW)).features_BF)
+    noise[:, :, 2:-2, 2:-2] = normalise(x_BCHW)
+    assert torch.equal(framed.judge(noise).features_BF, plain.judge(normalise(x_BCHW)).features_BF)
 
 
 def test_weights_are_found_in_or_next_to_the_folder_of_the_data(tmp_path):

@@ -10,8 +10,8 @@ from PIL import Image
 
 from paragan.core.errors import ConfigError, DataError
 from paragan.storage import video
-from paragan.storage.animation import save_film
-from paragan.storage.image_formats import check_film, check_sheet
+from paragan.storage.animation import save_animation
+from paragan.storage.image_formats import check_animation_path, check_sheet_path
 
 COLOURS = [(200, 30, 40), (20, 180, 60), (30, 60, 220)]
 DURATIONS = [120, 120, 600]
@@ -25,7 +25,7 @@ def frames():
 
 @pytest.mark.parametrize(("ending", "tolerance"), [("webp", 12), ("gif", 2), ("GIF", 2)])
 def test_an_animation_holds_the_frames_as_long_as_given(tmp_path, frames, ending, tolerance):
-    save_film(frames, tmp_path / f"film.{ending}", DURATIONS, quality=80)
+    save_animation(frames, tmp_path / f"film.{ending}", DURATIONS, quality=80)
     with Image.open(tmp_path / f"film.{ending}") as film:
         assert (film.n_frames, film.info["loop"], film.size) == (3, 0, (33, 21))
         for number, (colour, duration) in enumerate(zip(COLOURS, DURATIONS, strict=True)):
@@ -38,7 +38,7 @@ def test_an_animation_holds_the_frames_as_long_as_given(tmp_path, frames, ending
 
 @needs_ffmpeg
 def test_an_mp4_holds_the_frames_as_long_as_given(tmp_path, frames):
-    save_film(frames, tmp_path / "film.mp4", DURATIONS, quality=80)
+    save_animation(frames, tmp_path / "film.mp4", DURATIONS, quality=80)
     command = ["ffmpeg", "-loglevel", "error", "-i", tmp_path / "film.mp4", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     pixels = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
     frame_bytes = 34 * 22 * 3  # even sides
@@ -58,7 +58,7 @@ def test_an_encoder_that_fails_is_one_line_and_no_file(tmp_path, frames, monkeyp
     program.chmod(0o755)
     monkeypatch.setattr(video, "ENCODER", str(program))
     with pytest.raises(DataError, match=r"could not write the film \(no encoder\); write \.webp or \.gif"):
-        save_film(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
+        save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
     assert not (tmp_path / "film.mp4").exists()
 
 
@@ -69,21 +69,21 @@ def test_an_encoder_that_hangs_is_killed(tmp_path, frames, monkeypatch):
     monkeypatch.setattr(video, "ENCODER", str(program))
     monkeypatch.setattr(video, "_TIMEOUT_S", 0.5)
     with pytest.raises(DataError, match="could not write the film"):
-        save_film(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
+        save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
 
 
 def test_mp4_without_an_encoder_names_the_cure(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     expected = "--out: an .mp4 film needs the program ffmpeg, which is not on PATH; install it, or write .webp or .gif"
     with pytest.raises(ConfigError) as caught:
-        check_film("--out", tmp_path / "a.mp4")
+        check_animation_path("--out", tmp_path / "a.mp4")
     assert str(caught.value) == expected
 
 
 def test_endings_are_checked_in_any_case(tmp_path):
-    check_sheet("--out", tmp_path / "a.JPG")
-    check_film("--out", tmp_path / "a.WebP")
+    check_sheet_path("--out", tmp_path / "a.JPG")
+    check_animation_path("--out", tmp_path / "a.WebP")
     with pytest.raises(
         ConfigError, match=r"a sheet of images is \.png, \.jpg or \.jpeg, a film \.webp, \.gif or \.mp4"
     ):
-        check_sheet("--out", tmp_path / "a")
+        check_sheet_path("--out", tmp_path / "a")

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.datasets import _paths, folder
-from paragan.datasets._pictures import Folder
+from paragan.datasets import _image_paths, folder
+from paragan.datasets._image_files import FolderReader
 
 NOISE = np.random.default_rng(0)
 
@@ -236,8 +236,8 @@ def test_what_is_kept_is_bounded_and_right(tmp_path, monkeypatch):
     for number in range(20):
         put(tmp_path, f"{number}.png", None, side=256)
     reads = []
-    original = Folder.read
-    monkeypatch.setattr(Folder, "read", lambda self, path: (reads.append(path), original(self, path))[1])
+    original = FolderReader.read
+    monkeypatch.setattr(FolderReader, "read", lambda self, path: (reads.append(path), original(self, path))[1])
     source = read(tmp_path, size=256, cache_mb=1)  # room for five
     rows = np.arange(len(source))
     before, _ = source.fetch(rows)
@@ -268,7 +268,7 @@ def test_a_fingerprint_follows_the_files_and_the_settings(tmp_path):
 def test_the_list_of_many_is_small():
     names = [f"class-{n % 10}/{n:06d}.png" for n in range(50_000)]
     tracemalloc.start()
-    part = _paths.part(sorted(name.encode() for name in names), "train", 0.1, "here")
+    part = _image_paths.split_paths(sorted(name.encode() for name in names), "train", 0.1, "here")
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 60 * len(part.paths)

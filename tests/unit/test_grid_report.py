@@ -11,11 +11,11 @@ import statistics
 import pytest
 
 from paragan.report.grid_record import Grid, Population
-from paragan.report.heat_map import Folded, maps, num_small
+from paragan.report.heat_map import GridLayout, heat_maps, num_past_maps
 from paragan.report.page import Page
-from paragan.report.population import view
+from paragan.report.population import population_section
 from paragan.report.record import Record
-from paragan.report.scale import short
+from paragan.report.scale import format_short
 from paragan.writers.report import render
 from tests.browser import made_grid, made_run
 from tests.unit.test_report import Parsed, data_of, record
@@ -37,7 +37,7 @@ def lines_of(folder, kind: str = "generation") -> list[dict]:
 
 
 def population(*lines: dict, shape: tuple[int, int] = (1, 2), **grid: object) -> Population:
-    found = Population().begun({"shape": list(shape), **grid})
+    found = Population().after_start({"shape": list(shape), **grid})
     for n, values in enumerate(lines):
         found.take(n, float(n), values)
     return found
@@ -55,7 +55,7 @@ def tiles(page: str, which: str) -> list[tuple[str, str, str]]:
 
 def shades(found: Population, which: str, of: int = -1) -> list[str]:
     """Of the cells of a grid without rings, in a generation that is drawn."""
-    drawn = maps(found.grid, found.shown(num_small(found.grid)))
+    drawn = heat_maps(found.grid, found.select_generations(num_past_maps(found.grid)))
     (wanted,) = [one for one in drawn if one.id == which]
     by_cell = {}
     for shade, path in (wanted.past or (wanted.whole,))[of].paths:
@@ -69,7 +69,7 @@ def test_every_cell_has_its_newest_score_and_the_lowest_is_marked(page, run):
     scores = {cell: told["score"] for cell, told in newest.items()}
     best = min(scores, key=scores.get)
     found = tiles(page, "score")
-    assert [value for _, _, value in found] == [short(score) for score in scores.values()]
+    assert [value for _, _, value in found] == [format_short(score) for score in scores.values()]
     assert [cell for _, cell, _ in found] == [f"{cell} best" if cell == best else cell for cell in scores]
     assert [cell for classes, cell, _ in found if "top" in classes] == [f"{best} best"]
     assert f"The mixture of cell {best} is the nearest to real images, at" in Parsed(page).text
@@ -86,7 +86,9 @@ def test_low_is_the_first_shade_and_high_the_last():
     found = population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2))
     levels = [int(shade[1]) for shade in shades(found, "score")]
     assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
-    (row,) = maps(Grid(1, 4), [population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).newest])
+    (row,) = heat_maps(
+        Grid(1, 4), [population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).newest]
+    )
     assert row.whole.paths == (("h0", "M0 0h2"), ("h8", "M2 0h2"))
 
 
@@ -95,14 +97,14 @@ def test_scores_have_shades_of_each_generation_and_rates_of_all():
     found = population(*lines)
     assert shades(found, "score", 0) == shades(found, "score", 1) == ["h0", "h8"]
     assert shades(found, "lr-g", 0) == ["h0", "h0"] and shades(found, "lr-g", 1) == ["h8", "h8"]
-    ramps = {one.id: (one.ramp, one.log) for one in maps(found.grid, found.shown(12))}
+    ramps = {one.id: (one.ramp, one.log) for one in heat_maps(found.grid, found.select_generations(12))}
     assert ramps == {"score": (("100", "200"), False), "lr-g": (("1e−4", "0.01"), True)}
 
 
 def test_an_age_counts_from_birth_and_a_birth_elsewhere_has_a_colour():
     born = {"born": {"g": [1, 3], "d": [0, 7]}}
     found = population({"generation": 7, "cells": cells(1.0, 2.0, **born)})
-    (one,) = found.shown(12)
+    (one,) = found.select_generations(12)
     assert (one.age("g"), one.age("d")) == ([4, 4], [0, 0])
     assert shades(found, "born") == ["c0", "home"]
     later = population({"generation": 2, "cells": cells(1.0, 2.0, **born)})
@@ -157,11 +159,11 @@ def test_the_mixture_of_the_best_cell_is_told_with_its_neighbours(run, page):
 
 def test_weights_of_another_neighbourhood_have_no_cells():
     line = {"generation": 1, "cells": cells(1.0, 2.0, weights=[0.5, 0.25, 0.25])}
-    (bars,) = view(population(line, neighbours=[[0, 1], [1, 0]]), 1.0).bars
+    (bars,) = population_section(population(line, neighbours=[[0, 1], [1, 0]]), 1.0).bars
     assert [name for name, _, _ in bars.rows] == ["itself", "neighbour 1", "neighbour 2"]
     assert [length for _, length, _ in bars.rows] == [100.0, 50.0, 50.0]
     strange = {"generation": 1, "cells": cells(1.0, 2.0, weights=[1e308, -1.0, None])}
-    (bars,) = view(population(strange), 1.0).bars
+    (bars,) = population_section(population(strange), 1.0).bars
     assert [length for _, length, _ in bars.rows] == [100.0, 0.0, 0.0] and bars.rows[2][2] == "–"
 
 
@@ -170,7 +172,7 @@ def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     first = {"generation": 1, "cells": cells(1.0, 2.0)}
     ensemble = {"counts": {"1": 3, "0": 1, "7": 5, "x": 1}, "distance": distance}
     found = population(first, first | {"ensemble": ensemble})
-    (bars,) = view(found, 1.0).bars
+    (bars,) = population_section(found, 1.0).bars
     assert bars.title == "Ensemble of 4" and bars.rows == (("cell 0", 33.3, "1"), ("cell 1", 100.0, "3"))
     assert bars.note.endswith(f"{than} the best mixture." if than else "after training.")
     found.take(3, 3.0, {"generation": 2, "cells": cells(1.0, 2.0)})
@@ -193,12 +195,14 @@ def test_seconds_that_cannot_be_are_left_out_of_the_profile():
     found = population(
         {"generation": 1, "cells": cells(1.0, 2.0), "profile": {"wall_s": wall, "cpu_s": {"train": None}}}
     )
-    assert view(found, 1.0).profile == [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
+    assert population_section(found, 1.0).profile == [
+        (name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")
+    ]
 
 
 def test_the_generations_shown_are_spaced_over_the_run_with_the_first_and_the_newest():
     found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in range(1, 1001)))
-    numbers = [one.number for one in found.shown(12)]
+    numbers = [one.number for one in found.select_generations(12)]
     steps = [b - a for a, b in itertools.pairwise(numbers)]
     assert (numbers[0], numbers[-1], len(numbers)) == (1, 1000, 12)
     assert max(steps) < 1.5 * min(steps) and len(found.kept) <= 96
@@ -211,14 +215,14 @@ def test_a_generation_of_before_is_left_out():
 
 def test_a_few_generations_are_all_shown():
     found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in (1, 2, 3)))
-    assert [one.number for one in found.shown(12)] == [1, 2, 3]
+    assert [one.number for one in found.select_generations(12)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("shape", "drawn"), [((4, 5), (4, 5)), ((1, 64), (4, 16)), ((64, 1), (4, 16)), ((1, 5), (1, 5)), ((1, 1), (1, 1))]
 )
 def test_a_ring_is_drawn_in_lines_of_sixteen(shape, drawn):
-    folded = Folded.of(Grid(*shape))
+    folded = GridLayout.of(Grid(*shape))
     assert (folded.lines, folded.columns) == drawn
 
 
@@ -258,9 +262,9 @@ def test_a_cell_that_does_not_exist_is_nobody():
 
 def test_a_session_that_goes_on_keeps_the_past_unless_the_grid_is_another():
     found = population({"generation": 1, "cells": cells(1.0, 2.0)}, neighbours=[[0, 1], [1, 0]])
-    again = found.begun({"shape": [1, 2], "neighbours": [[0], [1]]})
+    again = found.after_start({"shape": [1, 2], "neighbours": [[0], [1]]})
     assert again.newest.number == 1 and again.grid.neighbours == ((0,), (1,))
-    assert again.begun(None) is again and again.begun({"shape": [2, 2]}).newest is None
+    assert again.after_start(None) is again and again.after_start({"shape": [2, 2]}).newest is None
 
 
 def test_a_run_of_one_game_has_no_such_part(tmp_path):

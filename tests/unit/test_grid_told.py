@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paragan.report.grid_record import Grid, Population
-from paragan.report.population import view
+from paragan.report.population import population_section
 from tests.unit.test_grid_report import cells, population
 
 
@@ -14,15 +14,15 @@ def test_a_neighbourhood_that_is_told_again_is_the_one_from_then_on():
     found, named = population(shape=(1, 3), neighbours=[[0, 1], [1, 0], [2]]), []
     for n, line in enumerate(lines):
         found.take(n, float(n), line)
-        (bars,) = view(found, 1.0).bars
+        (bars,) = population_section(found, 1.0).bars
         named.append([name for name, _, _ in bars.rows])
     strange = ["itself", "neighbour 1"]
     assert named == [["cell 0, itself", "cell 1"], *[["cell 0, itself", "cell 2"]] * 2, strange, strange]
-    assert Population().begun({"shape": [1, 3]}).grid.neighbours == ()
+    assert Population().after_start({"shape": [1, 3]}).grid.neighbours == ()
 
 
 def test_the_metric_of_the_scores_is_named():
     line = {"generation": 1, "cells": cells(1.5, 2.0)}
-    assert " at 1.5 by fd[judge]; " in view(population(line, scored_by="fd[judge]"), 1.0).note
-    assert " at 1.5; " in view(population(line, scored_by=None), 1.0).note
+    assert " at 1.5 by fd[judge]; " in population_section(population(line, scored_by="fd[judge]"), 1.0).note
+    assert " at 1.5; " in population_section(population(line, scored_by=None), 1.0).note
     assert len(Grid.read({"shape": [1, 1], "scored_by": "x" * 99}).scored_by) == 40

@@ -11,7 +11,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import folder, imagenet
-from paragan.datasets._pictures import Folder
+from paragan.datasets._image_files import FolderReader
 
 WNIDS = ("n01440764", "n02119789", "n03126707")
 COLOURS = {"n01440764": (250, 120, 10), "n02119789": (20, 130, 30), "n03126707": (90, 90, 200)}
@@ -146,8 +146,8 @@ def test_what_is_stored_otherwise_is_read(root):
 def test_no_picture_is_opened_before_it_is_asked_for(root, monkeypatch):
     with_folders(root)
     opened = []
-    original = Folder.read
-    monkeypatch.setattr(Folder, "read", lambda self, path: (opened.append(path), original(self, path))[1])
+    original = FolderReader.read
+    monkeypatch.setattr(FolderReader, "read", lambda self, path: (opened.append(path), original(self, path))[1])
     sources = [read(root, split) for split in ("train", "held_out")]
     assert len({source.fingerprint for source in sources}) == 2
     assert opened == []

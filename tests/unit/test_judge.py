@@ -10,10 +10,10 @@ import torch
 
 from paragan.core.errors import CheckpointError, DataError
 from paragan.datasets import digits
-from paragan.datasets._memory import Memory
+from paragan.datasets._in_memory import InMemorySource
 from paragan.evaluation import judge as judging
 from paragan.evaluation.judge import load_pretrained, train_or_load
-from paragan.loading.loader import normalised
+from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 
 KEPT = ("judge.json", "judge.safetensors")
@@ -68,12 +68,12 @@ def test_it_recognises_unseen_digits():
 
 def test_its_accuracy_is_that_of_unseen_images(kept, small):
     x, y = small[1].fetch(np.arange(360))
-    judged = kept[1].judge(normalised(x), y)
+    judged = kept[1].judge(normalise(x), y)
     assert float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean()) == kept[1].accuracy > 0.9
 
 
 def test_what_it_returns(kept, small):
-    x = normalised(small[1].fetch(np.arange(7))[0])
+    x = normalise(small[1].fetch(np.arange(7))[0])
     judged = kept[1].judge(x)
     assert judged.features_BF.shape == (7, 64)
     assert judged.logits_BK.shape == (7, 10)
@@ -89,7 +89,7 @@ def test_no_feature_is_silent(kept, small):
 
 def test_images_are_judged_one_by_one(kept, small):
     """In evaluation mode: the company of an image does not change what is seen in it."""
-    x = normalised(small[1].fetch(np.arange(20))[0])
+    x = normalise(small[1].fetch(np.arange(20))[0])
     alone = torch.cat([kept[1].judge(row[None]).features_BF for row in x])
     assert torch.allclose(kept[1].judge(x).features_BF, alone, atol=1e-5)
 
@@ -134,7 +134,7 @@ def test_it_is_kept_and_reused(kept, small, folder, fits):
 
 @pytest.mark.parametrize("changed", ["train image", "train label", "held-out image", "held-out rows", "names", "seed"])
 def test_other_data_or_seeds_want_another_judge(small, folder, fits, changed):
-    train, held_out = (Memory(s.images_NCHW.clone(), s.labels_N.clone(), s.class_names) for s in small)
+    train, held_out = (InMemorySource(s.images_NCHW.clone(), s.labels_N.clone(), s.class_names) for s in small)
     match changed:
         case "train image":
             train.images_NCHW[700, 0, 3, 3] ^= 1
@@ -143,7 +143,7 @@ def test_other_data_or_seeds_want_another_judge(small, folder, fits, changed):
         case "held-out image":
             held_out.images_NCHW[200, 0, 3, 3] ^= 1
         case "held-out rows":
-            held_out = Memory(held_out.images_NCHW[1:], held_out.labels_N[1:], held_out.class_names)
+            held_out = InMemorySource(held_out.images_NCHW[1:], held_out.labels_N[1:], held_out.class_names)
         case "names":
             train.class_names = tuple("abcdefghij")
     train_or_load(train, held_out, folder, seed=int(changed == "seed"))
@@ -168,12 +168,12 @@ def test_a_folder_that_cannot_be_written_is_named(small, tmp_path, fits):
 
 
 def test_without_classes_it_learns_which_way_up_images_are(small):
-    judge = train_or_load(*(Memory(s.images_NCHW, None, (), "plain") for s in small), None)
+    judge = train_or_load(*(InMemorySource(s.images_NCHW, None, (), "plain") for s in small), None)
     assert (judge.num_classes, judge.accuracy > 0.8) == (4, True)  # digits have an up
 
 
 def test_so_it_does_where_there_is_one_class(small, fits):
-    parts = [Memory(s.images_NCHW, torch.zeros_like(s.labels_N), ("digit",), "plain") for s in small]
+    parts = [InMemorySource(s.images_NCHW, torch.zeros_like(s.labels_N), ("digit",), "plain") for s in small]
     assert train_or_load(*parts, None).num_classes == 4
 
 
@@ -186,7 +186,7 @@ def test_a_judge_that_need_not_be_kept_scores_where_nothing_may_be_written(small
 @pytest.mark.parametrize(("shape", "turns"), [((1, 6, 6), 4), ((1, 4, 6), 2)])
 def test_turned_images(shape, turns):
     images = torch.arange(3 * shape[1] * shape[2], dtype=torch.uint8).view(3, *shape)
-    turned = judging.RotatedSource(Memory(images))
+    turned = judging.RotatedSource(InMemorySource(images))
     x, y = turned.fetch(np.arange(3 * turns))
     assert len(turned) == 3 * turns
     assert y.tolist() == [turn for turn in range(turns) for _ in range(3)]

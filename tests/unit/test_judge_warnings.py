@@ -12,7 +12,7 @@ from paragan.build.evaluation import scorer
 from paragan.config import load
 from paragan.core.interrupt import StopRequested
 from paragan.datasets import digits
-from paragan.datasets._memory import Memory
+from paragan.datasets._in_memory import InMemorySource
 from paragan.evaluation import classifier, judge as judging
 from paragan.evaluation.judge import train_or_load
 from paragan.writers.console import score_line
@@ -46,7 +46,7 @@ def test_a_judge_that_is_often_wrong_comes_with_one_warning(small, tmp_path, mon
         if symmetric:
             x = x[:200] * 0 + torch.arange(200, dtype=torch.uint8).view(-1, 1, 1, 1)
             y = y[:200]
-        parts.append(Memory(x, y if names else None, names, "plain"))
+        parts.append(InMemorySource(x, y if names else None, names, "plain"))
     config = load("digits", ["data.size=8", "score.num_images=64", "model.width=4"])
     score = scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)

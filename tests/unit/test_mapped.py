@@ -12,9 +12,9 @@ import torch
 
 from paragan.build.data import open_data
 from paragan.config import load
-from paragan.datasets import _mapped
-from paragan.datasets._mapped import once_per_host
-from paragan.datasets._memory import Memory
+from paragan.datasets import _host_shared
+from paragan.datasets._host_shared import share_on_host
+from paragan.datasets._in_memory import InMemorySource
 
 COUNT, SIDE = 2048, 32  # 2 MiB
 
@@ -48,7 +48,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs 
 
 @linux
 def test_images_come_from_the_file_and_are_nobodys_own(cache):
-    source = once_per_host(Memory(images(), fingerprint="some"))
+    source = share_on_host(InMemorySource(images(), fingerprint="some"))
     assert torch.equal(source.images_NCHW, images())
     x_BCHW, _ = source.fetch([3, 1])
     assert torch.equal(x_BCHW, images()[[3, 1]])
@@ -58,10 +58,11 @@ def test_images_come_from_the_file_and_are_nobodys_own(cache):
 
 @linux
 def test_a_second_process_holds_the_same_pages(cache):
-    source = once_per_host(Memory(images(), fingerprint="some"))
+    source = share_on_host(InMemorySource(images(), fingerprint="some"))
     program = (
-        "import sys, torch; from paragan.datasets._mapped import once_per_host; from tests.unit.test_mapped import *;"
-        "held = once_per_host(Memory(images(), fingerprint='some')); held.images_NCHW.sum();"
+        "import sys, torch; from paragan.datasets._host_shared import share_on_host;"
+        "from tests.unit.test_mapped import *;"
+        "held = share_on_host(InMemorySource(images(), fingerprint='some')); held.images_NCHW.sum();"
         "import json; print(json.dumps(mapping(Path(sys.argv[1]))))"
     )
     words = [sys.executable, "-c", program, str(cache / "some.u8")]
@@ -71,25 +72,25 @@ def test_a_second_process_holds_the_same_pages(cache):
 
 
 def test_a_file_with_other_images_is_replaced(cache):
-    once_per_host(Memory(images(1), fingerprint="some"))
-    assert torch.equal(once_per_host(Memory(images(2), fingerprint="some")).images_NCHW, images(2))
+    share_on_host(InMemorySource(images(1), fingerprint="some"))
+    assert torch.equal(share_on_host(InMemorySource(images(2), fingerprint="some")).images_NCHW, images(2))
     assert (cache / "some.u8").read_bytes() == images(2).numpy().tobytes()
     (cache / "some.u8").write_bytes(b"short")
-    assert torch.equal(once_per_host(Memory(images(2), fingerprint="some")).images_NCHW, images(2))
+    assert torch.equal(share_on_host(InMemorySource(images(2), fingerprint="some")).images_NCHW, images(2))
     assert [path.name for path in cache.iterdir()] == ["some.u8"]
 
 
 def test_what_is_written_to_the_images_stays_in_the_process(cache):
-    source = once_per_host(Memory(images(), fingerprint="some"))
+    source = share_on_host(InMemorySource(images(), fingerprint="some"))
     source.images_NCHW.zero_()
     assert (cache / "some.u8").read_bytes() == images().numpy().tobytes()
 
 
 def test_the_first_writer_of_several_wins(cache):
     path = cache / "some.u8"
-    _mapped._write(images(), path)
+    _host_shared._write(images(), path)
     first = path.stat().st_ino
-    _mapped._write(images(), path)
+    _host_shared._write(images(), path)
     assert path.stat().st_ino == first and [p.name for p in cache.iterdir()] == ["some.u8"]
 
 
@@ -98,8 +99,8 @@ def test_otherwise_each_process_keeps_its_own(why, cache, tmp_path):
     if why == "no folder can be made":
         cache.write_text("a file")
     few = images()[:4] if why == "little" else images()
-    source = Memory(few, fingerprint="" if why == "of no name" else "some")
-    assert once_per_host(source).images_NCHW is few
+    source = InMemorySource(few, fingerprint="" if why == "of no name" else "some")
+    assert share_on_host(source).images_NCHW is few
     assert not cache.is_dir()
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import paired
-from paragan.loading.loader import Loader, normalised
+from paragan.loading.loader import Loader, normalise
 
 SIDE = 32
 CPU = torch.device("cpu")
@@ -180,11 +180,11 @@ def test_what_is_wrong_is_told_in_a_line(root, tmp_path):
 def test_pictures_to_make_others_from(root, tmp_path):
     for number, size in enumerate([(40, 20), (20, 40)]):
         Image.new("RGB", size, (10 * number, 0, 0)).save(tmp_path / f"{number}.png")
-    x = paired.inputs(str(tmp_path), (3, 16, 16))
+    x = paired.read_inputs(str(tmp_path), (3, 16, 16))
     assert x.shape == (2, 3, 16, 16) and x[:, 0, 0, 0].tolist() == [0, 10]
-    assert torch.equal(paired.inputs(str(tmp_path / "1.png"), (3, 16, 16)), x[1:])
+    assert torch.equal(paired.read_inputs(str(tmp_path / "1.png"), (3, 16, 16)), x[1:])
     with pytest.raises(DataError, match="found no folder"):
-        paired.inputs(str(tmp_path / "none"), (3, 16, 16))
+        paired.read_inputs(str(tmp_path / "none"), (3, 16, 16))
 
 
 def test_facades(data_root):
@@ -192,6 +192,6 @@ def test_facades(data_root):
     options = paired.Options(str(path), direction="b_to_a")
     train, held_out = (paired.source(options, split) for split in ("train", "held_out"))
     assert (len(train), len(held_out), train.shape) == (400, 100, (3, 256, 256))
-    photo, labels = (normalised(x) for x in held_out.fetch_pairs(range(4)))
+    photo, labels = (normalise(x) for x in held_out.fetch_pairs(range(4)))
     flat = [(x[..., 1:] - x[..., :-1]).abs().lt(0.05).double().mean() for x in (photo, labels)]
     assert flat[1] > 0.8 > flat[0]  # label maps are flat almost everywhere

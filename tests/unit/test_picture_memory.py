@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from paragan.core.errors import DataError
-from paragan.datasets import _decode
+from paragan.datasets import _image_decoding
 from tests.conftest import ROOT
 
 MIB = 1 << 20
@@ -69,41 +69,41 @@ def test_a_picture_takes_no_more_than_the_documented_memory(tmp_path, size, dept
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     line, peak = done.stdout.splitlines()
     assert said in line, done.stderr
-    assert int(peak) <= _decode.MOST_BYTES + SLACK
+    assert int(peak) <= _image_decoding.MAX_BYTES + SLACK
 
 
 def test_a_jpeg_above_the_limit_is_read_at_half_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(_decode, "MOST_BYTES", 64 * 64 * 8)
+    monkeypatch.setattr(_image_decoding, "MAX_BYTES", 64 * 64 * 8)
     for size, read in ((64, 64), (66, 33)):
         Image.new("RGB", (size, size), (200, 0, 0)).save(tmp_path / "x.jpg")
-        image = _decode.opened((tmp_path / "x.jpg").read_bytes(), "x")
+        image = _image_decoding.decode_image((tmp_path / "x.jpg").read_bytes(), "x")
         assert image.size == (read, read)
     Image.new("RGB", (66, 66)).save(tmp_path / "x.webp")
     with pytest.raises(DataError, match=r"66 x 66 pixels \(WEBP, RGB\) would take 0 MiB to decode"):
-        _decode.opened((tmp_path / "x.webp").read_bytes(), "x")
+        _image_decoding.decode_image((tmp_path / "x.webp").read_bytes(), "x")
 
 
 def test_a_picture_with_a_very_long_side_is_refused(tmp_path):
     png(tmp_path / "x.png", 70_000, 2, 8, 0)
     with pytest.raises(DataError, match="too many pixels"):
-        _decode.opened((tmp_path / "x.png").read_bytes(), "x")
+        _image_decoding.decode_image((tmp_path / "x.png").read_bytes(), "x")
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "PA", "CMYK", "YCbCr", "I", "I;16", "I;16B"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_strips_convert_as_the_whole_picture(monkeypatch, mode, channels):
     image = pattern(mode)
-    whole = _decode.plain(image, "x", channels, 90)
-    monkeypatch.setattr(_decode, "_STRIP_PIXELS", 40)
+    whole = _image_decoding.convert_image(image, "x", channels, 90)
+    monkeypatch.setattr(_image_decoding, "_STRIP_PIXELS", 40)
     assert whole.mode == ("L" if channels == 1 else "RGB") and whole.getextrema() != whole.resize((1, 1)).getextrema()
-    assert _decode.plain(image, "x", channels, 90).tobytes() == whole.tobytes()
+    assert _image_decoding.convert_image(image, "x", channels, 90).tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_every_orientation_becomes_upright(orientation):
     image = pattern("RGB")
     image.getexif()[0x0112] = orientation
-    assert _decode.plain(image, "x", 3, 0).tobytes() == ImageOps.exif_transpose(image).tobytes()
+    assert _image_decoding.convert_image(image, "x", 3, 0).tobytes() == ImageOps.exif_transpose(image).tobytes()
 
 
 def pattern(mode):

@@ -11,11 +11,11 @@ import tracemalloc
 import pytest
 
 from paragan.report import record as _record
-from paragan.report.panels import best, labels, metric_charts
-from paragan.report.record import History, Record, RecordEntry, plain
-from paragan.report.record_values import natural
-from paragan.report.run_state import state
-from paragan.report.scale import figure, fit
+from paragan.report.panels import best_evaluation, metric_charts, series_labels
+from paragan.report.record import History, Record, RecordEntry, single_line
+from paragan.report.record_values import to_natural
+from paragan.report.run_state import run_state
+from paragan.report.scale import fit_scale, format_number
 from paragan.report.series import CAPACITY, Series
 from tests.browser import made_run
 
@@ -52,19 +52,19 @@ def test_buckets_keep_their_mean_and_order():
 )
 def test_the_state_follows_the_end_or_exit_json(tmp_path, code, word):
     record(tmp_path, '{"kind": "start", "step": 0, "kimg": 0}')
-    assert state(tmp_path, History()).word == "running"
+    assert run_state(tmp_path, History()).word == "running"
     (tmp_path / "exit.json").write_text(json.dumps({"code": code, "step": 1, "reason": "why"}))
-    assert state(tmp_path, History()).word == word
+    assert run_state(tmp_path, History()).word == word
     history = History()
     history.take("end", RecordEntry(1, 1.0, {"code": 0, "reason": "finished"}))
-    assert state(tmp_path, history).word == "finished"
+    assert run_state(tmp_path, history).word == "finished"
 
 
 def test_a_run_that_went_quiet_is_not_called_running(tmp_path):
     record(tmp_path, '{"kind": "start", "step": 0, "kimg": 0}')
     an_hour_ago = time.time() - 3600
     os.utime(tmp_path / "metrics.jsonl", (an_hour_ago, an_hour_ago))
-    assert state(tmp_path, History()).word == "silent"
+    assert run_state(tmp_path, History()).word == "silent"
 
 
 def test_a_line_cut_short_waits_for_its_end(tmp_path):
@@ -107,7 +107,7 @@ def test_seconds_that_are_no_number_do_not_count(odd):
 
 def test_the_numbers_of_a_line_are_looked_for_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(_record, "number", lambda value: looked.append(value) or float(value))
+    monkeypatch.setattr(_record, "to_number", lambda value: looked.append(value) or float(value))
     moment = RecordEntry(1, 1.0, {"fd": 1, "coverage": 2})
     assert moment.numbers() == moment.numbers() == {"fd": 1.0, "coverage": 2.0} and looked == [1, 2]
 
@@ -118,7 +118,7 @@ def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
         history.take("score", RecordEntry(step, float(step), {"fd": value}))
     (chart,) = metric_charts(history.scores, 1.0)
     assert (len(chart.lines[0].dots), len(chart.lines[0].bad)) == (1, 1)
-    assert best("fd", history.scores).step == 0
+    assert best_evaluation("fd", history.scores).step == 0
 
 
 def test_what_is_kept_of_a_foreign_record_is_bounded(tmp_path):
@@ -152,7 +152,7 @@ def test_the_best_evaluation_follows_the_sense_of_the_metric(metric, step):
     scores = [
         RecordEntry(n, n / 1, {"step": n, metric: value}) for n, value in enumerate([5.0, 9.0, 1.0, float("nan")])
     ]
-    found = best(metric, scores)
+    found = best_evaluation(metric, scores)
     assert (found.step if found else None) == step
 
 
@@ -172,16 +172,16 @@ def test_the_best_evaluation_follows_the_sense_of_the_metric(metric, step):
     ],
 )
 def test_any_finite_values_get_a_scale(values, floor):
-    scale = fit(values, 10.0, 100.0, floor)
+    scale = fit_scale(values, 10.0, 100.0, floor)
     assert all(10.0 <= scale.at(v) <= 100.0 for v in [*values, *scale.ticks()])
     assert 1 <= len(scale.ticks()) <= 9 and all(math.isfinite(tick) for tick in scale.ticks())
 
 
 def test_a_scale_is_logarithmic_for_decades_and_keeps_the_usual_range_apart_from_spikes():
-    assert fit([0.01, 1.0, 100.0], 0.0, 1.0).log and not fit([-1.0, 100.0], 0.0, 1.0).log
-    assert not fit([0.01, 100.0], 0.0, 1.0, floor=0.0).log
+    assert fit_scale([0.01, 1.0, 100.0], 0.0, 1.0).log and not fit_scale([-1.0, 100.0], 0.0, 1.0).log
+    assert not fit_scale([0.01, 100.0], 0.0, 1.0, floor=0.0).log
     steady = [n / 100 - 0.5 for n in range(100)]
-    assert fit([*steady, 1e9], 0.0, 1.0).high < 3 and fit([*steady, 5.0], 0.0, 1.0).high > 5
+    assert fit_scale([*steady, 1e9], 0.0, 1.0).high < 3 and fit_scale([*steady, 5.0], 0.0, 1.0).high > 5
 
 
 @pytest.mark.parametrize(
@@ -197,20 +197,24 @@ def test_a_scale_is_logarithmic_for_decades_and_keeps_the_usual_range_apart_from
     ],
 )
 def test_figures_are_short(value, told):
-    assert figure(value) == told
+    assert format_number(value) == told
 
 
 def test_labels_say_what_tells_the_lines_apart():
-    assert labels(["d/loss/adversarial", "g/loss/adversarial"]) == ["D", "G"]
-    assert labels(["d/real", "d/fake"]) == ["real", "fake"]
-    assert labels(["d/accuracy_train", "d/accuracy_held_out", "d/accuracy_fake"]) == ["train", "held out", "fake"]
-    assert labels(["g_ab/loss/adversarial", "g_ba/loss/adversarial"]) == ["ab", "ba"]
-    assert labels(["d/loss/r1"]) == ["r1"]
+    assert series_labels(["d/loss/adversarial", "g/loss/adversarial"]) == ["D", "G"]
+    assert series_labels(["d/real", "d/fake"]) == ["real", "fake"]
+    assert series_labels(["d/accuracy_train", "d/accuracy_held_out", "d/accuracy_fake"]) == [
+        "train",
+        "held out",
+        "fake",
+    ]
+    assert series_labels(["g_ab/loss/adversarial", "g_ba/loss/adversarial"]) == ["ab", "ba"]
+    assert series_labels(["d/loss/r1"]) == ["r1"]
 
 
 def test_text_from_a_run_cannot_control_anything():
-    assert plain("a\x1b[31m\r\nb\u202ec\ud800\x9b") == "a[31m bc"
-    assert len(plain("x" * 10_000)) == 500
+    assert single_line("a\x1b[31m\r\nb\u202ec\ud800\x9b") == "a[31m bc"
+    assert len(single_line("x" * 10_000)) == 500
 
 
 @pytest.mark.parametrize(
@@ -218,4 +222,4 @@ def test_text_from_a_run_cannot_control_anything():
     [(0, 0), ("12", 12), (-1, None), ("-1", None), (True, None), (1.0, None), ("٣", None), ("", None), (10**15, None)],
 )
 def test_a_whole_number_or_a_key_is_one(value, found):
-    assert natural(value) == found and natural("9" * 16) is None
+    assert to_natural(value) == found and to_natural("9" * 16) is None

@@ -16,9 +16,10 @@ from PIL import Image
 
 from paragan.cli.report import report
 from paragan.core.errors import CheckpointError, ConfigError, DataError
+from paragan.report.sample_frames import save_run_animation
 from paragan.report.series import CAPACITY
 from paragan.writers.images import save_grid
-from paragan.writers.report import Writer, film, render
+from paragan.writers.report import Writer, render
 from tests.browser import made_run
 
 
@@ -243,11 +244,11 @@ def test_the_writer_makes_the_page_at_evaluations_first_pictures_and_the_end(tmp
 
 
 def test_a_page_made_again_encodes_only_new_pictures(tmp_path, monkeypatch):
-    from paragan.report import film as _film
+    from paragan.report import sample_frames as _film
     from paragan.report.page import Page
 
     opened = []
-    monkeypatch.setattr(_film, "_read", lambda path, side: opened.append(path.name) or Image.new("RGB", (20, 20)))
+    monkeypatch.setattr(_film, "_read_image", lambda path, side: opened.append(path.name) or Image.new("RGB", (20, 20)))
     folder = made_run.make(tmp_path / "run", steps=20, samples=5)
     page = Page(folder)
     page.render()
@@ -279,7 +280,7 @@ def test_a_film_without_pictures_or_of_another_kind_is_refused(tmp_path, run):
     with pytest.raises(
         DataError, match=r"found no samples/step-\*\.png, expected at least one; lower every\.sample_kimg"
     ):
-        film(tmp_path, tmp_path / "film.webp")
+        save_run_animation(tmp_path, tmp_path / "film.webp")
     with pytest.raises(ConfigError, match=r"--film: cannot write 'film\.avi'; a film is \.webp, \.gif or \.mp4"):
         report(run, film=Path("film.avi"))
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from paragan.core import registry
-from paragan.report.curves import _y_ticks
-from paragan.report.events import events
-from paragan.report.film import Frame
+from paragan.report.charts import _y_ticks
+from paragan.report.events import list_events
 from paragan.report.metric_notes import explanation, note_of
 from paragan.report.page import _num_next_to
 from paragan.report.panels import PANELS
 from paragan.report.record import open_record
+from paragan.report.sample_frames import Frame
 from paragan.report.scale import Scale
 from paragan.writers.report import render
 from tests.browser import made_run
@@ -92,7 +92,7 @@ def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
         )
     )
     record.read()
-    assert events(record.history) == [
+    assert list_events(record.history) == [
         (10, "finished"),
         (4, "score: fd[judge] 5"),
         (3, "advice: overfitting"),

@@ -15,7 +15,7 @@ from paragan.cli import sample as verb
 from paragan.core.errors import ConfigError
 from paragan.export import gallery
 from paragan.game import latents
-from paragan.storage.image_sheet import sheet
+from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import picture
 from tests.tiny_run import train
 
@@ -62,7 +62,7 @@ def test_without_words_there_is_one_sheet(run, sample):
 def test_the_command_draws_what_the_library_draws(run, sample, tmp_path):
     sample("--num", 7, "--seed", 3, "--class", 3, "--class", 9, "--truncation", 0.5, "--out", tmp_path / "a.png")
     images = pg.load(run).sample(7, labels=["3", "9"], seed=3, truncation=0.5)
-    assert read(tmp_path / "a.png").tobytes() == picture(sheet(images.tensor, 7)).tobytes()
+    assert read(tmp_path / "a.png").tobytes() == picture(make_sheet(images.tensor, 7)).tobytes()
 
 
 def test_a_grid_has_the_asked_shape(sample, tmp_path):
@@ -77,7 +77,7 @@ def test_a_row_per_class_shares_its_latents(run, sample, tmp_path):
     generator = pg.load(run)
     z = generator.latents(5)
     expected = generator.make(torch.cat([z, z]), torch.tensor([7] * 5 + [2] * 5))
-    assert read(tmp_path / "a.png").tobytes() == picture(sheet(expected.tensor, 5)).tobytes()
+    assert read(tmp_path / "a.png").tobytes() == picture(make_sheet(expected.tensor, 5)).tobytes()
     sample("--classes", "--out", tmp_path / "b.png")
     assert read(tmp_path / "b.png").size == (10 * 34, 10 * 34)
 

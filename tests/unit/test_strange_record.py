@@ -17,7 +17,7 @@ from rich.console import Console
 
 from paragan.core.errors import CheckpointError
 from paragan.report.record import Record
-from paragan.report.terminal import plain_line, view
+from paragan.report.terminal import render_run, summary_line
 from paragan.writers.report import render
 from tests.browser import made_grid, made_run
 
@@ -188,12 +188,12 @@ def shown_in_full(found):
         folder = record(Path(name), *map(json.dumps, [*lines, made_run.line("event", 99, text="still here")]))
         page, reader, console = render(folder), Record(folder / "metrics.jsonl"), Console(file=io.StringIO(), width=80)
         reader.read()
-        console.print(view(folder, reader.history))
+        console.print(render_run(folder, reader.history))
     assert "still here" in page and len(page.encode()) < 1_500_000
     assert EVIL not in page and page.count("<script") == 2
     assert not re.search(r'\b(?:width|d|points|x|y|cx|cy)="[^"]*(?:nan|inf)', page)
     shown = console.file.getvalue()
-    assert max(map(len, shown.splitlines())) <= 80 and "\n" not in plain_line(folder, reader.history)
+    assert max(map(len, shown.splitlines())) <= 80 and "\n" not in summary_line(folder, reader.history)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -47,7 +47,7 @@ def test_dots_lie_where_their_class_says(kind, modes):
     light = light / light.sum((1, 2), keepdim=True)
     axis = (torch.arange(64).double() + 0.5) / 32 - 1
     found = torch.stack([(light.sum(1) * axis).sum(1), (light.sum(2) * axis).sum(1)], 1)
-    expected = torch.stack([torch.from_numpy(synthetic._centre(kind, int(label))) for label in y])
+    expected = torch.stack([torch.from_numpy(synthetic._gaussian_centre(kind, int(label))) for label in y])
     away = found - expected
     assert away.mean().abs() < 0.01
     assert 0.015 < away.std() < 0.025

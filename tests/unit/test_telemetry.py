@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import spectral_norm as torch_spectral_norm
 
 from paragan.core import rng
 from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
-from paragan.datasets._memory import Memory
+from paragan.datasets._in_memory import InMemorySource
 from paragan.engine.telemetry import Telemetry, judgement, nearest_distance, overfitting, saturation, singular_values
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
@@ -33,7 +33,7 @@ NAMES = {
 def source(count, seed=0, classes=3):
     draw = torch.Generator().manual_seed(seed)
     images = torch.randint(0, 256, (count, 1, 8, 8), generator=draw, dtype=torch.uint8)
-    return Memory(images, torch.arange(count) % classes, tuple("abc"[:classes]))
+    return InMemorySource(images, torch.arange(count) % classes, tuple("abc"[:classes]))
 
 
 def look(**more):
@@ -248,6 +248,6 @@ def test_few_images_are_enough(images, held_out):
 
 
 def test_images_are_spread_over_a_sorted_data_set():
-    sorted_by_class = Memory(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
+    sorted_by_class = InMemorySource(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
     _, labels, _ = look(train=sorted_by_class)._train
     assert labels.bincount(minlength=3).min() >= 6  # at random: not the first class alone

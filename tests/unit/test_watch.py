@@ -16,9 +16,9 @@ from paragan.cli import watch as watching
 from paragan.cli.watch import watch
 from paragan.core.errors import CheckpointError
 from paragan.report.record import Record
-from paragan.report.scale import figure, short
+from paragan.report.scale import format_number, format_short
 from paragan.report.series import Series
-from paragan.report.terminal import plain_line, spark, view
+from paragan.report.terminal import render_run, sparkline, summary_line
 from tests.browser import made_grid, made_run
 
 
@@ -26,7 +26,7 @@ def shown(folder, width: int = 110) -> str:
     record = Record(folder / "metrics.jsonl")
     record.read()
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(view(folder, record.history))
+    console.print(render_run(folder, record.history))
     return console.file.getvalue()
 
 
@@ -133,7 +133,7 @@ def test_a_run_with_odd_numbers_is_shown(tmp_path, odd):
     assert "40 of 100 kimg" in shown(folder)
     record = Record(folder / "metrics.jsonl")
     record.read()
-    assert plain_line(folder, record.history).startswith("running  step 1  40/100 kimg")
+    assert summary_line(folder, record.history).startswith("running  step 1  40/100 kimg")
 
 
 def test_a_record_or_config_that_is_a_pipe_is_not_waited_for(run):
@@ -151,13 +151,13 @@ def test_a_line_with_thousands_of_metrics_stays_a_line(run):
     made_run.append(run, made_run.line("score", 2000, **{f"m{n}": 1.0 for n in range(2000)}))
     record = Record(run / "metrics.jsonl")
     record.read()
-    assert len(plain_line(run, record.history)) < 500
+    assert len(summary_line(run, record.history)) < 500
 
 
 def test_a_log_line_tells_what_a_log_needs(run):
     record = Record(run / "metrics.jsonl")
     record.read()
-    told = plain_line(run, record.history)
+    told = summary_line(run, record.history)
     assert "\n" not in told and "step 2,000" in told and "128/160 kimg" in told and "ETA" in told
 
 
@@ -166,8 +166,8 @@ def test_sparks_follow_the_values():
     for n in range(8):
         rising.add(n, float(n), float(n))
         broken.add(n, float(n), float("nan"))
-    assert spark(rising) == "▁▂▃▄▅▆▇█"
-    assert spark(broken) == "????????" and spark(Series()) == ""
+    assert sparkline(rising) == "▁▂▃▄▅▆▇█"
+    assert sparkline(broken) == "????????" and sparkline(Series()) == ""
 
 
 def history(folder):
@@ -180,12 +180,13 @@ def test_a_grid_is_shown_with_its_newest_scores_and_losses(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 3, 5, losses=("minimax", "least_squares", "hinge"))
     newest = history(folder).population.newest
     scores, losses = newest.of["score"], newest.of["loss"]
-    tiles = [f"{short(scores[n])}{'*' if n == newest.best else ' '} {'mlh'[int(losses[n])]}" for n in range(6)]
+    tiles = [f"{format_short(scores[n])}{'*' if n == newest.best else ' '} {'mlh'[int(losses[n])]}" for n in range(6)]
     lines = [re.sub(r"  +", "  ", line).strip() for line in shown(folder).splitlines()]
     at = lines.index("m minimax  l least_squares  h hinge")
     assert lines[at - 2 : at] == [re.sub(r"  +", "  ", "  ".join(tiles[n : n + 3])) for n in (0, 3)]
     assert lines[at - 3] == (
-        f"generation 5  best cell {newest.best}: {figure(min(scores))}  median {figure(statistics.median(scores))}"
+        f"generation 5  best cell {newest.best}: {format_number(min(scores))}"
+        f"  median {format_number(statistics.median(scores))}"
     )
     assert "score/best" in shown(folder) and "\x1b" not in shown(folder)
 
@@ -193,10 +194,10 @@ def test_a_grid_is_shown_with_its_newest_scores_and_losses(tmp_path):
 def test_the_scores_of_a_grid_have_colours_on_a_terminal(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 2, 5)
     console = Console(file=io.StringIO(), width=110, force_terminal=True, color_system="standard")
-    console.print(view(folder, history(folder)))
+    console.print(render_run(folder, history(folder)))
     best = history(folder).population.newest
-    assert f"\x1b[1;32m{short(min(best.of['score']))}*" in console.file.getvalue()
-    assert re.search(rf"\x1b\[31m *{re.escape(short(max(best.of['score'])))} ", console.file.getvalue())
+    assert f"\x1b[1;32m{format_short(min(best.of['score']))}*" in console.file.getvalue()
+    assert re.search(rf"\x1b\[31m *{re.escape(format_short(max(best.of['score'])))} ", console.file.getvalue())
 
 
 def test_a_large_grid_is_drawn_in_blocks_and_a_huge_one_is_told(tmp_path):
@@ -214,5 +215,5 @@ def test_losses_of_one_initial_have_numbers_and_stay_text(tmp_path):
 
 def test_a_log_line_of_a_grid_tells_its_best_cell(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 2, 3)
-    told = plain_line(folder, history(folder))
+    told = summary_line(folder, history(folder))
     assert f"generation 3  best cell {history(folder).population.newest.best}: " in told and told.isascii()

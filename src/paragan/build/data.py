@@ -9,7 +9,7 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.protocols import Source, paired
-from paragan.datasets._mapped import once_per_host
+from paragan.datasets._host_shared import share_on_host
 from paragan.datasets._unlabelled import UnlabelledSource
 from paragan.game.validation import refuse_other_data
 
@@ -45,7 +45,7 @@ def open_data(config: RunConfig, shared: bool = False) -> Data:
         options = replace(options, labels=type(options)().labels)
     found: list[Source] = [module.source(options, split) for split in ("train", "held_out")]
     if shared:
-        found = [once_per_host(source) for source in found]
+        found = [share_on_host(source) for source in found]
     if not labelled:
         found = [UnlabelledSource(source) if source.class_names else source for source in found]
     train, held_out = found

@@ -45,8 +45,8 @@ from paragan.game.turn_validation import validate
 from paragan.game.validation import refuse_odd_counts, refuse_what_it_cannot
 from paragan.hardware import device as devices, executors, precision, products
 from paragan.layers.init import initialise
+from paragan.loading.batch_rows import BatchRows
 from paragan.loading.loader import Loader
-from paragan.loading.places import BatchRows
 from paragan.parallel._memory_options import MemoryOptions
 
 

@@ -44,7 +44,7 @@ from paragan.game.prior import Prior
 from paragan.game.sample import Mode, sample
 from paragan.game.state_buffers import refuse_remembering
 from paragan.hardware import device as devices
-from paragan.loading.loader import Loader, normalised
+from paragan.loading.loader import Loader, normalise
 from paragan.loading.order import Order
 from paragan.metrics._sample_features import SampleFeatures
 
@@ -199,7 +199,7 @@ class GridFactory:
             order = Order(len(source), rng.key(prior.seed, "fitness"))
             x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
             y = None if labels is None else labels.to(prior.device)
-            return prior.real_batch(Batch(Rows(time, 0, count, count), normalised(x.to(prior.device)), y))
+            return prior.real_batch(Batch(Rows(time, 0, count, count), normalise(x.to(prior.device)), y))
 
         def eaten(number: int) -> Batch:
             return real(None if self.diets.of(number) is self.found.train else number)

@@ -12,7 +12,7 @@ from paragan.cli.arguments import AsJson
 from paragan.core.printable import printable
 
 if TYPE_CHECKING:
-    from paragan.datasets._check import Findings
+    from paragan.datasets._dataset_check import DatasetReport
 
 _EVERY_S = {True: 2.0, False: 10.0}  # on a terminal, and off it
 
@@ -33,9 +33,9 @@ def check(path: Pictures, size: Size = None, as_json: AsJson = False) -> None:
     import json
     from dataclasses import asdict
 
-    from paragan.datasets import _check
+    from paragan.datasets import _dataset_check
 
-    found = _check.check(path, size, _progress())
+    found = _dataset_check.check_dataset(path, size, _progress())
     print(
         json.dumps(asdict(found)) if as_json else "\n".join(printable(line.replace("\n", "?")) for line in lines(found))
     )
@@ -43,7 +43,7 @@ def check(path: Pictures, size: Size = None, as_json: AsJson = False) -> None:
         raise typer.Exit(2)
 
 
-def lines(found: Findings) -> list[str]:
+def lines(found: DatasetReport) -> list[str]:
     """What was found, for people."""
     low, middle, high = found.sides
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.kinds.items(), key=lambda entry: -entry[1]))

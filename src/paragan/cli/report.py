@@ -46,9 +46,9 @@ def _page(run: Path, out: Path | None) -> Path:
 
 
 def _film(run: Path, path: Path) -> Path:
-    from paragan.storage.image_formats import check_film
-    from paragan.writers.report import film
+    from paragan.report.sample_frames import save_run_animation
+    from paragan.storage.image_formats import check_animation_path
 
-    check_film("--film", path)
-    film(run, path)
+    check_animation_path("--film", path)
+    save_run_animation(run, path)
     return path

@@ -15,7 +15,7 @@ import typer
 from paragan.cli.arguments import Best, Seed, Trust
 from paragan.core.errors import ConfigError
 from paragan.core.files import subfolder
-from paragan.storage.image_formats import check_film, check_sheet
+from paragan.storage.image_formats import check_animation_path, check_sheet_path
 
 if TYPE_CHECKING:
     from paragan.export.gallery import Sheet
@@ -108,7 +108,7 @@ def sample(
 def _ending(out: Path | None, walk: int | None, frames: int | None) -> str:
     """Of the file that is written unless `out` names one."""
     if out is not None:
-        check = check_sheet if walk is None else check_film
+        check = check_sheet_path if walk is None else check_animation_path
         check("--out", out)
     if frames is not None and walk is None:
         raise ConfigError("--frames: found no --walk beside it, expected a film; give --walk POINTS, such as --walk 8")
@@ -129,9 +129,9 @@ def _translated(
     """Inputs, what is made of them and, of held-out pairs, the targets, on one sheet."""
     from paragan.datasets import paired
     from paragan.export import gallery
-    from paragan.loading.loader import normalised
+    from paragan.loading.loader import normalise
 
-    given = None if inputs is None else normalised(paired.inputs(str(inputs), sampler.facts.shape))[:num]
+    given = None if inputs is None else normalise(paired.read_inputs(str(inputs), sampler.facts.shape))[:num]
     count = len(given) if given is not None else num or min(_PAIRS, sampler.num_pairs)
     made, columns = gallery.render_pairs(sampler, count, given, seed, progress(count, "images"), mode)
     return made.save(target, columns)

@@ -102,13 +102,13 @@ class Server(ThreadingHTTPServer):
 
     def render(self) -> str | None:
         """The page; None where it cannot be made, which the terminal says once."""
-        from paragan.report.record import plain
+        from paragan.report.record import single_line
 
         try:
             with self.rendering:
                 return self.page.render(live=True)
         except Exception as error:  # whatever it is, the next request finds a longer record
-            told = plain(f"the page cannot be made: {type(error).__name__}: {error}")
+            told = single_line(f"the page cannot be made: {type(error).__name__}: {error}")
             if told != self._said:
                 print(told, file=sys.stderr, flush=True)
             self._said = told

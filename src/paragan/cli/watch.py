@@ -28,29 +28,29 @@ def watch(run: Run, once: Once = False) -> None:
     from rich.console import Console
 
     from paragan.report.record import open_record
-    from paragan.report.terminal import plain_line, view
+    from paragan.report.terminal import render_run, summary_line
 
     record, console = open_record(run), Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     record.read()
     with suppress(KeyboardInterrupt):
         if once:
-            console.print(view(run, record.history))
+            console.print(render_run(run, record.history))
         elif console.is_terminal:
             _live(run, record, console)
         else:
-            _lines(run, record, lambda: print(plain_line(run, record.history), flush=True))
+            _lines(run, record, lambda: print(summary_line(run, record.history), flush=True))
 
 
 def _live(run: Path, record: Record, console: Console) -> None:
     from rich.live import Live
 
-    from paragan.report.terminal import view
+    from paragan.report.terminal import render_run
 
-    with Live(view(run, record.history), console=console, auto_refresh=False) as screen:
+    with Live(render_run(run, record.history), console=console, auto_refresh=False) as screen:
         while not _ended(run, record):
             time.sleep(_LOOK_S)
             record.read()
-            screen.update(view(run, record.history), refresh=True)
+            screen.update(render_run(run, record.history), refresh=True)
 
 
 def _lines(run: Path, record: Record, say: Callable[[], None]) -> None:
@@ -66,6 +66,6 @@ def _lines(run: Path, record: Record, say: Callable[[], None]) -> None:
 
 def _ended(run: Path, record: Record) -> bool:
     """A silent run may go on yet, so it is watched further."""
-    from paragan.report.run_state import state
+    from paragan.report.run_state import run_state
 
-    return state(run, record.history).word in ("finished", "stopped", "failed")
+    return run_state(run, record.history).word in ("finished", "stopped", "failed")

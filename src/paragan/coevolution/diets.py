@@ -9,9 +9,9 @@ import numpy as np
 from paragan.coevolution.options import CellOptions, GridOptions
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Source
-from paragan.loading import diet
-from paragan.loading.diet import Diet
+from paragan.loading import subset
 from paragan.loading.order import Indices
+from paragan.loading.subset import SubsetSource
 
 _SHOWN = 20  # class names in a message
 
@@ -46,18 +46,18 @@ class Diets:
         if share == 1:
             rows = np.arange(num)
         elif self.options.overlap:
-            rows = diet.drawn(num, share, self.seed, cell)
+            rows = subset.random_rows(num, share, self.seed, cell)
         else:
-            rows = diet.piece(num, self._shares, self.seed, cell)
+            rows = subset.disjoint_rows(num, self._shares, self.seed, cell)
         kept = rows[np.isin(self._labels[rows], classes)] if classes else rows
         if not len(kept):
             found = f"{self._key(self.options.own(cell))}: found none of these among the images of cell {cell}"
             raise ConfigError(f"{found} ({len(rows)}); {'raise its diet' if share < 1 else 'name others'}")
-        return Diet(self.source, kept)
+        return SubsetSource(self.source, kept)
 
     @cached_property
     def _labels(self) -> Indices:
-        return diet.labels(self.source)
+        return subset.read_labels(self.source)
 
     def _numbers(self, own: CellOptions) -> tuple[int, ...]:
         return tuple(sorted({self._number(own, label) for label in own.classes or ()}))

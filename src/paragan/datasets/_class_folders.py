@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 
-from paragan.datasets._paths import Part, folders_at, levels
-from paragan.datasets._pictures import Files
+from paragan.datasets._image_files import FileReader
+from paragan.datasets._image_paths import SplitPaths, class_folder_levels, folder_names
 
 _MOST_NAMED = 5
 
 
-def warnings(files: Files, paths: list[bytes], part: Part, split: str) -> tuple[str, ...]:
+def class_folder_warnings(files: FileReader, paths: list[bytes], part: SplitPaths, split: str) -> tuple[str, ...]:
     """A line for empty class folders, and one for each class without training images. paths: sorted, of both parts."""
     classes = {os.fsencode(name) for name in part.class_names}
-    tops = levels(paths)
+    tops = class_folder_levels(paths)
     empty = [
         top + folder
         for top in tops
-        for folder in sorted(set(files.folders(top)) - folders_at(paths, len(top), top))
+        for folder in sorted(set(files.folders(top)) - folder_names(paths, len(top), top))
         if folder not in classes
     ]
     found = [_empty(empty, bool(part.class_names))] if empty else []

@@ -17,10 +17,10 @@ from torch import Tensor
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath
 from paragan.core.protocols import Source
-from paragan.datasets import _decode, _tar
-from paragan.datasets._balanced import parts
-from paragan.datasets._download import Remote, fetched
-from paragan.datasets._memory import Memory, fingerprint_of
+from paragan.datasets import _image_decoding, _tar_stream
+from paragan.datasets._download import RemoteFile, download
+from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
+from paragan.datasets._stratified_split import stratified_split
 from paragan.storage import npz
 
 _CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -31,7 +31,7 @@ _MOST_BYTES = 256 << 20  # unpacked; the official archive has 184 million
 _BATCHES = {"train": tuple(f"data_batch_{n}.bin" for n in range(1, 6)), "held_out": ("test_batch.bin",)}
 _FILES = {"lossless": "cifar10-lossless-first4000.npz", "jpeg": "cifar10-jpeg.tar.xz"}
 _BINARY = "cifar-10-binary.tar.gz"
-_REMOTE = Remote(
+_REMOTE = RemoteFile(
     f"https://www.cs.toronto.edu/~kriz/{_BINARY}",
     170052171,
     "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
@@ -62,12 +62,14 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
     Raises `DataError` where there are no such files, or one is not what its name says.
     """
-    variant, path = _found(options) if options.path else ("binary", fetched(_REMOTE, "cifar10"))
-    images_NCHW, labels_N = {"binary": _binary, "lossless": _lossless, "jpeg": _jpeg}[variant](path, split)
-    return Memory(images_NCHW, labels_N, _CLASS_NAMES, fingerprint_of("cifar10", variant, split, path))
+    variant, path = _find_file(options) if options.path else ("binary", download(_REMOTE, "cifar10"))
+    images_NCHW, labels_N = {"binary": _read_binary, "lossless": _read_lossless, "jpeg": _read_jpeg}[variant](
+        path, split
+    )
+    return InMemorySource(images_NCHW, labels_N, _CLASS_NAMES, compute_fingerprint("cifar10", variant, split, path))
 
 
-def _found(options: Options) -> tuple[str, Path]:
+def _find_file(options: Options) -> tuple[str, Path]:
     path = Path(options.path)
     for variant in ("binary", "lossless", "jpeg"):
         for candidate in _candidates(path, variant):
@@ -92,26 +94,26 @@ def _candidates(path: Path, variant: str) -> list[Path]:
     return [path] if path.name.endswith(endings[variant]) else []
 
 
-def _binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
+def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
     names = _BATCHES[split]
     if path.suffix == ".bin":
-        files = {name: _plain(path.with_name(name)) for name in names}
+        files = {name: _read_batch_file(path.with_name(name)) for name in names}
     else:
-        found = _tar.members(path, lambda name: Path(name).name in names, _MOST_BYTES, _ROW * _BATCH)
+        found = _tar_stream.read_members(path, lambda name: Path(name).name in names, _MOST_BYTES, _ROW * _BATCH)
         files = {Path(name).name: data for name, data in found}
-    rows = [_rows(files.get(name, b""), f"{path}: {name}") for name in names]
+    rows = [_parse_rows(files.get(name, b""), f"{path}: {name}") for name in names]
     rows_NX = torch.from_numpy(np.concatenate(rows))
     return rows_NX[:, 1:].reshape(-1, 3, _SIDE, _SIDE).contiguous(), rows_NX[:, 0].long()
 
 
-def _plain(path: Path) -> bytes:
+def _read_batch_file(path: Path) -> bytes:
     if not path.is_file():
         raise DataError(f"{path}: found no such file, expected all six .bin files of CIFAR-10 in one folder")
     with path.open("rb") as stream:
         return stream.read(_ROW * _BATCH + 1)
 
 
-def _rows(data: bytes, where: str) -> np.ndarray:
+def _parse_rows(data: bytes, where: str) -> np.ndarray:
     if len(data) != _ROW * _BATCH:
         found = f"{len(data):,} bytes" if data else "nothing"
         raise DataError(f"{where}: found {found}, expected {_ROW * _BATCH:,}, 10,000 images; get {_BINARY} again")
@@ -121,24 +123,26 @@ def _rows(data: bytes, where: str) -> np.ndarray:
     return rows
 
 
-def _lossless(path: Path, split: str) -> tuple[Tensor, Tensor]:
-    images, labels = (npz.read(path, name, _MOST_BYTES) for name in ("images", "labels"))
+def _read_lossless(path: Path, split: str) -> tuple[Tensor, Tensor]:
+    images, labels = (npz.read_array(path, name, _MOST_BYTES) for name in ("images", "labels"))
     right = images.dtype == labels.dtype == np.uint8 and images.shape == (len(labels), _SIDE, _SIDE, 3)
     if not right or labels.max(initial=0) >= len(_CLASS_NAMES):
         found = f"images {images.shape} {images.dtype} and labels {labels.shape} {labels.dtype}"
         raise DataError(f"{path}: found {found}, expected uint8 (N, 32, 32, 3) and (N,) of 0 to 9; get the file again")
     labels_N = torch.from_numpy(labels).long()
-    rows = parts(labels_N, _HELD_OUT_EVERY, "cifar10")[split]
+    rows = stratified_split(labels_N, _HELD_OUT_EVERY, "cifar10")[split]
     return torch.from_numpy(images).permute(0, 3, 1, 2)[rows].contiguous(), labels_N[rows]
 
 
-def _jpeg(path: Path, split: str) -> tuple[Tensor, Tensor]:
+def _read_jpeg(path: Path, split: str) -> tuple[Tensor, Tensor]:
     folder = "train/" if split == "train" else "test/"
     images, labels = [], []
-    for name, data in _tar.members(path, lambda name: name.startswith(folder), _MOST_BYTES, 1 << 16):
+    for name, data in _tar_stream.read_members(path, lambda name: name.startswith(folder), _MOST_BYTES, 1 << 16):
         label = Path(name).stem.rpartition("_")[2]
         where = f"{path}: {name}"
-        image = _decode.planes(_decode.plain(_decode.opened(data, where), where, channels=3, background=0))
+        image = _image_decoding.to_chw_array(
+            _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels=3, background=0)
+        )
         if label not in tuple("0123456789") or image.shape != (3, _SIDE, _SIDE):
             raise DataError(f"{path}: found {name!r}, expected 32x32 images named NUMBER_LABEL.jpg; get the file again")
         images.append(image)

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.core.protocols import Source
-from paragan.datasets._balanced import parts
-from paragan.datasets._memory import Memory, fingerprint_of
+from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
+from paragan.datasets._stratified_split import stratified_split
 
 _FILE = Path(__file__).with_name("digits.npz")
 _FULL_INK = 16
@@ -41,14 +41,14 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     The held-out fifth is the same for every seed and size: every fifth image of each class in a fixed shuffled order.
     The same people wrote both parts, so held-out scores say nothing about new writers.
     """
-    images_N1HW, labels_N = _enlarged(options.size)
-    rows = parts(labels_N, _HELD_OUT_EVERY, "digits")[split]
-    fingerprint = fingerprint_of("digits", options.size, split)
-    return Memory(images_N1HW[rows], labels_N[rows], tuple("0123456789"), fingerprint)
+    images_N1HW, labels_N = _enlarged_images(options.size)
+    rows = stratified_split(labels_N, _HELD_OUT_EVERY, "digits")[split]
+    fingerprint = compute_fingerprint("digits", options.size, split)
+    return InMemorySource(images_N1HW[rows], labels_N[rows], tuple("0123456789"), fingerprint)
 
 
 @cache
-def _enlarged(size: int) -> tuple[Tensor, Tensor]:
+def _enlarged_images(size: int) -> tuple[Tensor, Tensor]:
     """uint8 images (1797, 1, size, size) and int64 labels (1797,)."""
     with np.load(_FILE, allow_pickle=False) as arrays:
         ink_N1HW = torch.from_numpy(arrays["images"])[:, None].float()

@@ -11,13 +11,13 @@ from typing import Literal
 
 from paragan.core.option_types import FilePath
 from paragan.core.protocols import Source
-from paragan.datasets import _idx_set
+from paragan.datasets import _mnist_files
 
 _CLASS_NAMES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
-_REMOTES = _idx_set.remotes(
+_REMOTES = _mnist_files.remotes(
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     {
         "train-images-idx3-ubyte": (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
@@ -43,4 +43,4 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
     Raises `DataError` where a file is missing, truncated, or not what its name says.
     """
-    return _idx_set.source("fashion_mnist", options.path, options.size, split, _CLASS_NAMES, _REMOTES)
+    return _mnist_files.source("fashion_mnist", options.path, options.size, split, _CLASS_NAMES, _REMOTES)

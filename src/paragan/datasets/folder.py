@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Natural, Range
 from paragan.core.protocols import Source
-from paragan.datasets import _class_folders, _decode, _paths
-from paragan.datasets._damaged import naming_cure, without_damaged
-from paragan.datasets._pictures import Files, Folder, ImageFiles, Zip
+from paragan.datasets import _class_folders, _image_decoding, _image_paths
+from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
+from paragan.datasets._image_files import FileReader, FolderReader, ImageFiles, ZipReader
 
-_KINDS = "png jpg jpeg webp bmp gif tif tiff"
+_FORMATS = "png jpg jpeg webp bmp gif tif tiff"
 
 
 @dataclass(frozen=True)
@@ -56,41 +56,43 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     With `damaged: skip` every image is decoded now, or its former result is read, and damaged ones are no part of it.
     Raises `DataError` where there is no such folder, or fewer than two pictures in it.
     """
-    files, paths = listed(options.path)
+    files, paths = list_images(options.path)
     shape = (options.channels, options.size, options.size)
-    seal, draw = f"{options.crop} {options.background}", partial(drawn, options)
+    seal, draw = f"{options.crop} {options.background}", partial(decode_resized, options)
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
-        paths, notices = without_damaged(files, paths, draw, f"folder {shape} {seal}", options.path)
-    part = _paths.part(paths, split, options.held_out, options.path)
-    notices += _class_folders.warnings(files, paths, part, split)
-    return ImageFiles(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
+        paths, notices = exclude_damaged(files, paths, draw, f"folder {shape} {seal}", options.path)
+    part = _image_paths.split_paths(paths, split, options.held_out, options.path)
+    notices += _class_folders.class_folder_warnings(files, paths, part, split)
+    return ImageFiles(files, part, shape, with_skip_hint(draw), options.cache_mb << 20, seal, notices)
 
 
-def listed(path: str) -> tuple[Files, list[bytes]]:
+def list_images(path: str) -> tuple[FileReader, list[bytes]]:
     """The pictures' relative paths, sorted, and how to read them."""
     root = Path(path)
     if not path or not root.exists():
         found = f"no folder {path!r}" if path else "nothing"
         raise DataError(f"data.path: found {found}, expected a folder of pictures; give data.path=FOLDER")
     if root.is_dir():
-        files: Files = Folder(root)
-        paths = _paths.under(root)
+        files: FileReader = FolderReader(root)
+        paths = _image_paths.find_images(root)
     elif root.is_file() and (
         root.suffix.lower() == ".zip" or zipfile.is_zipfile(root)
     ):  # a damaged one is told as such
-        files = zipped = Zip(root)
-        paths = _paths.inside(zipped.archive)
+        files = zipped = ZipReader(root)
+        paths = _image_paths.find_images_in_zip(zipped.archive)
     else:
         what_to_do = "unpack it first" if ".tar" in root.name or root.suffix == ".tgz" else "give the folder it lies in"
         raise DataError(f"data.path: found a file, {path!r}, expected a folder or .zip of pictures; {what_to_do}")
     if len(paths) < 2:
-        count = "one picture" if paths else f"no picture ({_KINDS})"
+        count = "one picture" if paths else f"no picture ({_FORMATS})"
         raise DataError(f"data.path: found {count} in {path!r}, expected at least two; check data.path")
     return files, paths
 
 
-def drawn(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
+def decode_resized(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
     """uint8 (channels, size, size) from a file's bytes. where: its name in messages."""
-    image = _decode.plain(_decode.opened(data, where), where, options.channels, options.background)
-    return _decode.planes(_decode.fitted(image, options.size, options.crop == "center"))
+    image = _image_decoding.convert_image(
+        _image_decoding.decode_image(data, where), where, options.channels, options.background
+    )
+    return _image_decoding.to_chw_array(_image_decoding.resize_square(image, options.size, options.crop == "center"))

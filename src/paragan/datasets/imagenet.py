@@ -17,8 +17,8 @@ import numpy as np
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Natural
 from paragan.core.protocols import Source
-from paragan.datasets import _paths, _synsets
-from paragan.datasets._pictures import Folder
+from paragan.datasets import _image_paths, _synsets
+from paragan.datasets._image_files import FolderReader
 
 _KAGGLE = ("ILSVRC", "Data", "CLS-LOC")
 _DEVKIT = Path("ILSVRC2012_devkit_t12", "data")
@@ -52,26 +52,28 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     Only the names are read now; a damaged file is a `DataError` when it is fetched.
     Raises `DataError` where there is no such folder, or pictures, classes or labels are missing in it.
     """
-    base = _base(options.path)
+    base = _find_base(options.path)
     part = "train" if split == "train" else "val"
-    wnids = _classes(base / "train")
+    wnids = _class_wnids(base / "train")
     if not (base / part).is_dir():
         raise DataError(f"{base}: found no folder 'val', expected the pictures held out beside train; unpack them, too")
     top = os.fsencode(f"{part}/")
-    paths = [top + path for path in _paths.under(base / part)]
+    paths = [top + path for path in _image_paths.find_images(base / part)]
     if not paths:
         raise DataError(f"{base / part}: found no picture, expected .JPEG files; unpack the archive")
-    if split == "train" or _synsets.are_sorted(paths, top):
-        labels = _synsets.by_folder(paths, top, wnids, str(base / part))
+    if split == "train" or _synsets.has_class_folders(paths, top):
+        labels = _synsets.labels_from_folders(paths, top, wnids, str(base / part))
     else:
-        labels = _listed(paths, wnids, base)
+        labels = _labels_from_files(paths, wnids, base)
     if split == "train" and (empty := np.flatnonzero(np.bincount(labels, minlength=len(wnids)) == 0)).size:
         raise DataError(f"{base / part}: found no picture of {wnids[empty[0]]}, expected some of each class; unpack it")
-    text = next((_text(file) for name in _NAMES if (file := _beside(base, name))), "")
-    return _synsets.source(Folder(base), paths, labels, _synsets.named(wnids, text), options.size, options.cache_mb)
+    text = next((_read_text(file) for name in _NAMES if (file := _find_file(base, name))), "")
+    return _synsets.source(
+        FolderReader(base), paths, labels, _synsets.class_names(wnids, text), options.size, options.cache_mb
+    )
 
 
-def _base(path: str) -> Path:
+def _find_base(path: str) -> Path:
     """The folder that `train` lies in."""
     root, layout = Path(path), "expected ImageNet's folder, with train/WNID/*.JPEG and val"
     if not path or not root.exists():
@@ -90,7 +92,7 @@ def _base(path: str) -> Path:
     return base
 
 
-def _classes(train: Path) -> tuple[str, ...]:
+def _class_wnids(train: Path) -> tuple[str, ...]:
     """The folders in train. What is in them is not looked at: that takes seconds, and held-out pictures need it not."""
     try:
         names = sorted(entry.name for entry in os.scandir(train) if not entry.name.startswith("."))
@@ -100,10 +102,10 @@ def _classes(train: Path) -> tuple[str, ...]:
     if not folders and (packed := [name for name in names if name.endswith(".tar")]):
         found = f"{packed[0]!r} and no folder"
         raise DataError(f"{train}: found {found}, expected {packed[0][:-4]}/*.JPEG; unpack each into such a folder")
-    return _synsets.checked(folders, str(train))
+    return _synsets.check_wnids(folders, str(train))
 
 
-def _beside(base: Path, name: str) -> Path | None:
+def _find_file(base: Path, name: str) -> Path | None:
     """The file of this name: with the pictures, in val, or where Kaggle's and the challenge's archives have it."""
     whole = Path(os.path.abspath(base))
     tops = [base, whole.parents[2]] if whole.parts[-3:] == _KAGGLE else [base]
@@ -111,25 +113,25 @@ def _beside(base: Path, name: str) -> Path | None:
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
-def _text(path: Path) -> str:
-    return Folder(path.parent).read(path.name).decode("utf-8", "replace")
+def _read_text(path: Path) -> str:
+    return FolderReader(path.parent).read(path.name).decode("utf-8", "replace")
 
 
-def _listed(paths: list[bytes], wnids: tuple[str, ...], base: Path) -> _synsets.Labels:
+def _labels_from_files(paths: list[bytes], wnids: tuple[str, ...], base: Path) -> _synsets.Labels:
     """Labels of pictures that lie side by side."""
-    if solution := _beside(base, _CSV):
-        return _synsets.by_list(paths, _solution(solution), wnids, str(solution))
-    if truth := _beside(base, _TRUTH):
-        return _synsets.by_list(paths, _truth(truth, paths), wnids, str(truth))
+    if solution := _find_file(base, _CSV):
+        return _synsets.labels_from_list(paths, _read_solution(solution), wnids, str(solution))
+    if truth := _find_file(base, _TRUTH):
+        return _synsets.labels_from_list(paths, _read_ground_truth(truth, paths), wnids, str(truth))
     raise DataError(
         f"{base / 'val'}: found pictures in no folders, and neither {_CSV} nor {_TRUTH}, expected one of these in "
         f"{base}; put it there, or sort the pictures into val/WNID"
     )
 
 
-def _solution(path: Path) -> dict[str, str]:
+def _read_solution(path: Path) -> dict[str, str]:
     """By picture: lines of its name and, for every object in it, WNID and box. All objects of a picture are alike."""
-    head, *lines = _text(path).splitlines() or [""]
+    head, *lines = _read_text(path).splitlines() or [""]
     if head != "ImageId,PredictionString":
         found = repr(head[:40])
         raise DataError(f"{path}: found {found}, expected 'ImageId,PredictionString' first; get the file again")
@@ -143,7 +145,7 @@ def _solution(path: Path) -> dict[str, str]:
     return wnid_of
 
 
-def _truth(path: Path, paths: list[bytes]) -> dict[str, str]:
+def _read_ground_truth(path: Path, paths: list[bytes]) -> dict[str, str]:
     """By picture: a line for each, in order of their names, has the number of its class in the challenge."""
     told = path.with_name(_SYNSETS)
     if not told.is_file():
@@ -151,8 +153,8 @@ def _truth(path: Path, paths: list[bytes]) -> dict[str, str]:
             f"{told}: found no such file, expected it beside {_TRUTH}: lines of WNID, number and name; get it from a "
             "later devkit, or sort the pictures into val/WNID"
         )
-    wnid_of = {words[1]: words[0] for line in _text(told).splitlines() if len(words := line.split()) > 1}
-    numbers = _text(path).split()
+    wnid_of = {words[1]: words[0] for line in _read_text(told).splitlines() if len(words := line.split()) > 1}
+    numbers = _read_text(path).split()
     if len(numbers) != len(paths):
         found = f"labels of {len(numbers):,} pictures"
         raise DataError(f"{path}: found {found}, expected {len(paths):,}, as there are; get the pictures and it again")

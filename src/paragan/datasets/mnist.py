@@ -11,9 +11,9 @@ from typing import Literal
 
 from paragan.core.option_types import FilePath
 from paragan.core.protocols import Source
-from paragan.datasets import _idx_set
+from paragan.datasets import _mnist_files
 
-_REMOTES = _idx_set.remotes(
+_REMOTES = _mnist_files.remotes(
     "https://storage.googleapis.com/cvdf-datasets/mnist",
     {
         "train-images-idx3-ubyte": (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
@@ -39,4 +39,4 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
     Raises `DataError` where a file is missing, truncated, or not what its name says.
     """
-    return _idx_set.source("mnist", options.path, options.size, split, tuple("0123456789"), _REMOTES)
+    return _mnist_files.source("mnist", options.path, options.size, split, tuple("0123456789"), _REMOTES)

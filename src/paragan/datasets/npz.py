@@ -17,8 +17,8 @@ from torch import Tensor
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, Range
 from paragan.core.protocols import Source
-from paragan.datasets._balanced import parts
-from paragan.datasets._memory import Memory, fingerprint_of
+from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
+from paragan.datasets._stratified_split import stratified_split
 from paragan.storage import npz
 
 _CHANNELS = (1, 3)
@@ -47,16 +47,16 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     path = Path(options.path)
     if not options.path or not path.is_file():
         raise DataError(f"data.path: found no file {options.path!r}, expected an npz file; give data.path=FILE.npz")
-    images_NCHW = _images(npz.read(path, options.images), f"{path}: {options.images}")
-    labels_N, class_names = _classes(path, options, len(images_NCHW))
+    images_NCHW = _check_images(npz.read_array(path, options.images), f"{path}: {options.images}")
+    labels_N, class_names = _read_classes(path, options, len(images_NCHW))
     alike = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
-    rows = parts(alike, round(1 / options.held_out), "npz")[split]
+    rows = stratified_split(alike, round(1 / options.held_out), "npz")[split]
     labels_N = None if labels_N is None else labels_N[rows]
-    fingerprint = fingerprint_of(path, options.images, options.labels, options.held_out, split)
-    return Memory(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
+    fingerprint = compute_fingerprint(path, options.images, options.labels, options.held_out, split)
+    return InMemorySource(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
 
 
-def _images(array: NDArray[Any], where: str) -> Tensor:
+def _check_images(array: NDArray[Any], where: str) -> Tensor:
     if array.dtype != np.uint8:
         raise DataError(f"{where}: found {array.dtype}, expected uint8, grey levels 0 to 255; convert and save again")
     images = torch.from_numpy(array[..., None] if array.ndim == 3 else array)
@@ -69,12 +69,12 @@ def _images(array: NDArray[Any], where: str) -> Tensor:
     return images
 
 
-def _classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
+def _read_classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
     """Labels and the names of the classes; neither where the file has none under the usual name."""
-    there = npz.names(path)
+    there = npz.array_names(path)
     if options.labels == "labels" and "labels" not in there:
         return None, ()
-    labels, where = npz.read(path, options.labels), f"{path}: {options.labels}"
+    labels, where = npz.read_array(path, options.labels), f"{path}: {options.labels}"
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise DataError(
             f"{where}: found {labels.dtype} {labels.shape}, expected integers ({count},), one for each image"
@@ -84,17 +84,17 @@ def _classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, t
         raise DataError(f"{where}: found labels {lowest} to {highest}, expected them to count the classes from 0")
     if options.class_names == "class_names" and "class_names" not in there:
         return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
-    names = npz.read(path, options.class_names)
+    names = npz.read_array(path, options.class_names)
     if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
         found = f"{len(names)} names" if names.dtype.kind == "U" and names.ndim == 1 else f"{names.dtype} {names.shape}"
         raise DataError(
             f"{path}: {options.class_names}: found {found}, expected text, a name for each of {highest + 1} classes"
         )
-    _refuse_not_unicode(names, f"{path}: {options.class_names}")
+    _check_unicode(names, f"{path}: {options.class_names}")
     return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))
 
 
-def _refuse_not_unicode(names: NDArray[Any], where: str) -> None:
+def _check_unicode(names: NDArray[Any], where: str) -> None:
     """numpy stores text as numbers of 32 bits, and converts any of them."""
     if names.dtype.itemsize == 0:
         return

@@ -22,9 +22,9 @@ from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, FilePath, Natural, Range
 from paragan.core.protocols import Paired
-from paragan.datasets import _decode, _packed, _paths
-from paragan.datasets._damaged import naming_cure, without_damaged
-from paragan.datasets._pictures import Folder, ImageFiles
+from paragan.datasets import _archives, _image_decoding, _image_paths
+from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
+from paragan.datasets._image_files import FolderReader, ImageFiles
 
 
 @dataclass(frozen=True)
@@ -61,35 +61,39 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Paired:
     Raises `DataError` where there is no such folder or file, fewer than two pictures in it, or the load size is less
     than the size.
     """
-    files, paths = _packed.listed(options.path)
+    files, paths = _archives.list_images(options.path)
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
-        at_final_size = partial(_drawn, options.size, options.channels)
-        paths, notices = without_damaged(
+        at_final_size = partial(_decode_pair, options.size, options.channels)
+        paths, notices = exclude_damaged(
             files, paths, at_final_size, f"paired {options.size} {options.channels}", options.path
         )
-    part = _paths.part(paths, split, options.held_out, options.path)
-    part = _paths.Part(part.paths, None, ())  # folders are no classes here
+    part = _image_paths.split_paths(paths, split, options.held_out, options.path)
+    part = _image_paths.SplitPaths(part.paths, None, ())  # folders are no classes here
     load = _load_size(options) if split == "train" else options.size
     seal = f"{options.direction} {options.size} {options.flip}"
     shape = (options.channels, load, 2 * load)
-    draw = partial(_drawn, load, options.channels)
-    whole = ImageFiles(files, part, shape, naming_cure(draw), options.cache_mb << 20, seal, notices)
+    draw = partial(_decode_pair, load, options.channels)
+    whole = ImageFiles(files, part, shape, with_skip_hint(draw), options.cache_mb << 20, seal, notices)
     return PairedImages(whole, options.size, options.direction == "b_to_a", options.flip and split == "train")
 
 
-def inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
+def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     """Pictures to make others from: uint8 (N, *shape), of a folder, a .zip or .tar file or one file, in order of name.
 
     Of each the largest square in the middle. Raises `DataError` where there are none, or one is damaged.
     """
     root = Path(path)
-    alone = root.is_file() and root.name.lower().endswith(_decode.ENDINGS)
-    files, names = (Folder(root.parent), [os.fsencode(root.name)]) if alone else _packed.listed(path)
+    alone = root.is_file() and root.name.lower().endswith(_image_decoding.EXTENSIONS)
+    files, names = (FolderReader(root.parent), [os.fsencode(root.name)]) if alone else _archives.list_images(path)
     drawn = []
     for name in map(os.fsdecode, names):
-        image = _decode.plain(_decode.opened(files.read(name), files.where(name)), files.where(name), shape[0], 255)
-        drawn.append(torch.from_numpy(_decode.planes(_decode.fitted(image, shape[1], crop=True))))
+        image = _image_decoding.convert_image(
+            _image_decoding.decode_image(files.read(name), files.where(name)), files.where(name), shape[0], 255
+        )
+        drawn.append(
+            torch.from_numpy(_image_decoding.to_chw_array(_image_decoding.resize_square(image, shape[1], crop=True)))
+        )
     return torch.stack(drawn)
 
 
@@ -143,9 +147,9 @@ def _load_size(options: Options) -> int:
     return load
 
 
-def _drawn(size: int, channels: int, data: bytes, where: str) -> NDArray[np.uint8]:
+def _decode_pair(size: int, channels: int, data: bytes, where: str) -> NDArray[np.uint8]:
     """Both halves at this size, side by side again: resized apart, for at the seam they would run into each other."""
-    image = _decode.plain(_decode.opened(data, where), where, channels, background=255)
+    image = _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels, background=255)
     if image.width < 2 or image.width % 2:
         found = f"a picture {image.width} px wide"
         raise DataError(f"{where}: found {found}, expected an even width: two pictures of a size side by side")
@@ -153,4 +157,4 @@ def _drawn(size: int, channels: int, data: bytes, where: str) -> NDArray[np.uint
     halves = [image.crop((left, 0, left + half, image.height)) for left in (0, half)]
     if halves[0].size != (size, size):
         halves = [image.resize((size, size), Image.Resampling.BICUBIC) for image in halves]
-    return np.concatenate([_decode.planes(image) for image in halves], axis=2)
+    return np.concatenate([_image_decoding.to_chw_array(image) for image in halves], axis=2)

@@ -21,7 +21,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.option_types import Natural, Range
 from paragan.core.protocols import Source
-from paragan.datasets._memory import fingerprint_of
+from paragan.datasets._in_memory import compute_fingerprint
 
 _RING, _GRID = 8, 5
 _SPREAD = 0.02  # standard deviation of a Gaussian; the picture is 2 wide
@@ -60,7 +60,7 @@ class SyntheticImages:
         dots = {"ring": _RING, "grid": _GRID**2}.get(options.kind)
         self.class_names = tuple(SHAPES) if dots is None else tuple(map(str, range(dots)))
         self.shape: tuple[int, int, int] = (3 if dots is None else 1, options.size, options.size)
-        self.fingerprint = fingerprint_of("synthetic", options, split)
+        self.fingerprint = compute_fingerprint("synthetic", options, split)
         axis = (np.arange(options.size) + 0.5) / options.size * 2 - 1
         self._x_HW, self._y_HW = np.meshgrid(axis, axis)
 
@@ -96,12 +96,12 @@ class SyntheticImages:
 
     def _dot(self, draw: np.random.Generator, label: int) -> Plane:
         """A round white dot, soft at its rim, on black."""
-        x, y = _centre(self._options.kind, label) + draw.normal(0, _SPREAD, 2)
+        x, y = _gaussian_centre(self._options.kind, label) + draw.normal(0, _SPREAD, 2)
         away = ((self._x_HW - x) ** 2 + (self._y_HW - y) ** 2) / (2 * max(0.1, 1.5 / self._options.size) ** 2)
         return 255 * np.exp(-away)[None]
 
 
-def _centre(kind: str, label: int) -> Plane:
+def _gaussian_centre(kind: str, label: int) -> Plane:
     """Of a Gaussian, in a picture that reaches from -1 to 1."""
     if kind == "ring":
         angle = 2 * np.pi * label / _RING

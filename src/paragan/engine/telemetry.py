@@ -22,7 +22,7 @@ from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Rows
 from paragan.game.gan import GAN
 from paragan.layers.precision import widened
 from paragan.layers.random import untouched
-from paragan.loading.loader import normalised
+from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 
 _MOST_BYTES = 1 << 27  # of real images, kept for either split
@@ -191,9 +191,9 @@ def _placed(reals: Inputs, gan: GAN) -> Inputs:
     x, y, condition = reals
     device, dtype = gan.prior.device, gan.prior.dtype
     return (
-        normalised(x.to(device), dtype),
+        normalise(x.to(device), dtype),
         y.to(device) if gan.prior.num_classes and y is not None else None,
-        None if condition is None else normalised(condition.to(device), dtype),
+        None if condition is None else normalise(condition.to(device), dtype),
     )
 
 

@@ -150,8 +150,8 @@ def find_weights(data: str | None, name: str) -> Path:
 
 def _arrays(path: Path, wanted: dict[str, tuple[int, ...]], expected: str) -> dict[str, NDArray[Any]]:
     try:
-        there = npz.names(path)
-        found = {name: npz.read(path, name, _MOST_BYTES) for name in there[: len(wanted) + 1]}
+        there = npz.array_names(path)
+        found = {name: npz.read_array(path, name, _MOST_BYTES) for name in there[: len(wanted) + 1]}
     except DataError as error:
         raise DataError(f"{error}; {expected}") from None
     if {name: (array.shape, array.dtype.kind) for name, array in found.items()} != {

@@ -13,7 +13,7 @@ from paragan.core.types import Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import Mode, grid_latents, sample, sampling_network
-from paragan.loading.loader import normalised
+from paragan.loading.loader import normalise
 
 GRID_COLUMNS = 10
 NUM_PAIRS = 8
@@ -49,7 +49,7 @@ class FixedSamples:
 def fetch_pairs(source: Paired, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
     """Targets and conditions of these rows, in [-1, 1]; nothing is drawn."""
     target, condition = source.fetch_pairs(np.arange(first, first + count))
-    return normalised(target.to(device)), normalised(condition.to(device))
+    return normalise(target.to(device)), normalise(condition.to(device))
 
 
 def side_by_side(*columns_BCHW: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from paragan.core.protocols import Source
 from paragan.evaluation import classifier, packaged_extractors
 from paragan.evaluation.classifier import build_classifier, train_classifier
 from paragan.evaluation.extractors import EXTRACTORS, load_extractor
-from paragan.loading.loader import normalised
+from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 from paragan.metrics._sample_features import SampleFeatures
 
@@ -66,7 +66,7 @@ class Judge:
     def judge_rows(self, source: Source, count: int) -> SampleFeatures:
         """`count` images of a data set, always the same ones, with their labels as the classes asked for."""
         return SampleFeatures.concatenate(
-            [self.judge(normalised(x_BCHW), y_B) for x_BCHW, y_B in _batches(source, count)]
+            [self.judge(normalise(x_BCHW), y_B) for x_BCHW, y_B in _batches(source, count)]
         )
 
 

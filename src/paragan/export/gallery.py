@@ -15,8 +15,8 @@ from paragan.evaluation.fixed_samples import side_by_side
 from paragan.export.sampler import Label, SampledImages, Sampler
 from paragan.game import latents
 from paragan.game.sample import Mode
-from paragan.storage.animation import save_walk
-from paragan.storage.image_sheet import sheet
+from paragan.storage.animation import save_frames
+from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import picture
 
 _LONE_PX = 128  # one small image alone is enlarged to this
@@ -101,7 +101,7 @@ class Film:
         self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, told: Callable[[int], None]
     ) -> None:
         """As the ending of `path` says: .webp, .gif or .mp4. told: how many frames are done."""
-        save_walk(self._pictures(sampler, seed, truncation, told), path)
+        save_frames(self._pictures(sampler, seed, truncation, told), path)
 
     def _pictures(
         self, sampler: Sampler, seed: int | None, truncation: float | None, told: Callable[[int], None]
@@ -112,5 +112,5 @@ class Film:
         for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
             z_BZ = z_BZ[self.tiles.which_B]
             x = sampler.make(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
-            yield picture(sheet(x, self.tiles.columns, least))
+            yield picture(make_sheet(x, self.tiles.columns, least))
             told(done)

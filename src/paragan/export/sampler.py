@@ -22,7 +22,7 @@ from paragan.game.label_use import gives_equal_images
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample
-from paragan.storage.image_formats import check_sheet
+from paragan.storage.image_formats import check_sheet_path
 from paragan.writers.images import picture, save_grid
 
 Label = str | SupportsIndex
@@ -86,7 +86,7 @@ class SampledImages(Sequence[Image.Image]):
     def save(self, path: str | Path, columns: int = 10) -> Path:
         """One sheet of all of them, .png or .jpg, `columns` to a row; small images are enlarged to 32 px."""
         path = Path(path)
-        check_sheet("save", path)
+        check_sheet_path("save", path)
         save_grid(self.tensor, path, min(columns, len(self)))
         return path
 

@@ -16,7 +16,7 @@ from paragan.core.protocols import Source, paired
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
 
-_AHEAD = 4096  # places: so many cost little more than a hundred
+_LOOKAHEAD = 4096  # places: so many cost little more than a hundred
 
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
@@ -53,7 +53,7 @@ class Loader(Iterator[Batch]):
         self._pinned = _copies_from_pinned_memory(device)
 
     def __next__(self) -> Batch:
-        return next_of([self])
+        return next_joint_batch([self])
 
     def _fetched(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Images, labels, conditions of the next batch."""
@@ -61,7 +61,7 @@ class Loader(Iterator[Batch]):
         rows = self._visited(places)
         if self._pairs is None:
             x_BCHW, y_B = self.source.fetch(rows)
-            return _mirrored(x_BCHW, _coins(self._order.seed, places)) if self._flip else x_BCHW, y_B, None
+            return _mirror(x_BCHW, _flip_draws(self._order.seed, places)) if self._flip else x_BCHW, y_B, None
         x_BCHW, condition = self._pairs.fetch_pairs(rows, places, self._order.seed)
         return x_BCHW, None, condition
 
@@ -74,7 +74,7 @@ class Loader(Iterator[Batch]):
         first, ahead = self._ahead
         if not first <= places[0] <= places[-1] < first + len(ahead):
             first, few = int(places[0]), 4 * len(self.source)  # every epoch costs as much, however short
-            count = max(len(places), min(_AHEAD, few))
+            count = max(len(places), min(_LOOKAHEAD, few))
             self._ahead = first, self._order.at(np.arange(first, first + count, dtype=np.int64))
         first, ahead = self._ahead
         return ahead[places[0] - first : places[-1] - first + 1]
@@ -85,16 +85,16 @@ class Loader(Iterator[Batch]):
         return tensor.to(self._device, non_blocking=True)
 
 
-def next_of(loaders: Sequence[Loader]) -> Batch:
+def next_joint_batch(loaders: Sequence[Loader]) -> Batch:
     """The next batch of each, of as many rows and for one device, behind one another: they travel as one."""
     began, first = time.perf_counter(), loaders[0]
-    x_BCHW, y_B, condition = (_joined(values) for values in zip(*(one._fetched() for one in loaders), strict=True))
+    x_BCHW, y_B, condition = (_concatenate(values) for values in zip(*(one._fetched() for one in loaders), strict=True))
     assert x_BCHW is not None
     batch = Batch(
         replace(first._rows, count=first._rows.count * len(loaders)),
-        normalised(first._to_device(x_BCHW), first._dtype),
+        normalise(first._to_device(x_BCHW), first._dtype),
         None if y_B is None else first._to_device(y_B),
-        None if condition is None else normalised(first._to_device(condition), first._dtype),
+        None if condition is None else normalise(first._to_device(condition), first._dtype),
     )
     for loader in loaders:
         loader.position += 1
@@ -102,23 +102,23 @@ def next_of(loaders: Sequence[Loader]) -> Batch:
     return batch
 
 
-def _joined(values: Sequence[Tensor | None]) -> Tensor | None:
+def _concatenate(values: Sequence[Tensor | None]) -> Tensor | None:
     there = [value for value in values if value is not None]
     return torch.cat(there) if len(there) > 1 else (there[0] if there else None)
 
 
-def _mirrored(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
+def _mirror(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
     return torch.where(which_B[:, None, None, None], x_BCHW.flip(3), x_BCHW)
 
 
-def _coins(seed: int, places: Places) -> Tensor:
+def _flip_draws(seed: int, places: Places) -> Tensor:
     """One for each place, bool (B,): a bit of the key that 32 places have together."""
     keys, bits = np.divmod(places, 32)
     drawn = {number: rng.key(seed, "flip", number) for number in range(int(keys[0]), int(keys[-1]) + 1)}
     return torch.tensor([drawn[int(key)] >> int(bit) & 1 == 1 for key, bit in zip(keys, bits, strict=True)])
 
 
-def normalised(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """uint8 grey levels 0…255 as numbers in [-1, 1]."""
     return x_BCHW.to(dtype) / 127.5 - 1
 

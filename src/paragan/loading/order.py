@@ -44,7 +44,7 @@ class Order:
         """The image of these places under the epoch's permutation of 0 … num_rows - 1."""
         height = math.isqrt(self.num_rows - 1) + 1
         width = -(-self.num_rows // height)
-        keys = _mixed(np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _ODD + np.uint64(key))
+        keys = _mix(np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _GOLDEN_GAMMA + np.uint64(key))
         words = _feistel(places.astype(np.uint64), keys, height, width)
         outside = np.flatnonzero(words >= self.num_rows)
         while outside.size:
@@ -58,17 +58,17 @@ def _feistel(words: _Words, keys: _Words, height: int, width: int) -> _Words:
     own, other = np.uint64(height), np.uint64(width)
     half, hashed = np.divmod(words, other)
     for key in keys:
-        half = (half + _mixed(hashed ^ key) % own) % own
+        half = (half + _mix(hashed ^ key) % own) % own
         half, hashed, own, other = hashed, half, other, own
     return half * other + hashed  # an even number of rounds: both are back in their places
 
 
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
+_GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
-def _mixed(words: _Words) -> _Words:
+def _mix(words: _Words) -> _Words:
     """Each output bit depends on all input bits.
 
     The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).

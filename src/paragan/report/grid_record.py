@@ -10,7 +10,7 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from paragan.report.record_values import finite, mapping, natural, plain
+from paragan.report.record_values import finite_or_nan, single_line, to_mapping, to_natural
 from paragan.report.series import Series
 
 # Bounds on what a foreign record can cost: cells, losses, members of a mixture, routines, and what is kept of the past:
@@ -42,14 +42,14 @@ class Grid:
     @classmethod
     def read(cls, told: object) -> Grid | None:
         """From the `grid` of a start line; None where it tells no shape that can be."""
-        values = mapping(told)
+        values = to_mapping(told)
         shape, losses = values.get("shape"), values.get("losses")
-        rows, columns = (natural(n) or 0 for n in shape) if isinstance(shape, list) and len(shape) == 2 else (0, 0)
+        rows, columns = (to_natural(n) or 0 for n in shape) if isinstance(shape, list) and len(shape) == 2 else (0, 0)
         if not 1 <= rows * columns <= _CELLS:
             return None
-        names = tuple(plain(name, _NAME) for name in losses[:_LOSSES]) if isinstance(losses, list) else ()
+        names = tuple(single_line(name, _NAME) for name in losses[:_LOSSES]) if isinstance(losses, list) else ()
         near = _neighbours(values.get("neighbours"), rows * columns)
-        return cls(rows, columns, names, near, plain(values.get("scored_by"), _NAME))
+        return cls(rows, columns, names, near, single_line(values.get("scored_by"), _NAME))
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Population:
     _seen: int = 0
     _stride: int = 1  # grows with the run
 
-    def begun(self, told: object) -> Population:
+    def after_start(self, told: object) -> Population:
         """After a start line that tells this: another one where the shape is, else itself."""
         grid, known = Grid.read(told), self.grid
         if grid is None or known is None or (grid.rows, grid.columns) != (known.rows, known.columns):
@@ -107,10 +107,10 @@ class Population:
 
     def take(self, step: int, kimg: float, values: Mapping[str, Any]) -> None:
         """The next line. One of the same generation as the newest (with the ensemble) takes its place."""
-        number, cells = natural(values.get("generation")), mapping(values.get("cells"))
+        number, cells = to_natural(values.get("generation")), to_mapping(values.get("cells"))
         if number is None or (self.newest is not None and number < self.newest.number):
             return
-        told = {cell: mapping(v) for key, v in cells.items() if (cell := natural(key)) is not None}
+        told = {cell: to_mapping(v) for key, v in cells.items() if (cell := to_natural(key)) is not None}
         grid = self.grid = self.grid or Grid(1, min(_CELLS, 1 + max(told, default=0)))  # nobody told the shape
         again = self.newest is not None and number == self.newest.number
         if "neighbours" in values:  # it has become another one
@@ -118,13 +118,13 @@ class Population:
         self.newest = Generation(number, _columns(told, grid.cells))
         best = self.newest.best
         self.weights = _weights(told.get(-1 if best is None else best, {}).get("weights"))
-        self.ensemble = _ensemble(mapping(values.get("ensemble")), grid.cells)
+        self.ensemble = _ensemble(to_mapping(values.get("ensemble")), grid.cells)
         if not again:
             self._grow(step, kimg)
             self._keep(self.newest)
-            self._time(mapping(values.get("profile")))
+            self._time(to_mapping(values.get("profile")))
 
-    def shown(self, most: int) -> list[Generation]:
+    def select_generations(self, most: int) -> list[Generation]:
         """At most so many (2 or more), spaced as evenly as they are kept, the first and the newest among them."""
         if self.newest is None:
             return []
@@ -149,14 +149,14 @@ class Population:
             self.kept, self._stride = self.kept[::2], self._stride * 2
 
     def _time(self, told: Mapping[str, Any]) -> None:
-        walls, cpus = mapping(told.get("wall_s")), mapping(told.get("cpu_s"))
-        names = [name for name in islice(walls, _ROUTINES) if finite(walls[name]) >= 0]
+        walls, cpus = to_mapping(told.get("wall_s")), to_mapping(told.get("cpu_s"))
+        names = [name for name in islice(walls, _ROUTINES) if finite_or_nan(walls[name]) >= 0]
         self.profiled += bool(names)
         for name in names:
-            routine = plain(name, _NAME)
+            routine = single_line(name, _NAME)
             if routine in self.wall_s or len(self.wall_s) < _ROUTINES:
-                self.wall_s[routine] = self.wall_s.get(routine, 0.0) + finite(walls[name])
-                self.cpu_s[routine] = self.cpu_s.get(routine, 0.0) + finite(cpus.get(name))
+                self.wall_s[routine] = self.wall_s.get(routine, 0.0) + finite_or_nan(walls[name])
+                self.cpu_s[routine] = self.cpu_s.get(routine, 0.0) + finite_or_nan(cpus.get(name))
 
 
 def _columns(told: Mapping[int, Mapping[str, Any]], cells: int) -> dict[str, array[float]]:
@@ -166,11 +166,16 @@ def _columns(told: Mapping[int, Mapping[str, Any]], cells: int) -> dict[str, arr
 
 def _cell(told: Mapping[str, Any], cells: int) -> tuple[float, ...]:
     """In the order of QUANTITIES."""
-    fitness, lr, born = (mapping(told.get(name)) for name in ("fitness", "lr", "born"))
+    fitness, lr, born = (to_mapping(told.get(name)) for name in ("fitness", "lr", "born"))
     (g_cell, g_when), (_, d_when) = _born(born.get("g"), cells), _born(born.get("d"), cells)
     return (
-        *(finite(told.get("score")), finite(fitness.get("g")), finite(fitness.get("d")), _counted(told.get("loss"))),
-        *(finite(lr.get("g")), finite(lr.get("d")), g_cell, g_when, d_when),
+        *(
+            finite_or_nan(told.get("score")),
+            finite_or_nan(fitness.get("g")),
+            finite_or_nan(fitness.get("d")),
+            _counted(told.get("loss")),
+        ),
+        *(finite_or_nan(lr.get("g")), finite_or_nan(lr.get("d")), g_cell, g_when, d_when),
     )
 
 
@@ -183,7 +188,7 @@ def _born(told: object, cells: int) -> tuple[float, float]:
 
 
 def _counted(value: object) -> float:
-    found = natural(value)
+    found = to_natural(value)
     return math.nan if found is None else float(found)
 
 
@@ -193,17 +198,17 @@ def _neighbours(told: object, cells: int) -> tuple[tuple[int, ...], ...]:
 
 def _members(group: object, cells: int) -> tuple[int, ...]:
     """Empty unless all of them exist: which weight is whose would be unknown."""
-    found = [natural(cell) for cell in group[:_MEMBERS]] if isinstance(group, list) else []
+    found = [to_natural(cell) for cell in group[:_MEMBERS]] if isinstance(group, list) else []
     known = tuple(cell for cell in found if cell is not None and cell < cells)
     return known if len(known) == len(found) else ()
 
 
 def _weights(told: object) -> tuple[float, ...]:
-    return tuple(finite(weight) for weight in told[:_MEMBERS]) if isinstance(told, list) else ()
+    return tuple(finite_or_nan(weight) for weight in told[:_MEMBERS]) if isinstance(told, list) else ()
 
 
 def _ensemble(told: Mapping[str, Any], cells: int) -> Ensemble | None:
     pairs: Iterable[tuple[int | None, int | None]]
-    pairs = ((natural(cell), natural(count)) for cell, count in mapping(told.get("counts")).items())
+    pairs = ((to_natural(cell), to_natural(count)) for cell, count in to_mapping(told.get("counts")).items())
     known = [(cell, count) for cell, count in pairs if cell is not None and cell < cells and count]
-    return Ensemble(tuple(sorted(known)[:_MEMBERS]), finite(told.get("distance"))) if known else None
+    return Ensemble(tuple(sorted(known)[:_MEMBERS]), finite_or_nan(told.get("distance"))) if known else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from paragan.report.grid_record import Generation, Grid
-from paragan.report.scale import Scale, fit, short
+from paragan.report.scale import Scale, fit_scale, format_short
 
 _SHADES, _TONES = 9, 8  # h0 (low) … h8 (high); c0 … c7, of which the last is for all the rest
 _UNKNOWN, _HOME = "hx", "home"
@@ -30,7 +30,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class MapDrawing:
     """paths: (shade, as SVG wants it), one unit a cell. best: (column, line) of the best cell."""
 
     generation: int
@@ -40,7 +40,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Map:
+class HeatMap:
     """One quantity over the grid. lines: of tiles, or none where there are too many; whole: the same drawn. past: small
     drawings, the newest last. ramp: its ends as numbers. log: whether shades follow the logarithm. legend: (shade, what
     it means).
@@ -50,22 +50,22 @@ class Map:
     title: str
     note: str
     lines: tuple[tuple[Tile, ...], ...]
-    whole: Drawing
-    past: tuple[Drawing, ...]
+    whole: MapDrawing
+    past: tuple[MapDrawing, ...]
     ramp: tuple[str, ...] = ()
     log: bool = False
     legend: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
-class Folded:
+class GridLayout:
     """How the grid is drawn: a ring in several lines."""
 
     lines: int
     columns: int
 
     @classmethod
-    def of(cls, grid: Grid, ring_columns: int = _FOLD) -> Folded:
+    def of(cls, grid: Grid, ring_columns: int = _FOLD) -> GridLayout:
         if min(grid.rows, grid.columns) == 1:
             columns = min(ring_columns, grid.cells)
             return cls(-(-grid.cells // columns), columns)
@@ -139,51 +139,51 @@ MEASURES = (
 )
 
 
-def maps(grid: Grid, shown: Sequence[Generation]) -> list[Map]:
+def heat_maps(grid: Grid, shown: Sequence[Generation]) -> list[HeatMap]:
     """Of everything that any of these generations tells; the last of them is the one with numbers."""
-    measured = [_measured(measure, grid, shown) for measure in MEASURES]
-    found = [*measured[:3], _losses(grid, shown), *measured[3:], _births(grid, shown)]
+    measured = [_measure_map(measure, grid, shown) for measure in MEASURES]
+    found = [*measured[:3], _loss_map(grid, shown), *measured[3:], _birth_map(grid, shown)]
     return [one for one in found if one is not None]
 
 
-def num_small(grid: Grid) -> int:
+def num_past_maps(grid: Grid) -> int:
     """Generations that a map of this grid shows beside the newest; below 2: none."""
     return min(_SMALL, _SMALL_CELLS // grid.cells)
 
 
-def _measured(measure: Measure, grid: Grid, shown: Sequence[Generation]) -> Map | None:
+def _measure_map(measure: Measure, grid: Grid, shown: Sequence[Generation]) -> HeatMap | None:
     found = [measure.of(one) for one in shown]
-    everything = _finite(value for values in found for value in values)
+    everything = _finite_values(value for values in found for value in values)
     if not everything:
         return None
-    over = [_finite(values) if measure.own_scale else everything for values in found]
-    scales = [fit(told, 0.0, 1.0, measure.floor) for told in over]
-    shades = [[_level(value, scale) for value in values] for values, scale in zip(found, scales, strict=True)]
-    texts = [short(value) if math.isfinite(value) else "–" for value in found[-1]]
-    spans = ["–".join(_ends(told)) for told in over] if measure.own_scale else None
-    drawn = _map((measure.id, measure.title, measure.note), grid, shown, shades, texts, spans)
-    return replace(drawn, ramp=_ends(over[-1]), log=scales[-1].log)
+    over = [_finite_values(values) if measure.own_scale else everything for values in found]
+    scales = [fit_scale(told, 0.0, 1.0, measure.floor) for told in over]
+    shades = [[_shade_of(value, scale) for value in values] for values, scale in zip(found, scales, strict=True)]
+    texts = [format_short(value) if math.isfinite(value) else "–" for value in found[-1]]
+    spans = ["–".join(_range_texts(told)) for told in over] if measure.own_scale else None
+    drawn = _build_map((measure.id, measure.title, measure.note), grid, shown, shades, texts, spans)
+    return replace(drawn, ramp=_range_texts(over[-1]), log=scales[-1].log)
 
 
-def _losses(grid: Grid, shown: Sequence[Generation]) -> Map | None:
+def _loss_map(grid: Grid, shown: Sequence[Generation]) -> HeatMap | None:
     """Only of a grid that draws."""
     found = [one.of["loss"] for one in shown]
     if len({value for values in found for value in values if math.isfinite(value)} | {*range(len(grid.losses))}) < 2:
         return None
-    shades = [[_tone(value) if math.isfinite(value) else _UNKNOWN for value in values] for values in found]
-    named = Folded.of(grid).columns <= _NAMED
-    texts = [_loss(value, grid.losses if named else ()) for value in found[-1]]
-    legend = tuple((_tone(n), name if named else f"{n} {name}") for n, name in enumerate(grid.losses))
+    shades = [[_tone_of(value) if math.isfinite(value) else _UNKNOWN for value in values] for values in found]
+    named = GridLayout.of(grid).columns <= _NAMED
+    texts = [_loss_text(value, grid.losses if named else ()) for value in found[-1]]
+    legend = tuple((_tone_of(n), name if named else f"{n} {name}") for n, name in enumerate(grid.losses))
     caption = ("loss", "Loss", "Which loss each cell trained with in this generation.")
-    return replace(_map(caption, grid, shown, shades, texts), legend=legend)
+    return replace(_build_map(caption, grid, shown, shades, texts), legend=legend)
 
 
-def _births(grid: Grid, shown: Sequence[Generation]) -> Map | None:
+def _birth_map(grid: Grid, shown: Sequence[Generation]) -> HeatMap | None:
     found = [one.of["g/born_cell"] for one in shown]
     away = Counter(v for values in found for cell, v in enumerate(values) if math.isfinite(v) and v != cell)
     if not any(math.isfinite(value) for values in found for value in values):
         return None
-    tones = {cell: _tone(rank) for rank, (cell, _) in enumerate(away.most_common())}
+    tones = {cell: _tone_of(rank) for rank, (cell, _) in enumerate(away.most_common())}
 
     def shade(cell: int, born: float) -> str:
         return _UNKNOWN if not math.isfinite(born) else _HOME if born == cell else tones[born]
@@ -192,26 +192,26 @@ def _births(grid: Grid, shown: Sequence[Generation]) -> Map | None:
     texts = [f"{born:.0f}" if math.isfinite(born) else "–" for born in found[-1]]
     told = "in colour where it was taken over from another cell." if away else "in its own cell everywhere, so far."
     caption = ("born", "Where G was born", f"The cell that each cell's G was trained in last, {told}")
-    return _map(caption, grid, shown, shades, texts)
+    return _build_map(caption, grid, shown, shades, texts)
 
 
-def _map(
+def _build_map(
     caption: tuple[str, str, str],
     grid: Grid,
     shown: Sequence[Generation],
     shades: Sequence[Sequence[str]],
     texts: Sequence[str],
     spans: Sequence[str] | None = None,
-) -> Map:
-    folded, best = Folded.of(grid), shown[-1].best
+) -> HeatMap:
+    folded, best = GridLayout.of(grid), shown[-1].best
     tiles = [Tile(cell, shade, texts[cell], cell == best) for cell, shade in enumerate(shades[-1])]
     lines = tuple(tuple(tiles[i : i + folded.columns]) for i in range(0, len(tiles), folded.columns))
     told = spans or [""] * len(shown)
-    drawn = tuple(_drawing(*one, folded) for one in zip(shown, shades, told, strict=True))
-    return Map(*caption, lines if folded.has_numbers else (), drawn[-1], drawn if len(drawn) > 1 else ())
+    drawn = tuple(_draw(*one, folded) for one in zip(shown, shades, told, strict=True))
+    return HeatMap(*caption, lines if folded.has_numbers else (), drawn[-1], drawn if len(drawn) > 1 else ())
 
 
-def _drawing(one: Generation, shades: Sequence[str], span: str, folded: Folded) -> Drawing:
+def _draw(one: Generation, shades: Sequence[str], span: str, folded: GridLayout) -> MapDrawing:
     paths: dict[str, str] = {}
     for line in range(folded.lines):
         column, row = 0, shades[line * folded.columns : (line + 1) * folded.columns]
@@ -220,27 +220,27 @@ def _drawing(one: Generation, shades: Sequence[str], span: str, folded: Folded) 
             paths[shade] = f"{paths.get(shade, '')}M{column} {line}h{length}"
             column += length
     best = None if one.best is None else divmod(one.best, folded.columns)[::-1]
-    return Drawing(one.number, span, tuple(sorted(paths.items())), best)
+    return MapDrawing(one.number, span, tuple(sorted(paths.items())), best)
 
 
-def _level(value: float, scale: Scale) -> str:
+def _shade_of(value: float, scale: Scale) -> str:
     return f"h{min(_SHADES - 1, int((1.0 - scale.at(value)) * _SHADES))}" if math.isfinite(value) else _UNKNOWN
 
 
-def _finite(values: Iterable[float]) -> list[float]:
+def _finite_values(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
-def _ends(told: Sequence[float]) -> tuple[str, ...]:
+def _range_texts(told: Sequence[float]) -> tuple[str, ...]:
     """The lowest and the highest; empty where there is none."""
-    return (short(min(told)), short(max(told))) if told else ()
+    return (format_short(min(told)), format_short(max(told))) if told else ()
 
 
-def _tone(rank: float) -> str:
+def _tone_of(rank: float) -> str:
     return f"c{min(_TONES - 1, int(rank))}"
 
 
-def _loss(value: float, names: Sequence[str]) -> str:
+def _loss_text(value: float, names: Sequence[str]) -> str:
     if not math.isfinite(value):
         return "–"
     return names[int(value)] if value < len(names) else f"{value:.0f}"

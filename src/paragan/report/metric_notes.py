@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from paragan.report.record_values import mapping, number, plain
+from paragan.report.record_values import single_line, to_mapping, to_number
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def explanation(metric: str) -> str:
 
 def reliability(protocol: object) -> str:
     """How often the extractor of the scores is right, in a sentence; empty where that is unknown."""
-    known = mapping(protocol)
-    share, task = number(known.get("extractor_accuracy")), plain(known.get("extractor_task"), 40)
+    known = to_mapping(protocol)
+    share, task = to_number(known.get("extractor_accuracy")), single_line(known.get("extractor_task"), 40)
     if share is None or not 0 <= share <= 1:
         return ""
     about = f" ({task})" if task not in ("", "classes") else ""
-    return f"Extractor {plain(known.get('extractor'), 40)}: right on {share:.1%} of held-out images{about}."
+    return f"Extractor {single_line(known.get('extractor'), 40)}: right on {share:.1%} of held-out images{about}."

@@ -17,14 +17,14 @@ import jinja2
 
 from paragan.core.command import program_command
 from paragan.report import panels, population
-from paragan.report.curves import Chart
-from paragan.report.events import events
-from paragan.report.film import Frame, Frames
+from paragan.report.charts import Chart
+from paragan.report.events import list_events
 from paragan.report.metric_notes import explanation, reliability
-from paragan.report.record import History, RecordEntry, metric_names, number, open_record, plain
-from paragan.report.record_values import mapping
-from paragan.report.run_state import duration, small_json, small_text, state, total_kimg
-from paragan.report.scale import figure
+from paragan.report.record import History, RecordEntry, metric_names, open_record, single_line, to_number
+from paragan.report.record_values import to_mapping
+from paragan.report.run_state import format_duration, read_small_json, read_small_text, run_state, total_kimg
+from paragan.report.sample_frames import Frame, SampleFrames
+from paragan.report.scale import format_number
 
 _HERE = Path(__file__).parent
 _ROWS = 40  # of the table of a chart
@@ -47,7 +47,7 @@ class Page:
     """`render` again costs what the run has added since: the record is read on, pictures stay encoded."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.record, self.frames = folder, open_record(folder), Frames(folder)
+        self.folder, self.record, self.frames = folder, open_record(folder), SampleFrames(folder)
         self._template = _environment().get_template("report.html.j2")
         self._css, self._js = (_source(name) for name in ("report.css", "report.js"))
 
@@ -62,7 +62,7 @@ class Page:
     def policy(self, live: bool) -> str:
         """The content security policy: nothing but this style, this script and embedded pictures."""
         connect = "; connect-src 'self'"
-        style, script = (_digest(text) for text in (self._css, self._js))
+        style, script = (_sha256_source(text) for text in (self._css, self._js))
         return (
             f"default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; "
             f"base-uri 'none'; form-action 'none'{connect if live else ''}"
@@ -77,27 +77,27 @@ class Page:
                 found.append(f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}")
             except OSError:
                 found.append("")
-        return _digest("/".join(found))
+        return _sha256_source("/".join(found))
 
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
-    now, total = state(folder, history), total_kimg(folder, history)
-    kimg, config, names = max(history.kimg, 1e-9), small_text(folder / "config.yaml"), metric_names(history.scores)
-    sections = [(id, title, panels.panels(id, history.series, kimg)) for id, title in _SECTIONS.items()]
-    metrics, cells = panels.metric_charts(history.scores, kimg), population.view(history.population, kimg)
+    now, total = run_state(folder, history), total_kimg(folder, history)
+    kimg, config, names = max(history.kimg, 1e-9), read_small_text(folder / "config.yaml"), metric_names(history.scores)
+    sections = [(id, title, panels.section_charts(id, history.series, kimg)) for id, title in _SECTIONS.items()]
+    metrics, cells = panels.metric_charts(history.scores, kimg), population.population_section(history.population, kimg)
     drawn = [*metrics, *(cells.charts if cells else ()), *(c for _, _, charts in sections for c in charts)]
     return {
-        "name": plain(folder.resolve().name) or "run",
-        "recipe": plain(history.start.get("recipe")),
+        "name": single_line(folder.resolve().name) or "run",
+        "recipe": single_line(history.start.get("recipe")),
         "state": now,
         "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now.written)),
         "history": history,
         "total": total,
         "share": min(1.0, history.kimg / total) if total else None,
-        "spent": duration(history.seconds),
-        "players": _players(history.start.get("players")),
-        "data": _data(history.start.get("data")),
-        "ranks": _ranks(history.start),
+        "spent": format_duration(history.seconds),
+        "players": _player_facts(history.start.get("players")),
+        "data": _data_fact(history.start.get("data")),
+        "ranks": _ranks_fact(history.start),
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
         "left_out": max(0, history.most_metrics - len(names)),
@@ -110,15 +110,15 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "delays": _delays(history.delays),
         "sections": [section for section in sections if section[2]],
         "population": cells,
-        "shape": population.shape(history.population.grid),
+        "shape": population.grid_shape_text(history.population.grid),
         "readouts": {chart.id: chart.readout for chart in drawn},
         "kimg": kimg,
         "advice": [_advice(moment) for moment in reversed(history.advice.values())],
-        "events": events(history),
+        "events": list_events(history),
         "changed": _changed(history.start.get("changed")),
         "config": config[:_CONFIG],
-        "commands": _commands(folder, history, total) if _opens(history) else [],
-        "protocol": _flat(history.protocol or small_json(folder / "score.json").get("protocol"))[:_MOST],
+        "commands": _commands(folder, history, total) if _has_commands(history) else [],
+        "protocol": _flatten(history.protocol or read_small_json(folder / "score.json").get("protocol"))[:_MOST],
     }
 
 
@@ -129,30 +129,30 @@ def table(chart: Chart) -> list[list[str]]:
     stride = -(-count // (_MOST if chart.id.startswith("metric") else _ROWS)) or 1
     chosen = sorted({*range(0, count, stride), count - 1}) if count else []
     return [
-        [f"{readout['step'][i]:,}", figure(readout["x"][i]), *(_cell(line[i]) for line in readout["lines"])]
+        [f"{readout['step'][i]:,}", format_number(readout["x"][i]), *(_cell(line[i]) for line in readout["lines"])]
         for i in chosen
     ]
 
 
 def _cell(value: float | None) -> str:
-    return "–" if value is None else figure(value)
+    return "–" if value is None else format_number(value)
 
 
 def _key_number(name: str, history: History) -> dict[str, str]:
     told = [moment for moment in history.scores if name in moment.numbers()]
-    real = number(mapping(history.real).get(name))
-    last, best = told[-1], panels.best(name, told)
+    real = to_number(to_mapping(history.real).get(name))
+    last, best = told[-1], panels.best_evaluation(name, told)
     shown = best or last
-    value, last_value = figure(shown.numbers()[name]), figure(last.numbers()[name])
+    value, last_value = format_number(shown.numbers()[name]), format_number(last.numbers()[name])
     ties = value == last_value and last is not shown
     return {
         "name": name,
         "explanation": explanation(name),
         "value": value,
         "what": "best" if best else "last",
-        "where": f"at {figure(shown.kimg)} kimg" + (", and the last" if ties else ""),
+        "where": f"at {format_number(shown.kimg)} kimg" + (", and the last" if ties else ""),
         "last": last_value if last is not shown and not ties else "",
-        "real": "" if real is None else figure(real),
+        "real": "" if real is None else format_number(real),
     }
 
 
@@ -165,43 +165,45 @@ def _num_next_to(frames: list[Frame]) -> int:
     return 2 * min(max(rows, 0), 3)
 
 
-def _players(told: object) -> list[str]:
+def _player_facts(told: object) -> list[str]:
     if not isinstance(told, Mapping):
         return []
     some = islice(told.items(), _MOST)
-    return [_player(plain(name).upper(), player) for name, player in some if isinstance(player, Mapping)]
+    return [_player_fact(single_line(name).upper(), player) for name, player in some if isinstance(player, Mapping)]
 
 
-def _player(name: str, told: Mapping[str, Any]) -> str:
-    weights = number(told.get("weights"))
+def _player_fact(name: str, told: Mapping[str, Any]) -> str:
+    weights = to_number(told.get("weights"))
     count = f" {weights:,.0f} weights" if weights is not None else ""
-    return f"{name}{count}, {plain(told.get('precision'))} on {plain(told.get('device'))}"
+    return f"{name}{count}, {single_line(told.get('precision'))} on {single_line(told.get('device'))}"
 
 
-def _data(told: object) -> str:
+def _data_fact(told: object) -> str:
     if not isinstance(told, Mapping):
         return ""
-    shape, images = told.get("shape"), number(told.get("images"))
-    size = " × ".join(plain(n) for n in shape[:3]) if isinstance(shape, list) else ""
+    shape, images = told.get("shape"), to_number(told.get("images"))
+    size = " × ".join(single_line(n) for n in shape[:3]) if isinstance(shape, list) else ""
     return ", ".join(
-        part for part in (plain(told.get("name")), f"{images:,.0f} images" if images is not None else "", size) if part
+        part
+        for part in (single_line(told.get("name")), f"{images:,.0f} images" if images is not None else "", size)
+        if part
     )
 
 
-def _ranks(start: Mapping[str, Any]) -> str:
+def _ranks_fact(start: Mapping[str, Any]) -> str:
     """How many there were and where each network lay; nothing of one alone."""
-    size, hosts, players = number(start.get("ranks")), number(start.get("hosts")), start.get("players")
+    size, hosts, players = to_number(start.get("ranks")), to_number(start.get("hosts")), start.get("players")
     if size is None or not size > 1:
         return ""
     some = islice(players.items(), _MOST) if isinstance(players, Mapping) else ()
-    placed = (f"{plain(k).upper()} {plain(p.get('strategy'))}" for k, p in some if isinstance(p, Mapping))
+    placed = (f"{single_line(k).upper()} {single_line(p.get('strategy'))}" for k, p in some if isinstance(p, Mapping))
     on = f" on {hosts:,.0f} host{'s' if hosts > 1 else ''}" if hosts is not None else ""
     return f"{size:,.0f} ranks{on}: {', '.join(placed)}"
 
 
-def _num_shown(told: object) -> int:
+def _num_samples(told: object) -> int:
     """Images to ask for: 64, or as many as there are held-out pairs to make them from."""
-    pairs = number(told.get("held_out_pairs")) if isinstance(told, Mapping) else None
+    pairs = to_number(told.get("held_out_pairs")) if isinstance(told, Mapping) else None
     return int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
 
 
@@ -217,31 +219,31 @@ def _delays(held: Mapping[tuple[str, str], Mapping[int, int]]) -> list[tuple[str
 
 
 def _rows(rows: object) -> list[str]:
-    return [plain(row, 60) for row in rows[:_MOST]] if isinstance(rows, list) else []
+    return [single_line(row, 60) for row in rows[:_MOST]] if isinstance(rows, list) else []
 
 
 def _advice(moment: RecordEntry) -> dict[str, str]:
-    told, value = moment.values, number(moment.values.get("value"))
+    told, value = moment.values, to_number(moment.values.get("value"))
     return {
-        "name": plain(told.get("name")),
-        "value": "" if value is None else figure(value),
-        "means": plain(told.get("means")),
-        "try": plain(told.get("try")),
+        "name": single_line(told.get("name")),
+        "value": "" if value is None else format_number(value),
+        "means": single_line(told.get("means")),
+        "try": single_line(told.get("try")),
         "step": f"{moment.step:,}",
     }
 
 
 def _changed(told: object) -> list[tuple[str, str, str]]:
     pairs = islice(told.items(), _MOST) if isinstance(told, Mapping) else ()
-    return [(plain(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
+    return [(single_line(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
 
 
 def _setting(value: object) -> str:
     """As one would write it in a recipe."""
-    return plain(value if isinstance(value, str) else json.dumps(value))
+    return single_line(value if isinstance(value, str) else json.dumps(value))
 
 
-def _opens(history: History) -> bool:
+def _has_commands(history: History) -> bool:
     """Whether the command line can open the run: not one whose networks are in a program."""
     return history.start.get("commands") != {}
 
@@ -259,18 +261,18 @@ def _commands(folder: Path, history: History, total: float | None) -> list[tuple
     again = ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_over else ("resume", resume)
     return [
         again,
-        ("sample", f"{program_command()} sample {run} --num {_num_shown(history.start.get('data'))}"),
+        ("sample", f"{program_command()} sample {run} --num {_num_samples(history.start.get('data'))}"),
         ("export", f"{program_command()} export {run}"),
         ("score", f"{program_command()} eval {run} --json"),
     ]
 
 
-def _flat(told: object, before: str = "", depth: int = 4) -> list[tuple[str, str]]:
+def _flatten(told: object, before: str = "", depth: int = 4) -> list[tuple[str, str]]:
     """Nested settings as dotted names."""
     if not isinstance(told, Mapping) or not depth:
-        return [(before, plain(told))] if before else []
-    found = ((f"{before}.{plain(name)}".strip("."), value) for name, value in told.items())
-    return [pair for name, value in found for pair in _flat(value, name, depth - 1)]
+        return [(before, single_line(told))] if before else []
+    found = ((f"{before}.{single_line(name)}".strip("."), value) for name, value in told.items())
+    return [pair for name, value in found for pair in _flatten(value, name, depth - 1)]
 
 
 def _environment() -> jinja2.Environment:
@@ -282,7 +284,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": figure, "table": table}
+    environment.filters |= {"figure": format_number, "table": table}
     return environment
 
 
@@ -290,5 +292,5 @@ def _source(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def _sha256_source(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from paragan.report.curves import Caption, Chart, Plot, curve, evaluations
+from paragan.report.charts import Caption, Chart, Plot, evaluation_chart, series_chart
 from paragan.report.metric_notes import explanation, note_of
 from paragan.report.record import RecordEntry, metric_names
 from paragan.report.series import Series
@@ -125,21 +125,21 @@ PANELS = (
 )
 
 
-def panels(section: str, series: Mapping[str, Series], kimg: float) -> list[Chart]:
+def section_charts(section: str, series: Mapping[str, Series], kimg: float) -> list[Chart]:
     """The charts of one section that have something to show; two or four of them are drawn wider."""
-    found = [(panel, names) for panel, names in _matches(section, series) if names]
+    found = [(panel, names) for panel, names in _matching_panels(section, series) if names]
     wide = len(found) in (2, 4)
     return [
-        curve(
+        series_chart(
             Caption(f"{section}-{number}", panel.title, panel.note, panel.floor),
             Plot(540, 220, kimg) if wide else Plot(360, 190, kimg),
-            dict(zip(labels(names), (series[name] for name in names), strict=True)),
+            dict(zip(series_labels(names), (series[name] for name in names), strict=True)),
         )
         for number, (panel, names) in enumerate(found)
     ]
 
 
-def _matches(section: str, series: Mapping[str, Series]) -> list[tuple[Panel, list[str]]]:
+def _matching_panels(section: str, series: Mapping[str, Series]) -> list[tuple[Panel, list[str]]]:
     """Panels and the series they show. "other": what no panel knows, each by itself."""
     if section == "other":
         left = [name for name in series if not any(re.fullmatch(panel.names, name) for panel in PANELS)]
@@ -148,7 +148,7 @@ def _matches(section: str, series: Mapping[str, Series]) -> list[tuple[Panel, li
     return [(panel, [name for name in series if re.fullmatch(panel.names, name)]) for panel in wanted]
 
 
-def ordered(series: Iterable[str]) -> list[str]:
+def sort_by_panel(series: Iterable[str]) -> list[str]:
     """Names as the panels show them, unknown ones last."""
     left = list(series)
     known = [name for panel in PANELS for name in left if re.fullmatch(panel.names, name)]
@@ -164,11 +164,11 @@ def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
         plot = Plot(540, 430, kimg, right_margin=20) if number == 0 else Plot(300, 150, kimg, right_margin=14)
         floor = None if note.direction < 0 else 0.0
         caption = Caption(f"metric-{number}", name, note.short, floor, explanation(name))
-        charts.append(evaluations(caption, plot, name, told, best(name, told)))
+        charts.append(evaluation_chart(caption, plot, name, told, best_evaluation(name, told)))
     return charts
 
 
-def best(metric: str, scores: Iterable[RecordEntry]) -> RecordEntry | None:
+def best_evaluation(metric: str, scores: Iterable[RecordEntry]) -> RecordEntry | None:
     """The best evaluation by this metric; None where it has no direction or no finite value."""
     sense = note_of(metric).direction
     told = [(m, m.numbers()[metric]) for m in scores if metric in m.numbers()]
@@ -176,18 +176,18 @@ def best(metric: str, scores: Iterable[RecordEntry]) -> RecordEntry | None:
     return max(finite, key=lambda pair: sense * pair[1])[0] if sense and finite else None
 
 
-def labels(names: Sequence[str]) -> list[str]:
+def series_labels(names: Sequence[str]) -> list[str]:
     """What tells the names apart: "d/loss/adversarial" and "g/loss/adversarial" are D and G."""
     if len(names) == 1:
         return [names[0].split("/")[-1].replace("_", " ")]
     words = [re.split(r"[/_]", name) for name in names]
-    before = _shared(words)
-    after = _shared([w[before:][::-1] for w in words])
+    before = _common_prefix_length(words)
+    after = _common_prefix_length([w[before:][::-1] for w in words])
     kept = [w[before : len(w) - after] or w[-1:] for w in words]
     told = [" ".join(w).upper() if len(" ".join(w)) == 1 else " ".join(w) for w in kept]
     return told if len(set(told)) == len(names) else list(names)
 
 
-def _shared(words: Sequence[Sequence[str]]) -> int:
+def _common_prefix_length(words: Sequence[Sequence[str]]) -> int:
     """Length of the common beginning."""
     return next((i for i, column in enumerate(zip(*words, strict=False)) if len(set(column)) > 1), min(map(len, words)))

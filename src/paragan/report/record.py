@@ -17,7 +17,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.files import plain_file
 from paragan.report.grid_record import Population
-from paragan.report.record_values import number, plain
+from paragan.report.record_values import single_line, to_number
 from paragan.report.series import Series
 
 # Bounds on what a foreign record can cost: bytes of a line (a generation of 4096 cells has 2 MB), so many of each kind,
@@ -43,13 +43,13 @@ class RecordEntry:
 
     @cached_property
     def _numbers(self) -> dict[str, float]:
-        found = ((plain(name), number(value)) for name, value in self.values.items() if name not in _PLACE)
+        found = ((single_line(name), to_number(value)) for name, value in self.values.items() if name not in _PLACE)
         return {name: value for name, value in found if value is not None}
 
     def brief(self) -> RecordEntry:
         """With its first numbers, nulls and texts, cut short: what can be kept of many lines."""
-        told = ((plain(name), value) for name, value in self.values.items() if not isinstance(value, list | dict))
-        kept = {name: plain(value) if isinstance(value, str) else value for name, value in islice(told, _VALUES)}
+        told = ((single_line(name), value) for name, value in self.values.items() if not isinstance(value, list | dict))
+        kept = {name: single_line(value) if isinstance(value, str) else value for name, value in islice(told, _VALUES)}
         return RecordEntry(self.step, self.kimg, kept)
 
 
@@ -86,7 +86,7 @@ class History:
     def take(self, kind: object, moment: RecordEntry) -> None:
         """The next line."""
         self.step, self.kimg = moment.step, moment.kimg
-        self._count_seconds(number(moment.values.get("seconds")))
+        self._count_seconds(to_number(moment.values.get("seconds")))
         self.end = moment.values if kind == "end" else None
         match kind:
             case "step" | "telemetry":
@@ -99,22 +99,22 @@ class History:
                 self._score(moment)
             case "samples":
                 self.rows = moment.values.get("rows")
-                self.samples = thinned(self.samples, moment.brief())
+                self.samples = thin_out(self.samples, moment.brief())
             case "end":
-                self.events.append((moment.step, plain(moment.values.get("reason")) or "ended"))
+                self.events.append((moment.step, single_line(moment.values.get("reason")) or "ended"))
             case "advice":
-                self.events.append((moment.step, f"advice: {plain(moment.values.get('name'))}"))
-                self.advice[plain(moment.values.get("name"))] = moment.brief()
+                self.events.append((moment.step, f"advice: {single_line(moment.values.get('name'))}"))
+                self.advice[single_line(moment.values.get("name"))] = moment.brief()
                 if len(self.advice) > _ADVICE:
                     del self.advice[next(iter(self.advice))]
             case "checkpoint":
-                self.checkpoints, self.checkpoint = self.checkpoints + 1, plain(moment.values.get("path"))
+                self.checkpoints, self.checkpoint = self.checkpoints + 1, single_line(moment.values.get("path"))
                 self.saves.append((moment.step, self.checkpoint))
             case "event":
-                self.events.append((moment.step, plain(moment.values.get("text"))))
+                self.events.append((moment.step, single_line(moment.values.get("text"))))
             case "start":
                 self.start = moment.values
-                self.population = self.population.begun(moment.values.get("grid"))
+                self.population = self.population.after_start(moment.values.get("grid"))
                 self.events.append((moment.step, "resumed" if moment.values.get("resumed") else "started"))
 
     def _delay(self, values: Mapping[str, Any]) -> None:
@@ -135,7 +135,7 @@ class History:
         self.num_scores, self.protocol = self.num_scores + 1, moment.values.get("protocol")
         self.real = moment.values.get("real")
         self.most_metrics = max(self.most_metrics, len(moment.numbers().keys() - {_COUNT}))
-        self.scores = thinned(self.scores, moment.brief())
+        self.scores = thin_out(self.scores, moment.brief())
 
     def _grow(self, moment: RecordEntry) -> None:
         for name, value in moment.numbers().items():
@@ -207,7 +207,7 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
     return [name for name in told if name in most]
 
 
-def thinned(moments: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
+def thin_out(moments: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
     """With one more. Where these are too many, half of them: first, last, and the extremes of every metric stay."""
     moments.append(new)
     if len(moments) <= _MOMENTS:
@@ -231,7 +231,7 @@ def _parse(line: bytes) -> tuple[object, RecordEntry] | None:
         return None
     if not isinstance(values, dict):
         return None
-    step, kimg = number(values.get("step")), number(values.get("kimg"))
+    step, kimg = to_number(values.get("step")), to_number(values.get("kimg"))
     if step is None or kimg is None or not (math.isfinite(step) and math.isfinite(kimg)):
         return None
     return values.get("kind"), RecordEntry(int(step), kimg, values)

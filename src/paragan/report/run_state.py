@@ -13,15 +13,15 @@ from paragan.core import strict_yaml
 from paragan.core.errors import PREEMPTED, ParaganError
 from paragan.core.files import plain_file
 from paragan.core.settings_tree import Place
-from paragan.report.record import History, number, plain
-from paragan.report.scale import figure
+from paragan.report.record import History, single_line, to_number
+from paragan.report.scale import format_number
 
 _SILENT_S = 600.0
 _MOST = 1 << 20  # bytes of a small file that are read
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """word: running, silent, finished, stopped or failed. written: seconds since the epoch, of the record."""
 
     word: str
@@ -29,50 +29,50 @@ class State:
     written: float
 
 
-def state(folder: Path, history: History) -> State:
+def run_state(folder: Path, history: History) -> RunState:
     """An `end` in the record counts first, then exit.json; without either the run goes on, or was killed silently."""
     try:
         written = (folder / "metrics.jsonl").stat().st_mtime
     except OSError:
         written = time.time()
-    end = history.end or small_json(folder / "exit.json")
-    code = number(end.get("code"))
+    end = history.end or read_small_json(folder / "exit.json")
+    code = to_number(end.get("code"))
     if code is None or not math.isfinite(code):
         quiet = time.time() - written > _SILENT_S
-        return State("silent" if quiet else "running", "nothing new for ten minutes" if quiet else "", written)
+        return RunState("silent" if quiet else "running", "nothing new for ten minutes" if quiet else "", written)
     word = {0: "finished", PREEMPTED: "stopped"}.get(int(code), "failed")
-    return State(word, plain(end.get("reason")), written)
+    return RunState(word, single_line(end.get("reason")), written)
 
 
 def total_kimg(folder: Path, history: History) -> float | None:
     """How long the run is to be; None where nothing tells."""
-    told, path = number(history.start.get("total_kimg")), folder / "config.yaml"
+    told, path = to_number(history.start.get("total_kimg")), folder / "config.yaml"
     if told is None:
         try:
-            told = number(strict_yaml.top(_beginning(path), Place(str(path), 1), []).plain()["train"]["kimg"])
+            told = to_number(strict_yaml.top(_read_start(path), Place(str(path), 1), []).plain()["train"]["kimg"])
         except (ParaganError, LookupError, TypeError, RecursionError):
             return None
     return told if told is not None and told > 0 and math.isfinite(told) else None
 
 
-def small_text(path: Path) -> str:
+def read_small_text(path: Path) -> str:
     """The beginning of a text file, line by line fit to be shown; empty where there is none."""
-    return "\n".join(_shown(line) for line in _beginning(path).split("\n"))
+    return "\n".join(_printable_line(line) for line in _read_start(path).split("\n"))
 
 
-def small_json(path: Path) -> dict[str, Any]:
+def read_small_json(path: Path) -> dict[str, Any]:
     """A JSON object from a small file; empty where there is none."""
     try:
-        value = json.loads(small_text(path))
+        value = json.loads(read_small_text(path))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Two units at most: 42 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
     if not math.isfinite(seconds):
-        return figure(seconds)
+        return format_number(seconds)
     whole = int(seconds)
     for size, unit, below, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
@@ -81,7 +81,7 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def _beginning(path: Path) -> str:
+def _read_start(path: Path) -> str:
     try:
         with plain_file(path) as file:
             return file.read(_MOST).decode("utf-8", "replace").replace("\r\n", "\n")
@@ -89,5 +89,5 @@ def _beginning(path: Path) -> str:
         return ""
 
 
-def _shown(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())].replace("\t", " ") + plain(line)
+def _printable_line(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())].replace("\t", " ") + single_line(line)

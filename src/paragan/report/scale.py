@@ -28,13 +28,13 @@ class Scale:
 
     def ticks(self, about: int = 4) -> list[float]:
         """Round values within the scale."""
-        return _decades(self.low, self.high, about) if self.log else round_ticks(self.low, self.high, about)
+        return _log_ticks(self.low, self.high, about) if self.log else round_ticks(self.low, self.high, about)
 
     def _unit(self, value: float) -> float:
         return math.log10(value) if self.log else value
 
 
-def fit(values: Sequence[float], top: float, bottom: float, floor: float | None = None) -> Scale:
+def fit_scale(values: Sequence[float], top: float, bottom: float, floor: float | None = None) -> Scale:
     """A scale for these finite values. With a `floor`, linear from there; else logarithmic if positive over decades.
 
     A few values far outside the range of the others do not flatten them: they are clamped.
@@ -45,7 +45,7 @@ def fit(values: Sequence[float], top: float, bottom: float, floor: float | None 
     if floor is None and ordered[0] > 0 and math.log10(ordered[-1]) - math.log10(ordered[0]) > _DECADES:
         room = 10 ** (_ROOM * (math.log10(ordered[-1]) - math.log10(ordered[0])))
         return Scale(ordered[0] / room or ordered[0], ordered[-1] * room, True, top, bottom)
-    low, high = _usual(ordered)
+    low, high = _usual_range(ordered)
     if floor is not None:
         low = min(low, floor)
     margin = _ROOM * (high - low) if high - low > _LEAST else max(0.1 * abs(high), _LEAST) if high else 1.0
@@ -61,7 +61,7 @@ def round_ticks(low: float, high: float, about: int) -> list[float]:
     return [n * step for n in range(first, last + 1)]
 
 
-def figure(value: float) -> str:
+def format_number(value: float) -> str:
     """Four significant digits, for people."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "∞" if value > 0 else "−∞"
@@ -74,14 +74,14 @@ def figure(value: float) -> str:
     return text.replace("-", "−")
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """Three significant digits, where there is little room."""
     if not math.isfinite(value) or 1000 <= abs(value) < 1e5:
-        return figure(value).replace(",", "")
-    return figure(float(f"{value:.2e}"))
+        return format_number(value).replace(",", "")
+    return format_number(float(f"{value:.2e}"))
 
 
-def _usual(ordered: Sequence[float]) -> tuple[float, float]:
+def _usual_range(ordered: Sequence[float]) -> tuple[float, float]:
     inner = ordered[len(ordered) // 20 : len(ordered) - len(ordered) // 20]
     low, high = inner[0], inner[-1]
     usual = high - low
@@ -90,7 +90,7 @@ def _usual(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[0], ordered[-1]
 
 
-def _decades(low: float, high: float, about: int) -> list[float]:
+def _log_ticks(low: float, high: float, about: int) -> list[float]:
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     stride = max(1, math.ceil((last - first + 1) / about))
     found = [10.0**n for n in range(first, last + 1, stride)]

@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.report import panels
-from paragan.report.record import History, metric_names, plain
-from paragan.report.run_state import duration, state, total_kimg
-from paragan.report.scale import figure
+from paragan.report.record import History, metric_names, single_line
+from paragan.report.run_state import format_duration, run_state, total_kimg
+from paragan.report.scale import format_number
 from paragan.report.series import Series
-from paragan.report.terminal_grid import board, in_words
+from paragan.report.terminal_grid import generation_text, render_grid
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BAR, _SPARKS, _SCORES, _LATEST = 60, 24, 8, 4
@@ -23,43 +23,54 @@ _LOSSES = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
 _STYLES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
 
 
-def view(folder: Path, history: History) -> RenderableType:
+def render_run(folder: Path, history: History) -> RenderableType:
     """Progress, the newest numbers with their past, evaluations, advice and events, from top to bottom."""
     gap = Text()
-    parts = [_head(folder, history), *_progress(folder, history), gap, _numbers(history), gap, _scores(history), gap]
-    parts += [*grid, gap] if (grid := board(history.population)) else []
-    lines = [Text(f"! {plain(a.values.get('means'))}", "yellow") for a in history.advice.values()][-_LATEST:]
+    parts = [
+        _header(folder, history),
+        *_progress(folder, history),
+        gap,
+        _numbers_table(history),
+        gap,
+        _scores_table(history),
+        gap,
+    ]
+    parts += [*grid, gap] if (grid := render_grid(history.population)) else []
+    lines = [Text(f"! {single_line(a.values.get('means'))}", "yellow") for a in history.advice.values()][-_LATEST:]
     lines += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_LATEST:]]
     return Group(*(part for part in [*parts, *lines] if part is not None))
 
 
-def plain_line(folder: Path, history: History) -> str:
+def summary_line(folder: Path, history: History) -> str:
     """The run in one line, for a log."""
-    now, total = state(folder, history), total_kimg(folder, history)
-    length = f"/{figure(total)}" if total else ""
-    told = [now.word, f"step {history.step:,}", f"{figure(history.kimg)}{length} kimg", *_pace(folder, history)]
-    told += [f"{label} {figure(history.series[name].last)}" for label, name in _LOSSES if name in history.series]
-    told += [f"{name} {figure(value)}" for name, value in _last_score(history).items()]
-    told += [generation] if (generation := in_words(history.population)) else []
+    now, total = run_state(folder, history), total_kimg(folder, history)
+    length = f"/{format_number(total)}" if total else ""
+    told = [now.word, f"step {history.step:,}", f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]
+    told += [f"{label} {format_number(history.series[name].last)}" for label, name in _LOSSES if name in history.series]
+    told += [f"{name} {format_number(value)}" for name, value in _last_score(history).items()]
+    told += [generation] if (generation := generation_text(history.population)) else []
     return "  ".join(told).replace("−", "-")
 
 
-def _head(folder: Path, history: History) -> Text:
-    now = state(folder, history)
-    name = plain(history.start.get("recipe")) or folder.resolve().name
+def _header(folder: Path, history: History) -> Text:
+    now = run_state(folder, history)
+    name = single_line(history.start.get("recipe")) or folder.resolve().name
     reason = f"{now.reason}  " if now.reason != now.word else ""
     return Text.assemble(
         (name, "bold"),
         "  ",
         (now.word, _STYLES.get(now.word, "bold yellow")),
-        f"  {reason}step {history.step:,}  {duration(history.seconds)}",
+        f"  {reason}step {history.step:,}  {format_duration(history.seconds)}",
     )
 
 
 def _progress(folder: Path, history: History) -> list[RenderableType]:
     total = total_kimg(folder, history)
     told = "  ".join(
-        [figure(history.kimg) + (f" of {figure(total)}" if total else "") + " kimg", *_pace(folder, history)]
+        [
+            format_number(history.kimg) + (f" of {format_number(total)}" if total else "") + " kimg",
+            *_pace(folder, history),
+        ]
     )
     if not total:
         return [Text(told)]
@@ -73,44 +84,47 @@ def _pace(folder: Path, history: History) -> list[str]:
     )
     total, told = total_kimg(folder, history), []
     if rate is not None:
-        told.append(f"{figure(rate)} images/s")
-        if total and rate > 0 and state(folder, history).word == "running":
-            told.append(f"ETA {duration(max(0.0, total - history.kimg) * 1000 / rate)}")
+        told.append(f"{format_number(rate)} images/s")
+        if total and rate > 0 and run_state(folder, history).word == "running":
+            told.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
     if wait is not None:
         told.append(f"data wait {wait:.1%}")
     return told
 
 
-def _numbers(history: History) -> Table | None:
+def _numbers_table(history: History) -> Table | None:
     known = history.population.curves | history.series
-    shown = [name for name in panels.ordered(known) if name not in ("images_per_s", "data_wait")]
+    shown = [name for name in panels.sort_by_panel(known) if name not in ("images_per_s", "data_wait")]
     table = _table("", "now", "over the run")
     for name in shown[:_SPARKS]:
         series = known[name]
-        table.add_row(Text(name), Text(figure(series.last)), Text(spark(series)))
+        table.add_row(Text(name), Text(format_number(series.last)), Text(sparkline(series)))
     return table if shown else None
 
 
-def _scores(history: History) -> Table | None:
+def _scores_table(history: History) -> Table | None:
     names = metric_names(history.scores)[:6]
     if not names:
         return None
-    best = {name: panels.best(name, history.scores) for name in names}
+    best = {name: panels.best_evaluation(name, history.scores) for name in names}
     table = _table("step", "kimg", *(name.replace("_", " ") for name in names))
-    for moment in _with_the_best(history.scores, best.values()):
+    for moment in _newest_and_best(history.scores, best.values()):
         told = moment.numbers()
         cells = [
-            Text(figure(told[name]) + (" *" if moment is best[name] else "  "), "bold" if moment is best[name] else "")
+            Text(
+                format_number(told[name]) + (" *" if moment is best[name] else "  "),
+                "bold" if moment is best[name] else "",
+            )
             if name in told
             else Text("")
             for name in names
         ]
-        table.add_row(Text(f"{moment.step:,}"), Text(figure(moment.kimg)), *cells)
+        table.add_row(Text(f"{moment.step:,}"), Text(format_number(moment.kimg)), *cells)
     table.caption = "* best so far" if any(best.values()) else None
     return table
 
 
-def _with_the_best(
+def _newest_and_best(
     scores: Sequence[panels.RecordEntry], best: Iterable[panels.RecordEntry | None]
 ) -> list[panels.RecordEntry]:
     """The newest few and, before them, the best ones, in time."""
@@ -131,7 +145,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def spark(series: Series) -> str:
+def sparkline(series: Series) -> str:
     """The means of the run in a row of blocks, the newest to the right; a gap is a question mark."""
     count = min(_SPARKS, len(series.buckets))
     chosen = [series.buckets[(n + 1) * len(series.buckets) // count - 1].mean for n in range(count)]

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from paragan.report.grid_record import Generation, Grid, Population
-from paragan.report.heat_map import Folded
-from paragan.report.population import standing
-from paragan.report.scale import figure, fit, short
+from paragan.report.heat_map import GridLayout
+from paragan.report.population import best_cell_text
+from paragan.report.scale import fit_scale, format_number, format_short
 
 _LINES, _COLUMNS = 16, 8  # of the largest grid whose numbers have room beside everything else
 _MOST_LINES, _MOST_COLUMNS = 32, 39  # of the largest that is drawn in blocks
@@ -20,30 +20,30 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _STYLES = ("green", "cyan", "", "yellow", "red")  # from the lowest score to the highest
 
 
-def board(population: Population) -> list[RenderableType]:
+def render_grid(population: Population) -> list[RenderableType]:
     """From top to bottom; nothing for a run that is no grid, or of which no generation is over."""
     grid, newest = population.grid, population.newest
     if grid is None or newest is None:
         return []
-    folded = Folded.of(grid, _COLUMNS)
+    folded = GridLayout.of(grid, _COLUMNS)
     if folded.lines > _LINES or folded.columns > _COLUMNS:
-        return [Text(in_words(population)), *_blocks(newest, Folded.of(grid, _MOST_COLUMNS))]
+        return [Text(generation_text(population)), *_blocks(newest, GridLayout.of(grid, _MOST_COLUMNS))]
     letters = _letters(grid)
     legend = "  ".join([f"{letters[n]} {name}" for n, name in enumerate(grid.losses)] if letters else [])
-    parts: list[RenderableType] = [Text(in_words(population)), _table(newest, folded, letters)]
+    parts: list[RenderableType] = [Text(generation_text(population)), _table(newest, folded, letters)]
     return [*parts, Text(legend, "dim")] if legend else parts
 
 
-def in_words(population: Population) -> str:
+def generation_text(population: Population) -> str:
     """The newest generation in a few words; empty where there is none."""
     if population.newest is None:
         return ""
     middle = population.curves.get("score/median")
-    words = [f"generation {population.newest.number:,}", standing(population.newest)]
-    return "  ".join([*(word for word in words if word), *([f"median {figure(middle.last)}"] if middle else [])])
+    words = [f"generation {population.newest.number:,}", best_cell_text(population.newest)]
+    return "  ".join([*(word for word in words if word), *([f"median {format_number(middle.last)}"] if middle else [])])
 
 
-def _table(newest: Generation, folded: Folded, letters: str) -> Table:
+def _table(newest: Generation, folded: GridLayout, letters: str) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for _ in range(folded.columns):
         table.add_column(justify="right", no_wrap=True)
@@ -53,7 +53,7 @@ def _table(newest: Generation, folded: Folded, letters: str) -> Table:
     return table
 
 
-def _blocks(newest: Generation, folded: Folded) -> list[RenderableType]:
+def _blocks(newest: Generation, folded: GridLayout) -> list[RenderableType]:
     """A block for each cell, low where its score is; none of a grid that would fill the screen."""
     if folded.lines > _MOST_LINES or folded.columns > _MOST_COLUMNS:
         return []
@@ -68,7 +68,7 @@ def _blocks(newest: Generation, folded: Folded) -> list[RenderableType]:
 
 def _heights(scores: Sequence[float]) -> list[float | None]:
     """Between the lowest, 0, and the highest, 1; None for a cell without a score."""
-    scale = fit([score for score in scores if math.isfinite(score)], 0.0, 1.0)
+    scale = fit_scale([score for score in scores if math.isfinite(score)], 0.0, 1.0)
     return [1 - scale.at(score) if math.isfinite(score) else None for score in scores]
 
 
@@ -82,7 +82,7 @@ def _tiles(newest: Generation, letters: str) -> Iterator[Text]:
     for cell, (score, loss, height) in enumerate(zip(scores, losses, _heights(scores), strict=True)):
         best = cell == newest.best
         letter = f" {letters[int(loss)] if loss < len(letters) else '?'}" if letters else ""
-        told = f"{'-' if height is None else short(score)}{'*' if best else ' '}{letter}"
+        told = f"{'-' if height is None else format_short(score)}{'*' if best else ' '}{letter}"
         yield Text(told, "dim" if height is None else _style(height, best))
 
 

@@ -13,14 +13,14 @@ from paragan.storage.video import save_mp4
 _SIDE, _FRAME_MS = 720, 50
 
 
-def save_walk(frames: Iterable[Image.Image], path: Path) -> None:
+def save_frames(frames: Iterable[Image.Image], path: Path) -> None:
     """A film at 20 frames a second, no side longer than 720 px. Whole or not at all."""
-    pictures = [_small(frame) for frame in frames]
+    pictures = [_shrink(frame) for frame in frames]
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_film(pictures, path, [_FRAME_MS] * len(pictures), quality=85)
+    save_animation(pictures, path, [_FRAME_MS] * len(pictures), quality=85)
 
 
-def save_film(pictures: Sequence[Image.Image], path: Path, durations_ms: list[int], quality: int) -> None:
+def save_animation(pictures: Sequence[Image.Image], path: Path, durations_ms: list[int], quality: int) -> None:
     """RGB frames, all of one size, as the ending of `path` says. WebP and GIF repeat without end. Whole or not at all.
 
     durations_ms: of each frame. quality: of a WebP, 0 to 100.
@@ -36,7 +36,7 @@ def save_film(pictures: Sequence[Image.Image], path: Path, durations_ms: list[in
             pictures[0].save(file, "WEBP", quality=quality, method=2, **more)
 
 
-def _small(frame: Image.Image) -> Image.Image:
+def _shrink(frame: Image.Image) -> Image.Image:
     rgb = frame.convert("RGB")
     rgb.thumbnail((_SIDE, _SIDE))
     return rgb

@@ -9,7 +9,7 @@ from torch import Tensor
 GAP, GREY = 2, 64  # between the images
 
 
-def sheet(x_BCHW: Tensor, columns: int, least_pixels: int = 32) -> Tensor:
+def make_sheet(x_BCHW: Tensor, columns: int, least_pixels: int = 32) -> Tensor:
     """uint8 (1 or 3, height, width) of x in [-1, 1], `columns` to a row; small images are enlarged by a whole factor.
 
     Of more than three channels the first three are shown; two are shown as red and green.

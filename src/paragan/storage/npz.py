@@ -14,32 +14,32 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.storage import zip_files
 
-MOST_BYTES = 16 << 30
-_MOST_HEADER = 4096
+MAX_BYTES = 16 << 30
+_MAX_HEADER_BYTES = 4096
 
 
-def names(path: Path) -> list[str]:
+def array_names(path: Path) -> list[str]:
     """The names of the arrays in a file, in its order."""
-    with zip_files.opened(path) as archive:
+    with zip_files.open_zip(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 
 
-def read(path: Path, name: str, most: int = MOST_BYTES) -> NDArray[Any]:
+def read_array(path: Path, name: str, most: int = MAX_BYTES) -> NDArray[Any]:
     """One array. Raises `DataError` where it is missing, damaged, of Python objects, or larger than `most` bytes."""
-    with zip_files.opened(path) as archive:
+    with zip_files.open_zip(path) as archive:
         found = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if name not in found:
             raise DataError(f"{path}: found the arrays {', '.join(found) or '(none)'}, expected one named {name!r}")
-        zip_files.check(found[name], str(path), most)
-        return _array(archive, found[name], f"{path}: {name}")
+        zip_files.check_member(found[name], str(path), most)
+        return _read_member_array(archive, found[name], f"{path}: {name}")
 
 
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:
+def _read_member_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> NDArray[Any]:
     with archive.open(info) as stream:
         try:
             version = npy.read_magic(stream)
             read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, by_column, dtype = read_header(stream, max_header_size=_MOST_HEADER)
+            shape, by_column, dtype = read_header(stream, max_header_size=_MAX_HEADER_BYTES)
         except ValueError as error:
             raise DataError(f"{where}: found no npy header ({str(error).splitlines()[0]}); save it again") from None
         if dtype.hasobject:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from paragan.core.log_record import LogRecord
 from paragan.core.printable import printable
-from paragan.report.record_values import finite, mapping
+from paragan.report.record_values import finite_or_nan, to_mapping
 
 PLAIN_PERIOD_S = 10.0
 
@@ -117,7 +117,7 @@ def _told(values: Mapping[str, Any]) -> str:
 def generation_line(values: Mapping[str, Any], before: tuple[float, str]) -> tuple[str, tuple[float, str]]:
     """Which cell's mixture is best, and the best so far: score, and whose. before: the best so far until now."""
     number = values["generation"]
-    scores = {cell: finite(mapping(told).get("score")) for cell, told in values["cells"].items()}
+    scores = {cell: finite_or_nan(to_mapping(told).get("score")) for cell, told in values["cells"].items()}
     told = [(score, cell) for cell, score in scores.items() if math.isfinite(score)]
     if not told:
         return f"generation {number}", before
@@ -136,7 +136,7 @@ def ensemble_line(values: Mapping[str, Any]) -> str:
 
 def score_line(values: Mapping[str, Any]) -> str:
     """The metrics in one line, each with the value of real images, and the accuracy of the extractor."""
-    real, accuracy = mapping(values.get("real")), mapping(values.get("protocol")).get("extractor_accuracy")
+    real, accuracy = to_mapping(values.get("real")), to_mapping(values.get("protocol")).get("extractor_accuracy")
     told = [_with_real(name, value, real.get(name)) for name, value in values.items() if isinstance(value, float)]
     return "  ".join([*told, *([f"extractor accuracy {accuracy:.4g}"] if isinstance(accuracy, float) else [])])
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from paragan.core.files import subfolder, whole
 from paragan.core.log_record import LogRecord
-from paragan.storage.image_formats import SHEETS
-from paragan.storage.image_sheet import sheet
+from paragan.storage.image_formats import SHEET_FORMATS
+from paragan.storage.image_sheet import make_sheet
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Writer:
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
     """The sheet of these images (`_sheet.sheet`), as a PNG or JPEG by the ending. Whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kind = SHEETS[path.suffix.lower()]
+    kind = SHEET_FORMATS[path.suffix.lower()]
     more = {"quality": 95} if kind == "JPEG" else {}
     with whole(path) as file:
-        picture(sheet(x_BCHW, columns, least_pixels)).save(file, kind, **more)
+        picture(make_sheet(x_BCHW, columns, least_pixels)).save(file, kind, **more)
 
 
 def picture(sheet_CHW: Tensor) -> Image.Image:

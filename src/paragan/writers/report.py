@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.core.files import write_text
-from paragan.report.film import film
 from paragan.report.page import Page
 
 if TYPE_CHECKING:
     from paragan.core.log_record import LogRecord
 
-__all__ = ["NAME", "Page", "Writer", "film", "render", "save"]
+__all__ = ["NAME", "Page", "Writer", "render", "save"]
 
 NAME = "report.html"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from paragan.core.errors import ConfigError
 from paragan.core.files import subfolder
 from paragan.core.log_record import LogRecord
-from paragan.storage.image_sheet import sheet
+from paragan.storage.image_sheet import make_sheet
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Writer:
         elif note.kind in ("advice", "event"):
             self._writer.add_text(note.kind, "  ".join(map(str, note.values.values())), note.step)
         if note.x_BCHW is not None and self._options.pictures:
-            self._writer.add_image("samples", sheet(note.x_BCHW, note.columns), note.step)
+            self._writer.add_image("samples", make_sheet(note.x_BCHW, note.columns), note.step)
         self._writer.flush()
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from paragan.coevolution.cell import Cell
 from paragan.core.protocols import Augment
 from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.prior import Prior
-from paragan.loading.loader import Loader, next_of
+from paragan.loading.loader import Loader, next_joint_batch
 
 _OWN, _REAL = ("z_BZ", "y_B", "condition"), ("x_BCHW", "y_B", "condition")
 
@@ -44,7 +44,7 @@ class CellStreams:
     def __next__(self) -> Batch:
         loaders = [stream for stream in self.streams if isinstance(stream, Loader)]
         if len(loaders) == len(self.streams):
-            return next_of(loaders)
+            return next_joint_batch(loaders)
         batches = [next(stream) for stream in self.streams]
         rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
         images, labels = [batch.x_BCHW for batch in batches], [batch.y_B for batch in batches]

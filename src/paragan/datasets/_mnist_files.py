@@ -11,23 +11,23 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.protocols import Source
-from paragan.datasets import _idx
-from paragan.datasets._download import Remote, fetched
-from paragan.datasets._memory import Memory, fingerprint_of
+from paragan.datasets import _idx_format
+from paragan.datasets._download import RemoteFile, download
+from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 
 _PREFIX = {"train": "train", "held_out": "t10k"}
 _SIDE = 28
 
 
 def source(
-    name: str, path: str, size: int, split: str, class_names: tuple[str, ...], remotes: Mapping[str, Remote]
+    name: str, path: str, size: int, split: str, class_names: tuple[str, ...], remotes: Mapping[str, RemoteFile]
 ) -> Source:
     """(1, size, size): 28, or more with a black frame. path: the folder; where it is empty, `remotes` are fetched.
 
     Raises `DataError` where a file is missing, truncated, or not what its name says.
     """
     stems = (f"{_PREFIX[split]}-images-idx3-ubyte", f"{_PREFIX[split]}-labels-idx1-ubyte")
-    images_path, labels_path = (_file(path, stem) if path else fetched(remotes[stem], name) for stem in stems)
+    images_path, labels_path = (_file(path, stem) if path else download(remotes[stem], name) for stem in stems)
     images_NHW, labels_N = _bytes(images_path, num_axes=3), _bytes(labels_path, num_axes=1)
     if images_NHW.shape[1:] != (_SIDE, _SIDE):
         height, width = images_NHW.shape[1:]
@@ -39,17 +39,17 @@ def source(
     if (highest := int(labels_N.max())) >= len(class_names):
         raise DataError(f"{labels_path}: found label {highest}, expected labels 0 to {len(class_names) - 1}")
     frame = (size - _SIDE) // 2
-    fingerprint = fingerprint_of(name, size, images_path, labels_path)
-    return Memory(F.pad(images_NHW, (frame,) * 4)[:, None], labels_N.long(), class_names, fingerprint)
+    fingerprint = compute_fingerprint(name, size, images_path, labels_path)
+    return InMemorySource(F.pad(images_NHW, (frame,) * 4)[:, None], labels_N.long(), class_names, fingerprint)
 
 
-def remotes(folder: str, files: Mapping[str, tuple[int, str]]) -> dict[str, Remote]:
+def remotes(folder: str, files: Mapping[str, tuple[int, str]]) -> dict[str, RemoteFile]:
     """From the URL of a folder and, by name without `.gz`, the files' sizes and sha256."""
-    return {stem: Remote(f"{folder}/{stem}.gz", *facts) for stem, facts in files.items()}
+    return {stem: RemoteFile(f"{folder}/{stem}.gz", *facts) for stem, facts in files.items()}
 
 
 def _bytes(path: Path, num_axes: int) -> Tensor:
-    return torch.from_numpy(_idx.read(path, num_axes).copy())  # a copy can be written to, as torch demands
+    return torch.from_numpy(_idx_format.read_idx(path, num_axes).copy())  # a copy can be written to, as torch demands
 
 
 def _file(path: str, stem: str) -> Path:

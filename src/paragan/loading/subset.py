@@ -14,10 +14,10 @@ from paragan.core.errors import ConfigError
 from paragan.core.protocols import Source, notices
 from paragan.loading.order import Indices, Order
 
-_AT_ONCE = 256
+_BLOCK_ROWS = 256
 
 
-class Diet:
+class SubsetSource:
     """A `Source` of some rows of another. Labels keep their numbers, whatever classes are left."""
 
     def __init__(self, source: Source, rows: Indices) -> None:
@@ -35,12 +35,12 @@ class Diet:
         return self.source.fetch(self._rows[np.asarray(indices)])
 
 
-def drawn(num: int, share: float, seed: int, cell: int) -> Indices:
+def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
     """A share of `num` rows for this cell alone, sorted; another cell may have the same."""
     return _rows(num, rng.key(seed, "diet", cell), 0, _count(num, share))
 
 
-def piece(num: int, shares: Sequence[float], seed: int, cell: int) -> Indices:
+def disjoint_rows(num: int, shares: Sequence[float], seed: int, cell: int) -> Indices:
     """The same of rows that no other cell has: those of cell 0, of cell 1, … follow one another in one order.
 
     shares: of all cells. `ConfigError` where there are too few rows for so many.
@@ -51,11 +51,11 @@ def piece(num: int, shares: Sequence[float], seed: int, cell: int) -> Indices:
     return _rows(num, rng.key(seed, "diet"), sum(counts[:cell]), counts[cell])
 
 
-def labels(source: Source) -> Indices:
+def read_labels(source: Source) -> Indices:
     """Of every row, int64 (N,). Reads the whole set, block by block."""
     found = np.empty(len(source), np.int64)
-    for first in range(0, len(source), _AT_ONCE):
-        rows = np.arange(first, min(first + _AT_ONCE, len(source)))
+    for first in range(0, len(source), _BLOCK_ROWS):
+        rows = np.arange(first, min(first + _BLOCK_ROWS, len(source)))
         _, y_B = source.fetch(rows)
         assert y_B is not None
         found[rows] = y_B.numpy()

@@ -13,8 +13,8 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import plain_file
-from paragan.report.record import RecordEntry, plain
-from paragan.storage.animation import save_film
+from paragan.report.record import RecordEntry, single_line
+from paragan.storage.animation import save_animation
 
 _FRAMES, _BUDGET, _SIDE = 60, 900_000, 960  # at most so many, so many bytes, so many pixels a side
 _FILM_FRAMES, _FILM_SIDE, _FRAME_MS, _REST_MS = 120, 720, 120, 1500
@@ -33,7 +33,7 @@ class Frame:
 
 
 @dataclass
-class Frames:
+class SampleFrames:
     """Keeps what it encoded, so that a page made again costs only its new pictures."""
 
     folder: Path
@@ -42,9 +42,9 @@ class Frames:
 
     def choose(self, samples: Sequence[RecordEntry]) -> list[Frame]:
         """Frames spaced over the run within the budget, in time, the first and the last always among them."""
-        while len(wanted := spaced(samples, self._stride)) > _FRAMES or not self._fits(wanted):
+        while len(wanted := every_nth(samples, self._stride)) > _FRAMES or not self._fits(wanted):
             self._stride *= 2
-        self._encoded = {_name(moment): self._frame(moment) for moment in wanted}
+        self._encoded = {_sample_path(moment): self._frame(moment) for moment in wanted}
         return [frame for frame in self._encoded.values() if frame is not None]
 
     def _fits(self, wanted: Sequence[RecordEntry]) -> bool:
@@ -52,25 +52,25 @@ class Frames:
         return len(wanted) <= 2 or sum(sizes) <= _BUDGET * 4 // 3
 
     def _frame(self, moment: RecordEntry) -> Frame | None:
-        name = _name(moment)
+        name = _sample_path(moment)
         if name not in self._encoded:
-            self._encoded[name] = _encode(self.folder / name, moment)
+            self._encoded[name] = _encode_frame(self.folder / name, moment)
         return self._encoded[name]
 
 
-def spaced(samples: Sequence[RecordEntry], stride: int) -> list[RecordEntry]:
+def every_nth(samples: Sequence[RecordEntry], stride: int) -> list[RecordEntry]:
     """Every stride-th and the last."""
     return [*samples[:-1:stride], *samples[-1:]]
 
 
-def film(folder: Path, path: Path) -> int:
+def save_run_animation(folder: Path, path: Path) -> int:
     """Write the pictures of the run in `folder` as a film, .webp, .gif or .mp4; returns the number of frames.
 
     Raises `DataError` where there is no picture yet.
     """
     files = sorted((folder / "samples").glob("step-*.png"))
     stride = -(-len(files) // (_FILM_FRAMES - 1)) or 1
-    read = (_read(file, _FILM_SIDE) for file in [*files[:-1:stride], *files[-1:]])
+    read = (_read_image(file, _FILM_SIDE) for file in [*files[:-1:stride], *files[-1:]])
     pictures = [picture for picture in read if picture is not None]
     if not pictures:
         raise DataError(
@@ -78,17 +78,17 @@ def film(folder: Path, path: Path) -> int:
         )
     pictures = [picture for picture in pictures if picture.size == pictures[-1].size]
     durations = [_FRAME_MS] * (len(pictures) - 1) + [_REST_MS]
-    save_film(pictures, path, durations, quality=80)
+    save_animation(pictures, path, durations, quality=80)
     return len(pictures)
 
 
-def _name(moment: RecordEntry) -> str:
+def _sample_path(moment: RecordEntry) -> str:
     """Within samples/, whatever the record claims."""
-    return f"samples/{Path(plain(moment.values.get('path'))).name}"
+    return f"samples/{Path(single_line(moment.values.get('path'))).name}"
 
 
-def _encode(path: Path, moment: RecordEntry) -> Frame | None:
-    picture = _read(path, _SIDE)
+def _encode_frame(path: Path, moment: RecordEntry) -> Frame | None:
+    picture = _read_image(path, _SIDE)
     if picture is None:
         return None
     data = io.BytesIO()
@@ -97,7 +97,7 @@ def _encode(path: Path, moment: RecordEntry) -> Frame | None:
     return Frame(moment.step, moment.kimg, *picture.size, uri)
 
 
-def _read(path: Path, side: int) -> Image.Image | None:
+def _read_image(path: Path, side: int) -> Image.Image | None:
     """In RGB, no side longer than `side`; None for what is missing, broken or absurdly large."""
     try:
         with plain_file(path) as file, Image.open(file, formats=["PNG"]) as picture:

@@ -9,22 +9,22 @@ from functools import lru_cache
 from pathlib import Path
 
 from paragan.core.errors import DataError
-from paragan.datasets import _decode, _tar, folder
-from paragan.datasets._pictures import MOST_BYTES, Files
+from paragan.datasets import _image_decoding, _tar_stream, folder
+from paragan.datasets._image_files import MAX_FILE_BYTES, FileReader
 
 _MOST_UNPACKED = 4 << 30  # bytes of a tar file, which is held in memory
 
 
-class Tar:
+class TarReader:
     """Members of a tar file, packed or not; pictures, and files called one of `texts`, are held as they lie in it."""
 
     def __init__(self, path: Path, texts: frozenset[str] = frozenset()) -> None:
         self._name = str(path)
 
         def wanted(name: str) -> bool:
-            return is_shown(name) and (_is_picture(name) or name.rpartition("/")[2] in texts)
+            return is_visible(name) and (_is_image(name) or name.rpartition("/")[2] in texts)
 
-        self.held = dict(_tar.members(path, wanted, _MOST_UNPACKED, MOST_BYTES))
+        self.held = dict(_tar_stream.read_members(path, wanted, _MOST_UNPACKED, MAX_FILE_BYTES))
 
     def has(self, path: str) -> bool:
         return path in self.held
@@ -43,17 +43,17 @@ class Tar:
         return []
 
 
-def listed(path: str, texts: frozenset[str] = frozenset()) -> tuple[Files, list[bytes]]:
+def list_images(path: str, texts: frozenset[str] = frozenset()) -> tuple[FileReader, list[bytes]]:
     """The pictures' relative paths, sorted, and how to read them. texts: names of other files that will be read.
 
     Raises `DataError` where there is no such folder or file, it is damaged, or holds fewer than two pictures.
     """
     root = Path(path)
     if not (path and root.is_file() and is_tar(root)):
-        return folder.listed(path)
+        return folder.list_images(path)
     status = root.stat()
-    files = _opened(root, texts, status.st_size, status.st_mtime_ns)
-    paths = sorted(os.fsencode(name) for name in files.held if _is_picture(name))
+    files = _open_tar(root, texts, status.st_size, status.st_mtime_ns)
+    paths = sorted(os.fsencode(name) for name in files.held if _is_image(name))
     if len(paths) < 2:
         raise DataError(f"data.path: found fewer than two pictures in {path!r}, expected more; check data.path")
     return files, paths
@@ -69,16 +69,16 @@ def is_tar(path: Path) -> bool:
         return False
 
 
-def is_shown(name: str) -> bool:
+def is_visible(name: str) -> bool:
     """Whether neither the file nor a folder that it lies in is hidden."""
     return not any(word.startswith((".", "__MACOSX")) for word in name.removeprefix("./").split("/"))
 
 
-def _is_picture(name: str) -> bool:
-    return name.lower().endswith(_decode.ENDINGS)
+def _is_image(name: str) -> bool:
+    return name.lower().endswith(_image_decoding.EXTENSIONS)
 
 
 @lru_cache(maxsize=1)
-def _opened(path: Path, texts: frozenset[str], size: int, changed_ns: int) -> Tar:
+def _open_tar(path: Path, texts: frozenset[str], size: int, changed_ns: int) -> TarReader:
     """Both parts of a data set read the same file."""
-    return Tar(path, texts)
+    return TarReader(path, texts)

@@ -16,9 +16,9 @@ from PIL import Image
 
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
-from paragan.datasets import _class_folders, _decode, _paths, folder, npz
+from paragan.datasets import _class_folders, _image_decoding, _image_paths, folder, npz
 
-FEW = 1000
+FEW_IMAGES = 1000
 _UNEVEN = 10
 _SHOWN = 10
 _MODEL_SIDES = (8, 16, 32, 64, 128)
@@ -28,7 +28,7 @@ Split = Literal["train", "held_out"]
 
 
 @dataclass
-class Findings:
+class DatasetReport:
     """images: files that look like pictures. sides: the shorter sides in pixels, minimum, median, maximum."""
 
     path: str
@@ -48,7 +48,9 @@ class Findings:
     command: str = ""
 
 
-def check(path: str, size: int | None = None, say: Callable[[int, int], None] = lambda done, total: None) -> Findings:
+def check_dataset(
+    path: str, size: int | None = None, say: Callable[[int, int], None] = lambda done, total: None
+) -> DatasetReport:
     """Decode every picture. size: the one to train with, the usual one for these pictures unless given.
 
     say: is told how many are done, of how many. Raises `DataError` where `path` holds no pictures at all.
@@ -58,16 +60,16 @@ def check(path: str, size: int | None = None, say: Callable[[int, int], None] = 
         raise DataError(f"--size: found {size}, expected one of {', '.join(map(str, sizes))}")
     if Path(path).suffix.lower() == ".npz":
         return _arrays(path)
-    files, paths = folder.listed(path)
-    parts = [_paths.part(paths, split, 0.1, path) for split in ("train", "held_out")]
-    found, sides = Findings(path, len(paths), classes=_classes(parts)), []
-    found.warnings = list(_class_folders.warnings(files, paths, parts[0], "train"))
+    files, paths = folder.list_images(path)
+    parts = [_image_paths.split_paths(paths, split, 0.1, path) for split in ("train", "held_out")]
+    found, sides = DatasetReport(path, len(paths), classes=_classes(parts)), []
+    found.warnings = list(_class_folders.class_folder_warnings(files, paths, parts[0], "train"))
     seen: dict[bytes, str] = {}
     for number, name in enumerate(map(os.fsdecode, paths), start=1):
         where = files.where(name)
         try:
-            image = _decode.opened(files.read(name), where)
-            _decode.plain(image, where, channels=3, background=255)
+            image = _image_decoding.decode_image(files.read(name), where)
+            _image_decoding.convert_image(image, where, channels=3, background=255)
         except DataError as error:
             _note_damage(found, str(error))
         else:
@@ -79,15 +81,15 @@ def check(path: str, size: int | None = None, say: Callable[[int, int], None] = 
     return found
 
 
-def _classes(parts: list[_paths.Part]) -> dict[str, int]:
+def _classes(parts: list[_image_paths.SplitPaths]) -> dict[str, int]:
     counts = Counter(label for part in parts if part.labels is not None for label in part.labels.tolist())
     return {name: counts[label] for label, name in enumerate(parts[0].class_names)}
 
 
-def _arrays(path: str) -> Findings:
+def _arrays(path: str) -> DatasetReport:
     """An npz file is held to its form when it is read; what remains is what it holds."""
     parts = [npz.source(npz.Options(path), split) for split in ("train", "held_out")]
-    found = Findings(path, sum(map(len, parts)))
+    found = DatasetReport(path, sum(map(len, parts)))
     channels, *sides = parts[0].shape
     found.sides = (min(sides),) * 3
     found.kinds = {"grey" if channels == 1 else "colour": found.images}
@@ -110,19 +112,19 @@ def _arrays(path: str) -> Findings:
     return found
 
 
-def _note_damage(found: Findings, line: str) -> None:
+def _note_damage(found: DatasetReport, line: str) -> None:
     found.num_damaged += 1
     if len(found.damaged) < _SHOWN:
         found.damaged.append(line)
 
 
-def _note(found: Findings, image: Image.Image) -> None:
+def _note(found: DatasetReport, image: Image.Image) -> None:
     found.not_square += image.width != image.height
-    kind = _decode.kind(image)
+    kind = _image_decoding.image_kind(image)
     found.kinds[kind] = found.kinds.get(kind, 0) + 1
 
 
-def _note_duplicate(found: Findings, seen: dict[bytes, str], digest: bytes, name: str) -> None:
+def _note_duplicate(found: DatasetReport, seen: dict[bytes, str], digest: bytes, name: str) -> None:
     if (earlier := seen.setdefault(digest, name)) is not name:
         found.num_duplicates += 1
         if len(found.duplicates) < _SHOWN:
@@ -133,7 +135,7 @@ def _digest(image: Image.Image) -> bytes:
     return hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
 
 
-def _judge(found: Findings, sides: np.ndarray, size: int | None, sizes: tuple[int, ...]) -> None:
+def _judge(found: DatasetReport, sides: np.ndarray, size: int | None, sizes: tuple[int, ...]) -> None:
     if not len(sides):
         found.advice = ["no picture can be read: nothing to train on"]
         return
@@ -147,7 +149,7 @@ def _judge(found: Findings, sides: np.ndarray, size: int | None, sizes: tuple[in
     found.command = _command(found, f"data.size={found.size}", *grey, *skip)
 
 
-def _advice(found: Findings) -> list[str]:
+def _advice(found: DatasetReport) -> list[str]:
     """What to think about, a line each, the gravest first."""
     lines = []
     if found.num_damaged:
@@ -155,7 +157,7 @@ def _advice(found: Findings) -> list[str]:
             f"{_files(found.num_damaged)} damaged: remove or mend; training stops at the first, "
             "data.damaged=skip leaves them out"
         )
-    if found.images < FEW:
+    if found.images < FEW_IMAGES:
         lines.append(
             f"only {found.images:,} pictures: D learns them by heart; switch on augmentation "
             "(augment.name=diffaugment; the recipe own has it on) and keep the penalty r1"
@@ -179,5 +181,5 @@ def _files(count: int) -> str:
     return f"{count:,} picture is" if count == 1 else f"{count:,} pictures are"
 
 
-def _command(found: Findings, *words: str) -> str:
+def _command(found: DatasetReport, *words: str) -> str:
     return f"{program_command()} {shlex.join(['train', 'own', f'data.path={found.path}', *words])}"

@@ -8,7 +8,7 @@ from torch import Tensor
 from paragan.core import rng
 
 
-def parts(labels_N: Tensor, every: int, name: str) -> dict[str, Tensor]:
+def stratified_split(labels_N: Tensor, every: int, name: str) -> dict[str, Tensor]:
     """Row numbers of both parts in file order: held out is one in `every` of each class.
 
     Which one is a matter of the order that `name` shuffles to, and the same for every seed.

@@ -19,23 +19,23 @@ from typing import Any
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import write_text
-from paragan.datasets._download import cache
-from paragan.datasets._pictures import Files
+from paragan.datasets._download import cache_dir
+from paragan.datasets._image_files import FileReader
 
 _MOST_NAMED = 3
 _MOST_BYTES = 64 << 20  # of a stored result
 _PROGRESS_S = 10.0
 
 
-def without_damaged(
-    files: Files, paths: list[bytes], draw: Callable[[bytes, str], Any], options: str, name: str
+def exclude_damaged(
+    files: FileReader, paths: list[bytes], draw: Callable[[bytes, str], Any], options: str, name: str
 ) -> tuple[list[bytes], tuple[str, ...]]:
     """The paths whose images can be decoded, in order, and a warning that counts and names the others.
 
     draw: decodes an image from its bytes and its name for messages. options: settings that decoding depends on. name:
     of the data set in messages. Raises `DataError` where fewer than two images are left.
     """
-    stored = cache() / "damaged" / f"{_key(files, paths, options)}.json"
+    stored = cache_dir() / "damaged" / f"{_key(files, paths, options)}.json"
     found = _read(stored)
     damaged = _decode_all(files, paths, draw) if found is None else found
     intact = [path for path in paths if os.fsdecode(path) not in damaged]
@@ -52,7 +52,7 @@ def without_damaged(
     return intact, (_warning(sorted(damaged), len(paths)),) if damaged else ()
 
 
-def naming_cure(draw: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
+def with_skip_hint(draw: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
     """The same decoding; the error of a damaged image also names the setting that leaves such images out."""
 
     def decode(data: bytes, where: str) -> Any:
@@ -64,7 +64,7 @@ def naming_cure(draw: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any
     return decode
 
 
-def _decode_all(files: Files, paths: list[bytes], draw: Callable[[bytes, str], Any]) -> set[str]:
+def _decode_all(files: FileReader, paths: list[bytes], draw: Callable[[bytes, str], Any]) -> set[str]:
     damaged, last = set(), time.monotonic()
     for number, path in enumerate(map(os.fsdecode, paths)):
         try:
@@ -83,7 +83,7 @@ def _warning(damaged: list[str], total: int) -> str:
     return f"{len(damaged):,} of {total:,} {are} damaged and left out (data.damaged=skip): {named}"
 
 
-def _key(files: Files, paths: list[bytes], options: str) -> str:
+def _key(files: FileReader, paths: list[bytes], options: str) -> str:
     """Equal for equal files and settings; no file is opened."""
     digest = hashlib.blake2b(options.encode(), digest_size=16)
     for path in paths:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-class Memory:
+class InMemorySource:
     """Fulfils `core.seams.Source`: uint8 images (N, C, H, W) and, where there are classes, int64 labels (N,)."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Memory:
         return x_BCHW, None if self.labels_N is None else self.labels_N.index_select(0, rows)
 
 
-def fingerprint_of(*what: object) -> str:
+def compute_fingerprint(*what: object) -> str:
     """16 hex digits of what identifies data: words and numbers as they are, files by size and time of change."""
     words = (f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" if isinstance(p, Path) else str(p) for p in what)
     return hashlib.blake2b("\x1f".join(words).encode("utf-8", "replace"), digest_size=8).hexdigest()

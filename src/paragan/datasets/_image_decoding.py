@@ -16,17 +16,17 @@ from PIL import Image, UnidentifiedImageError
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
 
-MOST_PIXELS = 1 << 26  # 67 million
-MOST_BYTES = 256 << 20  # of memory for one picture while it is decoded and converted, next to its file
+MAX_PIXELS = 1 << 26  # 67 million
+MAX_BYTES = 256 << 20  # of memory for one picture while it is decoded and converted, next to its file
 _LONGEST_SIDE = 65_535  # resizing takes tables in proportion to it
 _STRIP_PIXELS = 1 << 18
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
-_DEEP = ("I;16", "I;16L", "I;16B", "I;16N", "I")
-_SEE_THROUGH = ("RGBA", "LA", "PA", "RGBa", "La")
+_HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+_ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
 _DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}  # a pixel on top; measured with VmHWM
 _ORIENTATION = 0x0112
-_TURNS = {  # of the Exif orientation
+_TRANSPOSE_OF_ORIENTATION = {  # of the Exif orientation
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -35,8 +35,8 @@ _TURNS = {  # of the Exif orientation
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-_DAMAGE = (
+_BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+_DAMAGE_ERRORS = (
     *(OSError, SyntaxError, ValueError, TypeError, IndexError, EOFError, OverflowError, KeyError, AttributeError),
     *(struct.error, zlib.error),
 )  # what Pillow's readers raise on damaged files
@@ -46,19 +46,19 @@ _DAMAGE = (
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 
 
-def opened(data: bytes, where: str) -> Image.Image:
+def decode_image(data: bytes, where: str) -> Image.Image:
     """The picture as it is stored, its pixels read; of an animation the first frame. A JPEG that would take more than
     `MOST_BYTES` is read at half its width and height.
 
     Raises `DataError` where it is damaged, too large, or of floating-point pixels, whose range is unknown.
     """
-    with _damage_told(where):
+    with _raise_data_errors(where):
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
-        if image.width * image.height > MOST_PIXELS or max(image.size) > _LONGEST_SIDE:
+        if image.width * image.height > MAX_PIXELS or max(image.size) > _LONGEST_SIDE:
             raise Image.DecompressionBombError
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
         pixels, stored = image.width * image.height, _bytes_per_pixel(image.mode)
-        if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MOST_BYTES:
+        if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MAX_BYTES:
             image.draft(image.mode, (image.width // 2, image.height // 2))
         _refuse_too_large(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
@@ -67,37 +67,37 @@ def opened(data: bytes, where: str) -> Image.Image:
     return image
 
 
-def plain(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
+def convert_image(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
     """Upright, 8 bits, grey (1 channel) or red, green, blue (3). Transparent parts show the grey level `background`.
 
     The same image where it is like that already. Raises `DataError` where both would take more than `MOST_BYTES`.
     """
-    with _damage_told(where):
+    with _raise_data_errors(where):
         mode = "L" if channels == 1 else "RGB"
-        turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
-        converts = image.mode != mode or _is_see_through(image)
+        turn = _TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(_ORIENTATION, 1))
+        converts = image.mode != mode or _has_transparency(image)
         copies = converts + (turn is not None)
         needed = _bytes_per_pixel(image.mode) + copies * _bytes_per_pixel(mode)
         _refuse_too_large(image.width * image.height * needed, image, where)
         if converts:
-            image = _converted(image, mode, background)
+            image = _convert_mode(image, mode, background)
         return image if turn is None else image.transpose(turn)
 
 
-def _converted(image: Image.Image, mode: str, background: int) -> Image.Image:
+def _convert_mode(image: Image.Image, mode: str, background: int) -> Image.Image:
     """A few rows at a time: what a conversion needs in between is small."""
     result, rows = Image.new(mode, image.size), max(1, _STRIP_PIXELS // image.width)
     for top in range(0, image.height, rows):
         strip = image.crop((0, top, image.width, min(top + rows, image.height)))
-        result.paste(_converted_strip(strip, mode, background), (0, top))
+        result.paste(_convert_strip(strip, mode, background), (0, top))
     return result
 
 
-def _converted_strip(image: Image.Image, mode: str, background: int) -> Image.Image:
-    if image.mode in _DEEP:
+def _convert_strip(image: Image.Image, mode: str, background: int) -> Image.Image:
+    if image.mode in _HIGH_DEPTH_MODES:
         levels = np.asarray(image).astype(np.int64).clip(0, 65535)
         image = Image.fromarray((levels // 257).astype(np.uint8))
-    if _is_see_through(image):
+    if _has_transparency(image):
         below = Image.new("RGBA", image.size, (background, background, background, 255))
         image = Image.alpha_composite(below, image.convert("RGBA"))
     if image.mode not in ("1", "L"):
@@ -111,23 +111,23 @@ def _bytes_per_pixel(mode: str) -> int:
 
 
 def _refuse_too_large(num_bytes: int, image: Image.Image, where: str) -> None:
-    if num_bytes > MOST_BYTES:
+    if num_bytes > MAX_BYTES:
         raise DataError(
             f"{where}: {image.width} x {image.height} pixels ({image.format}, {image.mode}) would take "
-            f"{num_bytes >> 20} MiB to decode, and the limit is {MOST_BYTES >> 20} MiB; make the picture smaller"
+            f"{num_bytes >> 20} MiB to decode, and the limit is {MAX_BYTES >> 20} MiB; make the picture smaller"
         )
 
 
-def kind(image: Image.Image) -> str:
+def image_kind(image: Image.Image) -> str:
     """colour, grey, palette, alpha, 16-bit or CMYK."""
-    if image.mode in _DEEP:
+    if image.mode in _HIGH_DEPTH_MODES:
         return "16-bit"
-    if _is_see_through(image):
+    if _has_transparency(image):
         return "alpha"
     return {"P": "palette", "CMYK": "CMYK", "L": "grey", "1": "grey"}.get(image.mode, "colour")
 
 
-def fitted(image: Image.Image, size: int, crop: bool) -> Image.Image:
+def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
     """A square of `size` pixels (Lanczos), of the largest square in the middle, or with `crop` off of the whole."""
     if image.size == (size, size):
         return image
@@ -138,30 +138,32 @@ def fitted(image: Image.Image, size: int, crop: bool) -> Image.Image:
     return image.resize((size, size), Image.Resampling.LANCZOS, box=box)
 
 
-def planes(image: Image.Image) -> NDArray[np.uint8]:
+def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:
     """uint8 (channels, height, width) of a grey or colour image, contiguous: kernels go by strides, too."""
     pixels = np.asarray(image)
     return np.ascontiguousarray(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
 
 
-def _is_see_through(image: Image.Image) -> bool:
-    return image.mode in _SEE_THROUGH or "transparency" in image.info
+def _has_transparency(image: Image.Image) -> bool:
+    return image.mode in _ALPHA_MODES or "transparency" in image.info
 
 
 @contextmanager
-def _damage_told(where: str) -> Iterator[None]:
+def _raise_data_errors(where: str) -> Iterator[None]:
     try:
         yield
-    except _BOMB:
+    except _BOMB_ERRORS:
         raise DataError(
-            f"{where}: found a picture of too many pixels, expected at most {MOST_PIXELS:,}; make it smaller"
+            f"{where}: found a picture of too many pixels, expected at most {MAX_PIXELS:,}; make it smaller"
         ) from None
     except UnidentifiedImageError:
-        raise DataError(f"{where}: found no picture, expected {', '.join(_FORMATS)}; {_what_to_do()}") from None
-    except _DAMAGE as error:
+        raise DataError(f"{where}: found no picture, expected {', '.join(_FORMATS)}; {_find_damaged_hint()}") from None
+    except _DAMAGE_ERRORS as error:
         told = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{where}: found a damaged picture ({told}), expected a whole one; {_what_to_do()}") from None
+        raise DataError(
+            f"{where}: found a damaged picture ({told}), expected a whole one; {_find_damaged_hint()}"
+        ) from None
 
 
-def _what_to_do() -> str:
+def _find_damaged_hint() -> str:
     return f"`{program_command()} data check` names all such files"

@@ -20,13 +20,13 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.files import plain_file
-from paragan.datasets._paths import Part
+from paragan.datasets._image_paths import SplitPaths
 from paragan.storage import zip_files
 
-MOST_BYTES = 256 << 20  # of one file
+MAX_FILE_BYTES = 256 << 20  # of one file
 
 
-class Files(Protocol):
+class FileReader(Protocol):
     """Where the bytes of pictures come from."""
 
     def has(self, path: str) -> bool: ...
@@ -40,7 +40,7 @@ class Files(Protocol):
     def folders(self, top: bytes) -> list[bytes]: ...  # names of the visible folders in `top`, with images or without
 
 
-class Folder:
+class FolderReader:
     """Files of a folder by their path in it."""
 
     def __init__(self, root: Path) -> None:
@@ -55,11 +55,13 @@ class Folder:
         try:
             with open(where, "rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
-                if size <= MOST_BYTES:
+                if size <= MAX_FILE_BYTES:
                     return stream.read(size)
         except OSError as error:
             raise DataError(f"{where}: found a file that cannot be read ({error.strerror}); check it") from None
-        raise DataError(f"{where}: found a file of {size:,} bytes, expected at most {MOST_BYTES:,}; make it smaller")
+        raise DataError(
+            f"{where}: found a file of {size:,} bytes, expected at most {MAX_FILE_BYTES:,}; make it smaller"
+        )
 
     def stamp(self, path: str) -> str:
         try:
@@ -76,12 +78,12 @@ class Folder:
             return [entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b".")]
 
 
-class Zip:
+class ZipReader:
     """Members of a zip file, read in place."""
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
-        with zip_files.damage_told(self._name), plain_file(path):  # a pipe would be waited for
+        with zip_files.raise_data_errors(self._name), plain_file(path):  # a pipe would be waited for
             self.archive = zipfile.ZipFile(path)
 
     def has(self, path: str) -> bool:
@@ -89,8 +91,8 @@ class Zip:
 
     def read(self, path: str) -> bytes:
         """The member's bytes; a `DataError` where it is damaged or too large."""
-        with zip_files.damage_told(self._name):
-            return zip_files.member(self.archive, self.archive.getinfo(path), self._name, MOST_BYTES)
+        with zip_files.raise_data_errors(self._name):
+            return zip_files.read_member(self.archive, self.archive.getinfo(path), self._name, MAX_FILE_BYTES)
 
     def stamp(self, path: str) -> str:
         return str(self.archive.getinfo(path).CRC)
@@ -115,8 +117,8 @@ class ImageFiles:
 
     def __init__(
         self,
-        files: Files,
-        part: Part,
+        files: FileReader,
+        part: SplitPaths,
         shape: tuple[int, int, int],
         draw: Callable[[bytes, str], NDArray[np.uint8]],
         cache_bytes: int,

@@ -14,10 +14,10 @@ from typing import IO
 from paragan.core.errors import DataError
 
 _XZ_MEMORY = 160 << 20  # bytes; a file may ask for gigabytes to unpack it
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
-def members(path: Path, wanted: Callable[[str], bool], most: int, most_each: int) -> Iterator[tuple[str, bytes]]:
+def read_members(path: Path, wanted: Callable[[str], bool], most: int, most_each: int) -> Iterator[tuple[str, bytes]]:
     """Names and contents of the wanted plain files, in the order of the archive; nothing is written to disk.
 
     Raises `DataError` where it is missing or damaged, where it unpacks to more than `most` bytes, or a wanted file
@@ -25,12 +25,12 @@ def members(path: Path, wanted: Callable[[str], bool], most: int, most_each: int
     """
     try:
         with path.open("rb") as raw:
-            stream = _Bounded(raw, path, most)
+            stream = _BoundedReader(raw, path, most)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for entry in archive:
                     if entry.isfile() and wanted(entry.name):
-                        yield entry.name, _content(archive, entry, path, most_each)
-            while stream.read(_PIECE):  # what follows the last member: the checksum lies at the very end
+                        yield entry.name, _read_member(archive, entry, path, most_each)
+            while stream.read(_CHUNK_BYTES):  # what follows the last member: the checksum lies at the very end
                 pass
     except FileNotFoundError:
         raise DataError(f"{path}: found no such file, expected a tar archive; check data.path") from None
@@ -44,7 +44,7 @@ def members(path: Path, wanted: Callable[[str], bool], most: int, most_each: int
         ) from None
 
 
-def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, most: int) -> bytes:
+def _read_member(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, most: int) -> bytes:
     if entry.size > most:
         found = f"{entry.name!r} with {entry.size:,} bytes"
         raise DataError(f"{path}: found {found}, expected at most {most:,}; is it a decompression bomb?")
@@ -55,7 +55,7 @@ def _content(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, most:
     return data
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedReader(io.RawIOBase):
     """The unpacked bytes of a file; more than `most` of them are an error."""
 
     def __init__(self, raw: IO[bytes], path: Path, most: int) -> None:
@@ -66,7 +66,7 @@ class _Bounded(io.RawIOBase):
         if start.startswith(b"\x1f\x8b"):
             self._stream = gzip.GzipFile(fileobj=raw)  # type: ignore[assignment]
         elif start == b"\xfd7zXZ\x00":
-            self._stream = _Xz(raw)  # type: ignore[assignment]
+            self._stream = _XzReader(raw)  # type: ignore[assignment]
 
     def read(self, size: int = -1) -> bytes:
         """At most `size` bytes; -1 is not asked for by a streamed tar."""
@@ -78,7 +78,7 @@ class _Bounded(io.RawIOBase):
         return data
 
 
-class _Xz:
+class _XzReader:
     """An xz stream that may ask for no more than a fixed amount of memory, which `lzma.LZMAFile` cannot be told."""
 
     def __init__(self, raw: IO[bytes]) -> None:
@@ -86,7 +86,7 @@ class _Xz:
 
     def read(self, size: int) -> bytes:
         while not self._unpacker.eof:
-            piece = self._raw.read(_PIECE) if self._unpacker.needs_input else b""
+            piece = self._raw.read(_CHUNK_BYTES) if self._unpacker.needs_input else b""
             if self._unpacker.needs_input and not piece:
                 raise lzma.LZMAError("it ends too early")
             if data := self._unpacker.decompress(piece, size):

@@ -11,25 +11,25 @@ import torch
 from torch import Tensor
 
 from paragan.core.protocols import Source
-from paragan.datasets._download import cache
-from paragan.datasets._memory import Memory
+from paragan.datasets._download import cache_dir
+from paragan.datasets._in_memory import InMemorySource
 
 _LEAST_BYTES = 1 << 20  # less is not worth a file
 
 
-def once_per_host(source: Source) -> Source:
+def share_on_host(source: Source) -> Source:
     """The same source. Where it holds its images in memory they lie in a file of the cache from now on, which the
     first process writes; every process compares it with what it has read itself, and then lets that go.
 
     Where the cache cannot be written to, each process keeps its own copy.
     """
-    if isinstance(source, Memory) and source.fingerprint and source.images_NCHW.nbytes >= _LEAST_BYTES:
+    if isinstance(source, InMemorySource) and source.fingerprint and source.images_NCHW.nbytes >= _LEAST_BYTES:
         with suppress(OSError, RuntimeError):
-            source.images_NCHW = _mapped(source.images_NCHW, cache() / "images" / f"{source.fingerprint}.u8")
+            source.images_NCHW = _map_file(source.images_NCHW, cache_dir() / "images" / f"{source.fingerprint}.u8")
     return source
 
 
-def _mapped(images_NCHW: Tensor, path: Path) -> Tensor:
+def _map_file(images_NCHW: Tensor, path: Path) -> Tensor:
     found = _read(path, images_NCHW)
     if found is None:
         _write(images_NCHW, path)
