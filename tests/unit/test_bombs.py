@@ -226,9 +226,9 @@ def test_no_warning_comes_with_the_refusal(tmp_path):
     """Outside the tests, where warnings are not errors."""
     (tmp_path / "0.png").write_bytes(png(10_000, 10_000))
     code = (
-        "from pathlib import Path; from paragan.datasets import _decode\n"
-        f"try: _decode.opened(Path({str(tmp_path / '0.png')!r}).read_bytes(), 'it')\n"
-        "except _decode.DataError as error: print(error)"
+        "from pathlib import Path; from paragan.datasets import _image_decoding\n"
+        f"try: _image_decoding.decode_image(Path({str(tmp_path / '0.png')!r}).read_bytes(), 'it')\n"
+        "except _image_decoding.DataError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
     assert done.stdout.startswith("it: found a picture of too many pixels")

@@ -21,15 +21,16 @@ MEASURE = """
 import sys
 from PIL import Image
 from paragan.core.errors import DataError
-from paragan.datasets import _decode
+from paragan.datasets import _image_decoding
 def peak():
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
-_decode.plain(Image.new("RGBA", (9, 9)), "", 3, 0)
+_image_decoding.convert_image(Image.new("RGBA", (9, 9)), "", 3, 0)
 Image.init()
 data = open(sys.argv[1], "rb").read()
 before = peak()
 try:
-    print(_decode.plain(_decode.opened(data, "x"), "x", int(sys.argv[2]), 0).size)
+    image = _image_decoding.decode_image(data, "x")
+    print(_image_decoding.convert_image(image, "x", int(sys.argv[2]), 0).size)
 except DataError as error:
     print(error)
 print(peak() - before)
