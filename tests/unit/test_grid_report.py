@@ -86,9 +86,8 @@ def test_low_is_the_first_shade_and_high_the_last():
     found = population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2))
     levels = [int(shade[1]) for shade in shades(found, "score")]
     assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
-    (row,) = heat_maps(
-        Grid(1, 4), [population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).newest]
-    )
+    newest = population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).newest
+    (row,) = heat_maps(Grid(1, 4), [newest])
     assert row.whole.paths == (("h0", "M0 0h2"), ("h8", "M2 0h2"))
 
 
@@ -195,9 +194,8 @@ def test_seconds_that_cannot_be_are_left_out_of_the_profile():
     found = population(
         {"generation": 1, "cells": cells(1.0, 2.0), "profile": {"wall_s": wall, "cpu_s": {"train": None}}}
     )
-    assert population_section(found, 1.0).profile == [
-        (name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")
-    ]
+    expected = [(name, "3", "–", "100.0%", "1.5") for name in ("train", "overall")]
+    assert population_section(found, 1.0).profile == expected
 
 
 def test_the_generations_shown_are_spaced_over_the_run_with_the_first_and_the_newest():
