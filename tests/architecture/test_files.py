@@ -13,7 +13,6 @@ ALLOWED = {  # (file, what): why it is safe
     ("src/paragan/datasets/_host_shared.py", "fdopen"): "of a file by mkstemp: random name, O_EXCL, O_NOFOLLOW",
     ("src/paragan/datasets/_download.py", "fdopen"): "of a file by mkstemp",
     ("src/paragan/datasets/_download.py", "replace"): "of a file by mkstemp",
-    ("src/paragan/cli/_table1_rank.py", "fdopen"): "of standard output",
     ("src/paragan/cli/main.py", "open"): "of /dev/null",
     ("src/paragan/core/interrupt.py", "open"): "of /dev/null",
     ("src/paragan/runs/folder.py", "fdopen"): "of the lock that the launcher holds",

@@ -1,4 +1,4 @@
-"""`paragan bench table1`: rows are measured side by side, count their updates, and the table tells them."""
+"""`paragan bench table1`: rows are measured round by round, count their updates and appear in the table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paragan.cli import _table1 as table1, _table1_rows as rows, _table1_told as told
-from paragan.cli._table1_run import RowError, Running
+from benchmarks import progress
+from benchmarks.table1 import report, rows, run
+from benchmarks.table1.processes import RowError, RowProcesses
 from paragan.cli.main import main
 
-WORDS = ("data.size=16", "model.width=2", "score.num_images=6")
-NAMED = {row.name: row for group in (*rows.VANILLA, *rows.PIX2PIX[::-1]) for row in group.rows}
+SETTINGS = ("data.size=16", "model.width=2", "score.num_images=6")
+ROWS = {row.name: row for group in (*rows.VANILLA, *rows.PIX2PIX[::-1]) for row in group.rows}
 
 
 @pytest.fixture(scope="module")
@@ -31,82 +32,90 @@ def pairs(tmp_path_factory):
     return root
 
 
-def small(pairs, batch, *names, **asked):
-    """What is asked, a small table of these rows, and its only group."""
-    question = rows.Asked(**{"images": 8, "rounds": 2, "data": str(pairs), **asked})
-    (whole,) = question.tables()
-    group = rows.Group(batch, tuple(NAMED[name] for name in names))
-    return question, replace(whole, words=(*whole.words, *WORDS), groups=(group,)), group
+def small_table(pairs, batch, *names, **changes):
+    """Options, a small table of these rows, and its only group."""
+    options = rows.Table1Options(**{"images": 8, "rounds": 2, "data": str(pairs), **changes})
+    (whole,) = options.tables()
+    group = rows.Group(batch, tuple(ROWS[name] for name in names))
+    return options, replace(whole, settings=(*whole.settings, *SETTINGS), groups=(group,)), group
 
 
 @pytest.fixture(scope="module")
-def found(pairs):
-    """Of two epochs; the last row cannot be measured on a CPU."""
-    asked, table, group = small(pairs, 1, "baseline", "accumulation 4", "ZeRO (zero1)", epochs=2)
-    group = rows.Group(1, (*group.rows, rows.Row("odd", ("precision=fp16",))))
+def measured(pairs):
+    """Options, table and results of two epochs; the last row cannot be measured on a CPU."""
+    options, table, group = small_table(pairs, 1, "baseline", "accumulation 4", "ZeRO (zero1)", epochs=2)
+    group = rows.Group(1, (*group.rows, rows.Row("invalid", ("precision=fp16",))))
     table = replace(table, groups=(group,))
-    return asked, table, table1.measured(asked, table, group)
+    return options, table, run.measure_group(options, table, group)
 
 
-def test_rows_are_timed_round_by_round_beside_the_baseline(found):
-    asked, table, measured = found
-    for one in measured:
-        if one.error is None:
-            assert len(one.seconds) == len(one.wall) == table1.num_rounds(asked, table, table.groups[0]) == 4
-            assert all(value > 0 for value in (*one.seconds, *one.wall, *one.ratios))
-            assert one.ratios == [a / b for a, b in zip(one.seconds, measured[0].seconds, strict=True)]
-    assert measured[0].base and measured[0].ratios == [1.0] * 4
+def test_rows_report_time_and_ratio_of_every_round(measured):
+    options, table, results = measured
+    for result in results:
+        if result.error is None:
+            assert len(result.seconds) == len(result.wall) == run.num_rounds(options, table, table.groups[0]) == 4
+            assert all(value > 0 for value in (*result.seconds, *result.wall, *result.ratios))
+            assert result.ratios == [a / b for a, b in zip(result.seconds, results[0].seconds, strict=True)]
+    assert results[0].is_base and results[0].ratios == [1.0] * 4
 
 
-def test_accumulation_makes_a_quarter_of_the_updates(found):
-    updates = {one.row.name: one.updates for one in found[2] if one.error is None}
+def test_accumulation_of_four_makes_a_quarter_of_the_updates(measured):
+    updates = {result.row.name: result.updates for result in measured[2] if result.error is None}
     assert updates.pop("accumulation 4") == (2, 2)
     assert set(updates.values()) == {(8, 8)}
 
 
-def test_a_rank_of_its_own_trains_as_the_baseline_does(found):
-    by_name = {one.row.name: one for one in found[2]}
-    plain, shared, parted = (by_name[n] for n in ("baseline", "ZeRO (zero1)", "accumulation 4"))
-    assert (shared.d_loss, shared.g_loss, shared.metrics) == (plain.d_loss, plain.g_loss, plain.metrics)
-    assert parted.g_loss != plain.g_loss
+def test_zero1_on_one_rank_trains_exactly_as_the_baseline(measured):
+    by_name = {result.row.name: result for result in measured[2]}
+    plain, sharded, accumulated = (by_name[n] for n in ("baseline", "ZeRO (zero1)", "accumulation 4"))
+    assert (sharded.d_loss, sharded.g_loss, sharded.metrics) == (plain.d_loss, plain.g_loss, plain.metrics)
+    assert accumulated.g_loss != plain.g_loss
     assert {"l1", "psnr", "ssim"} <= plain.metrics.keys()
     assert plain.g_loss > 20  # 100 L1 is in it
     assert 0.5 < plain.d_loss < 2
 
 
 @pytest.mark.slow
-def test_two_ranks_have_twice_the_batch_and_train_as_one_process(pairs):
-    asked, table, group = small(pairs, 1, "baseline", "data parallel", ranks=2, images=16)
-    plain, shared = table1.measured(asked, table, group)
-    assert told.table([plain, shared, plain]).count("| baseline |") == 1
-    assert plain.batch == shared.batch == 2 and plain.updates == shared.updates == (8, 8)
-    assert shared.error is None
-    assert shared.g_loss == pytest.approx(plain.g_loss, rel=1e-3)
-    assert shared.metrics["l1"] == pytest.approx(plain.metrics["l1"], rel=1e-3)
+def test_two_ranks_double_the_batch_and_train_as_one_process(pairs):
+    options, table, group = small_table(pairs, 1, "baseline", "data parallel", ranks=2, images=16)
+    plain, parallel = run.measure_group(options, table, group)
+    assert report.table([plain, parallel, plain]).count("| baseline |") == 1
+    assert plain.batch == parallel.batch == 2 and plain.updates == parallel.updates == (8, 8)
+    assert parallel.error is None
+    assert parallel.g_loss == pytest.approx(plain.g_loss, rel=1e-3)
+    assert parallel.metrics["l1"] == pytest.approx(plain.metrics["l1"], rel=1e-3)
 
 
-def test_the_files_are_complete(found, tmp_path):
-    asked, table, measured = found
-    paths = told.write(asked, [(table, measured)], tmp_path, "2026-01-02", complete=True)
+def test_report_writes_json_markdown_and_plot(measured, tmp_path):
+    options, table, results = measured
+    paths = report.write(options, [(table, results)], tmp_path, "2026-01-02", complete=True)
     assert [path.name for path in paths] == [f"2026-01-02-table1.{ending}" for ending in ("json", "md", "svg")]
     record = json.loads(paths[0].read_text())
     assert record["complete"] is True and record["threads"] == 1
-    assert record.keys() >= {"date", "machine", "torch", "note", "asked", "tables"}
-    (kept,) = record["tables"]
-    assert kept["recipe"] == "pix2pix-facades" and [r["row"] for r in kept["rows"]] == [m.row.name for m in measured]
-    quarter = kept["rows"][1]
+    assert record.keys() >= {"date", "machine", "torch", "note", "options", "tables"}
+    (entry,) = record["tables"]
+    assert entry["recipe"] == "pix2pix-facades" and [r["row"] for r in entry["rows"]] == [m.row.name for m in results]
+    quarter = entry["rows"][1]
     assert quarter["updates"] == [2, 2] and quarter["poster"]["ratio"] == pytest.approx(0.847, abs=5e-4)
     assert 0 < quarter["time"]["low"] <= quarter["time"]["median"] <= quarter["time"]["high"]
     page = paths[1].read_text()
-    assert all(f"| {one.row.name} |" in page for one in measured) and "0.847" in page and "6.721" in page
-    drawing = ET.fromstring(paths[2].read_text())
-    assert len(drawing.findall("{*}circle")) == 2  # the poster's accumulation and ZeRO
-    assert str(asked.data) not in paths[0].read_text()
+    assert all(f"| {result.row.name} |" in page for result in results) and "0.847" in page and "6.721" in page
+    plot = ET.fromstring(paths[2].read_text())
+    rings = [group.get("id") for group in plot.findall(".//{*}g") if (group.get("id") or "").startswith("poster ")]
+    assert rings == ["poster pix2pix-facades 0", "poster pix2pix-facades 1"]  # the poster's accumulation and ZeRO
+    assert str(options.data) not in paths[0].read_text()
 
 
-def test_the_posters_numbers_stand_beside_its_own_rows():
-    shown = [row for group in rows.PIX2PIX for row in group.rows if row.poster and row.name != "baseline"]
-    assert {row.name: round(row.poster.ratio, 3) for row in shown} == {
+def test_report_without_matplotlib_writes_no_plot(measured, tmp_path, monkeypatch):
+    options, table, results = measured
+    monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
+    paths = report.write(options, [(table, results)], tmp_path, "2026-01-02")
+    assert [path.suffix for path in paths] == [".json", ".md"]
+
+
+def test_poster_numbers_belong_to_the_rows_of_its_table():
+    compared = [row for group in rows.PIX2PIX for row in group.rows if row.poster and row.name != "baseline"]
+    assert {row.name: round(row.poster.ratio, 3) for row in compared} == {
         "data parallel": 0.937,
         "AMP (bf16 autocast)": 0.868,
         "accumulation 4": 0.847,
@@ -120,112 +129,113 @@ def test_the_posters_numbers_stand_beside_its_own_rows():
 
 
 @pytest.mark.parametrize("group", [*rows.PIX2PIX, *rows.VANILLA], ids=lambda group: f"batch-{group.batch}")
-def test_every_group_has_its_own_base_and_rows_of_one_name_once(group):
-    assert group.rows[0].name == "baseline" and not group.rows[0].words
+def test_group_starts_with_its_baseline_and_has_unique_names(group):
+    assert group.rows[0].name == "baseline" and not group.rows[0].settings
     names = [row.name for row in group.rows]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("recipe", ["pix2pix-facades", "vanilla-mnist"])
-def test_every_rows_config_is_valid(recipe, tmp_path):
+def test_settings_of_every_row_make_a_valid_config(recipe, tmp_path):
     from paragan.config import load
 
-    asked = rows.Asked(data=str(tmp_path), mnist=str(tmp_path))
-    table = next(t for t in asked.tables() if t.recipe == recipe)
+    options = rows.Table1Options(data=str(tmp_path), mnist=str(tmp_path))
+    table = next(t for t in options.tables() if t.recipe == recipe)
     for group in table.groups:
         for row in group.rows:
-            running = table1._running(asked, table, group, row, tmp_path)
-            config = load(recipe, running.words)
-            assert (
-                config.train.batch == group.batch * row.parts
-                and config.g.micro_batches == config.d.micro_batches == row.parts
-            )
+            processes = run.row_processes(options, table, group, row, tmp_path)
+            config = load(recipe, processes.settings)
+            assert config.train.batch == group.batch * row.micro_batches
+            assert config.g.micro_batches == config.d.micro_batches == row.micro_batches
             assert config.g.ema is None
             arguments = config.d.optimizer.arguments
             assert arguments["betas"] == [0.5, 0.999]
-            plain = not any("optimizer" in word for word in row.words)
+            plain = not any("optimizer" in setting for setting in row.settings)
             assert (arguments.get("fused"), arguments.get("foreach")) == (False, False) if plain else True
 
 
-def test_rounds_are_pieces_of_whole_updates_of_every_row(tmp_path):
-    asked = rows.Asked(images=62, epochs=2, rounds=4, data=str(tmp_path))
-    (table,) = asked.tables()
+def test_round_sizes_are_whole_updates_of_every_row(tmp_path):
+    options = rows.Table1Options(images=62, epochs=2, rounds=4, data=str(tmp_path))
+    (table,) = options.tables()
     for group in table.groups:
-        pieces = list(table1._rounds(asked, table, group))
-        assert len(pieces) == 8 and sum(pieces) == 2 * (62 // group.unit * group.unit)
-        assert all(piece % group.unit == 0 and piece > 0 for piece in pieces)
+        sizes = list(run.round_sizes(options, table, group))
+        assert len(sizes) == 8 and sum(sizes) == 2 * (62 // group.unit * group.unit)
+        assert all(size % group.unit == 0 and size > 0 for size in sizes)
 
 
-def test_the_median_leaves_the_first_round_out():
-    assert told.interval([9.0, 1.0, 1.2, 1.1]) == {"median": 1.1, "low": 1.0, "high": 1.2, "rounds": 3}
-    assert told.interval([3.0, 1.0])["rounds"] == 2
+def test_interval_of_three_or_more_rounds_leaves_the_first_out():
+    assert report.interval([9.0, 1.0, 1.2, 1.1]) == {"median": 1.1, "low": 1.0, "high": 1.2, "rounds": 3}
+    assert report.interval([3.0, 1.0])["rounds"] == 2
 
 
-def test_a_row_that_fails_says_why_and_the_others_are_measured(found):
-    odd = found[2][-1]
-    assert odd.error.startswith("precision: found fp16 on a CPU") and not odd.seconds
-    assert all(one.error is None and one.metrics for one in found[2][:-1])
-    assert "| odd | 1 | not run: precision: found fp16" in told.table(found[2])
+def test_failing_row_has_its_reason_and_the_others_are_measured(measured):
+    failed = measured[2][-1]
+    assert failed.error.startswith("precision: ") and "fp16" in failed.error and not failed.seconds
+    assert all(result.error is None and result.metrics for result in measured[2][:-1])
+    assert f"| invalid | 1 | not run: {failed.error}" in report.table(measured[2])
 
 
-def test_a_base_that_fails_ends_it(pairs):
-    asked, table, group = small(pairs, 1, "baseline")
-    broken = replace(table, words=("data.path=/nowhere",))
+def test_failing_base_raises_its_error(pairs):
+    options, table, group = small_table(pairs, 1, "baseline")
+    broken = replace(table, settings=("data.path=/nowhere",))
     with pytest.raises(RowError, match=r"^baseline: (?!ended).*nowhere"):
-        table1.measured(asked, broken, group)
+        run.measure_group(options, broken, group)
 
 
-def test_a_process_that_is_killed_is_told(pairs, tmp_path):
-    asked, table, group = small(pairs, 1, "baseline")
-    running = table1._running(asked, table, group, group.rows[0], tmp_path / "row")
-    running.start()
-    running.ready()
+def test_killed_process_raises_with_its_exit_code(pairs, tmp_path):
+    options, table, group = small_table(pairs, 1, "baseline")
+    row = run.row_processes(options, table, group, group.rows[0], tmp_path / "row")
+    row.start()
+    row.wait_ready()
     try:
-        os.kill(running.processes[0].pid, signal.SIGKILL)
+        os.kill(row.processes[0].pid, signal.SIGKILL)
         with pytest.raises(RowError, match="baseline: ended with exit code -9"):
-            running.train(1)
+            row.train(1)
     finally:
-        running.end()
+        row.end()
 
 
-def test_one_that_does_not_answer_is_not_waited_for(tmp_path, monkeypatch):
-    running = Running("slow", "digits", (), 1, False, tmp_path / "row")
-    monkeypatch.setattr("paragan.cli._table1_run._START_S", 0.01)
+def test_process_without_a_reply_times_out(tmp_path, monkeypatch):
+    row = RowProcesses("slow", "digits", (), 1, False, tmp_path / "row")
+    monkeypatch.setattr("benchmarks.table1.processes._START_S", 0.01)
     try:
-        running.start()
-        with pytest.raises(RowError, match="slow: no answer in time"):
-            running.ready()
+        row.start()
+        with pytest.raises(RowError, match="slow: no reply in time"):
+            row.wait_ready()
     finally:
-        (process,) = running.processes
+        (process,) = row.processes
         process.kill()
-        running.end()
+        row.end()
     assert process.returncode is not None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        ([], "expected --data FACADES, --mnist MNIST, or both"),
-        (["--data", "x", "--images", "7"], "--images: found 7 images of pix2pix-facades, expected at least 8"),
-        (["--data", "x", "--images", "15", "--ranks", "2"], "expected at least 16: one update of each row on 2 ranks"),
+        ([], "pass --data FACADES, --mnist MNIST, or both"),
+        (
+            ["--data", "x", "--images", "7"],
+            "--images: 7 images of pix2pix-facades are too few for one update of each row on 1 ranks; pass at least 8",
+        ),
+        (["--data", "x", "--images", "15", "--ranks", "2"], "each row on 2 ranks; pass at least 16"),
         (["--images", "many"], "--images"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_a_line(words, said, capsys):
+def test_invalid_options_exit_2_with_one_line(words, message, capsys):
     assert main(["bench", "table1", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_the_verb_writes_after_every_group(pairs, found, tmp_path, capsys, monkeypatch):
-    table, measured = found[1:]
+def test_command_writes_files_after_every_group(pairs, measured, tmp_path, capsys, monkeypatch):
+    table, results = measured[1:]
     states = []
 
-    def instead(asked, table, group, pace):
+    def measure_group(options, table, group, progress):
         states.append([json.loads(path.read_text())["complete"] for path in tmp_path.glob("*.json")])
-        return measured
+        return results
 
-    monkeypatch.setattr(table1, "measured", instead)
-    monkeypatch.setattr(rows.Asked, "tables", lambda self: [replace(table, groups=table.groups * 2)])
+    monkeypatch.setattr(run, "measure_group", measure_group)
+    monkeypatch.setattr(rows.Table1Options, "tables", lambda self: [replace(table, groups=table.groups * 2)])
     assert main(["bench", "table1", "--data", str(pairs), "--out", str(tmp_path)]) == 0
     assert states == [[], [False]]
     (path,) = tmp_path.glob("*.json")
@@ -234,8 +244,18 @@ def test_the_verb_writes_after_every_group(pairs, found, tmp_path, capsys, monke
     assert written == [".json", ".md", ".svg"] and capsys.readouterr().out.count("table1") == 3
 
 
-def test_how_far_it_is(capsys, monkeypatch):
+def test_progress_prints_elapsed_and_remaining_time(capsys, monkeypatch):
     now = iter([0.0, 60.0])
-    monkeypatch.setattr(table1.time, "monotonic", lambda: next(now))
-    table1.Pace(100.0).tell("round 1", 25.0)
-    assert capsys.readouterr().err == "round 1: 1.0 min, about 3 min to go\n"
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    progress.ProgressLog(100.0).advance("round 1", 25.0)
+    assert capsys.readouterr().err == "round 1: 1.0 min, about 3 min left\n"
+
+
+@pytest.mark.parametrize("words", [["table1"], ["cellular", "--help"]])
+def test_bench_without_a_checkout_says_that_it_needs_one(words, tmp_path, capsys, monkeypatch):
+    package = tmp_path / "lib" / "site-packages" / "paragan" / "__init__.py"
+    monkeypatch.setattr("paragan.__file__", str(package))
+    assert main(["bench", *words]) == 2
+    assert capsys.readouterr().err.strip() == (
+        f"bench {words[0]}: benchmarks need a source checkout; clone the repository to run it"
+    )

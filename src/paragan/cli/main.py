@@ -12,8 +12,9 @@ import typer
 from typer.exceptions import TyperException
 
 from paragan import __version__
-from paragan.cli import bench, data, listing
+from paragan.cli import data, listing
 from paragan.cli.arguments import AsJson, Best, Run, Seed, Trust
+from paragan.cli.bench import PASS_ON, bench
 from paragan.cli.doctor import doctor
 from paragan.cli.export import export
 from paragan.cli.new import new
@@ -172,7 +173,7 @@ app.command()(new)
 app.command()(verify)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
-app.add_typer(bench.app, name="bench")
+app.command(context_settings=PASS_ON, no_args_is_help=True)(bench)
 
 
 if __name__ == "__main__":

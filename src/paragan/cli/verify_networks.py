@@ -103,7 +103,7 @@ def _config(asked: VerifyRequest) -> tuple[RunConfig, build.Data]:
     plain: dict[str, Any] = {
         "precision": "fp32",
         "strategy": None,
-        "parts": 1,
+        "micro_batches": 1,
         "offload": False,
         "channels_last": False,
     }

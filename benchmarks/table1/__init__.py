@@ -1,0 +1,1 @@
+"""Table 1 of the Colossal-AI pix2pix poster, measured on this machine: `paragan bench table1`."""
