@@ -45,23 +45,23 @@ def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, ba
     rank, communicator, objects_over = _gloo(rank, port) if transport == "gloo" else _mpi()
     population.cells = [cell for cell in population.cells if OWNERS[cell.number] == rank]
 
-    def standings():
-        return [cell.standing() for cell in population.cells]
+    def states():
+        return [cell.state() for cell in population.cells]
 
-    halo = GenomeExchange(communicator, OWNERS, population.topology, population.cells[0].centre, standings)
+    exchange = GenomeExchange(communicator, OWNERS, population.topology, population.cells[0].centre, states)
     mine = {cell.number: cell.centre for cell in population.cells}
-    messages = [part for standing in standings() for part in standing.packed()]
+    messages = [part for state in states() for part in state.pack()]
     own = [genome.tensors for centre in mine.values() for genome in centre.values()]
     objects = [{name: value.clone() for name, value in tensors.items()} for tensors in own]  # no views of one storage
 
     def gather() -> None:
-        halo.gather(mine, range(4), 0)
-        halo.copies.clear()
+        exchange.gather(mine, range(4), 0)
+        exchange.copies.clear()
 
     clock = time.perf_counter
     raw = compare(gather, lambda: communicator.exchange({1 - rank: messages}), pairs, clock=clock)
     objects_ratio = compare(lambda: objects_over(objects), gather, pairs, clock=clock)
-    iteration = _iteration(population, halo, batches) if batches else {}
+    iteration = _iteration(population, exchange, batches) if batches else {}
     communicator.close()
     total = sum(len(message) for message in messages)
     return {"raw": asdict(raw), "pickled": asdict(objects_ratio), "iteration": iteration, "bytes": total}
@@ -93,10 +93,10 @@ def _mpi() -> tuple[int, Any, Callable[[object], object]]:
     return world.rank, communicator, pickled
 
 
-def _iteration(population: Population, halo: GenomeExchange, batches: int) -> dict[str, float]:
+def _iteration(population: Population, exchange: GenomeExchange, batches: int) -> dict[str, float]:
     """Seconds by the clock of one that counts: everything, and the gather with its wait for the slower worker."""
     population.options = replace(population.options, batches=batches)
-    population.exchange = halo
+    population.exchange = exchange
     began = time.perf_counter()
     profile, _ = population.evolve()
     return {"wall_s": time.perf_counter() - began, "gather_s": profile.wall_s["gather"]}

@@ -12,7 +12,7 @@ from typing import Any
 
 from paragan.build import grid
 from paragan.coevolution.evolution import Evolution
-from paragan.coevolution.mixture import mixed
+from paragan.coevolution.mixture import mixture_features
 from paragan.config import load
 from paragan.core.types import Side
 
@@ -55,9 +55,9 @@ def scored(folder: Path) -> dict[str, Any]:
 def _distances(run: Evolution) -> list[float]:
     """Of each generator: what the run's search for an ensemble had before it, from the same latents."""
     population = run.population
-    assert population.judged is not None and population.distance is not None
-    pools = [population.judged(cell.centre[Side.G], population.generation) for cell in run.cells]
-    return [population.distance(mixed([pool], [1.0])) for pool in pools]
+    assert population.generator_features is not None and population.distance is not None
+    pools = [population.generator_features(cell.centre[Side.G], population.generation) for cell in run.cells]
+    return [population.distance(mixture_features([pool], [1.0])) for pool in pools]
 
 
 def _of_best_cell(run: Evolution) -> dict[str, float]:
@@ -72,5 +72,5 @@ def _of_best_cell(run: Evolution) -> dict[str, float]:
 def _score(run: Evolution, cells: Sequence[int], weights: Sequence[float]) -> dict[str, float]:
     """Of these cells' generators together; one alone is drawn from the same latents as a mixture."""
     assert run.judge is not None
-    members = [run.cells[cell].centre[Side.G].network(average=True) for cell in cells]
+    members = [run.cells[cell].centre[Side.G].network_state(average=True) for cell in cells]
     return run.judge(run.prior, run.mixture(members, weights)).metrics

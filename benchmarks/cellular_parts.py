@@ -54,10 +54,10 @@ def fitness(data: Path, pairs: int, forward_only: bool) -> Ratio:
     near = ours._gather(topology, 0)
 
     def once() -> None:
-        bout = ours.bout(0)
-        bout.meet((g[Side.G], d[Side.D]) for group in near.values() for g in group for d in group)
+        evaluator = ours.make_evaluator(0)
+        evaluator.precompute_logits((g[Side.G], d[Side.D]) for group in near.values() for g in group for d in group)
         for cell in ours.cells:
-            ours._fitness(bout, near[cell.number], cell.number)
+            ours._fitness(evaluator, near[cell.number], cell.number)
 
     return compare(pair_by_pair, once, pairs)
 
@@ -75,7 +75,7 @@ def mixture(data: Path, pairs: int) -> Ratio:
     groups = [cell._gathered(theirs.cells)[0] for cell in theirs.cells]
     ours.evolve()  # cells have moved since they were gathered, so that old and new ones are judged
     near = ours._gather(ours.topology(1), 1)
-    trained = {cell.number: cell.trained(2) for cell in ours.cells}
+    trained = {cell.number: cell.snapshot(2) for cell in ours.cells}
     for cell in ours.cells:
         cell.centre = trained[cell.number]
 

@@ -67,17 +67,17 @@ def test_two_on_one_accelerator_are_told_what_to_do(tmp_path, kind):
 def test_a_genome_in_parts_is_the_same_and_where_it_was(kind):
     """An optimiser's steps are on the host, and stay there: on a device every step would wait for them."""
     cell = on(kind)[0]
-    cell.play(0)
+    cell.train_step(0)
     device = next(cell.players[Side.G].net.parameters()).device
     for player in cell.players.values():
-        genome = Genome.of(player, Traits(1e-3))
-        front, body = genome.parted(device)
+        genome = Genome.from_player(player, Traits(1e-3))
+        front, body = genome.pack_split(device)
         assert front.device.type == "cpu" and body.device == device
-        found = Genome.unpacked(front, genome, body)
+        found = Genome.unpack(front, genome, body)
         assert found.digest == genome.digest
         assert {n: t.device for n, t in found.tensors.items()} == {n: t.device for n, t in genome.tensors.items()}
-        found.into(player)
-        assert Genome.of(player, Traits(1e-3)).digest == genome.digest
+        found.load_into(player)
+        assert Genome.from_player(player, Traits(1e-3)).digest == genome.digest
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from paragan.build import grid as build_cells
-from paragan.coevolution.workers.cell_assignment import shared_out
+from paragan.coevolution.workers.cell_assignment import assign_cells
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.config import load
 from paragan.core.types import Side
@@ -41,8 +41,8 @@ def expected(words, tmp_path_factory):
 
 
 def grid(words, numbers, folder):
-    ground = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
-    return ground.population([ground.cell(number) for number in numbers], lambda text: None)
+    factory = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
+    return factory.population([factory.cell(number) for number in numbers], lambda text: None)
 
 
 def found(population):
@@ -61,7 +61,7 @@ def found(population):
     ],
 )
 def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, speeds):
-    owners = shared_out(3, 3, speeds)
+    owners = assign_cells(3, 3, speeds)
     workers = []
     for communicator in thread_communicator.world(len(speeds), timeout_s=60):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
@@ -69,7 +69,7 @@ def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, 
         cells = population.cells
         like = cells[0].centre
         population.exchange = GenomeExchange(
-            communicator, owners, population.topology, like, lambda cells=cells: [cell.standing() for cell in cells]
+            communicator, owners, population.topology, like, lambda cells=cells: [cell.state() for cell in cells]
         )
         workers.append(population)
     errors = []

@@ -58,8 +58,8 @@ def test_a_cell_alone_is_a_run_of_its_settings(tmp_path, own, runs):
 
 
 def grid(words, cells, folder):
-    ground = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
-    return ground.population([ground.cell(number) for number in cells], lambda text: None)
+    factory = build_cells.GridFactory.of(load("digits", words), folder, lambda text: None)
+    return factory.population([factory.cell(number) for number in cells], lambda text: None)
 
 
 def found(population):
@@ -91,13 +91,13 @@ def test_any_workers_evolve_the_same(tmp_path, owners):
     for communicator in thread_communicator.world(len(set(owners)), timeout_s=60):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
         population = grid(SMALL, mine, tmp_path)
-        standings = [population.cells]
+        states = [population.cells]
         population.exchange = GenomeExchange(
             communicator,
             owners,
             population.topology,
             population.cells[0].centre,
-            lambda held=standings: [cell.standing() for cell in held[0]],
+            lambda held=states: [cell.state() for cell in held[0]],
         )
         workers.append(population)
 
@@ -141,7 +141,7 @@ def differing():
 
 def test_stacked_cells_may_differ_in_loss_and_optimiser():
     one, other = differing(), differing()
-    assert stacked.unfit(one) is None
+    assert stacked.unstackable_reason(one) is None
     told = loop.LoopExecutor().train(one, 30, lambda cell, batch: 0)
     executor = stacked.StackedExecutor(stacks.BATCH)
     for _ in range(3):

@@ -188,9 +188,9 @@ def test_a_genome_of_a_stacked_cell_is_its_own():
     found = cells()
     executor = stacked.StackedExecutor(BATCH)
     executor.train(found, 2, loss_of)
-    first = found[0].trained(1)
+    first = found[0].snapshot(1)
     before = {side: genome.digest for side, genome in first.items()}
-    found[1].become(Side.G, first[Side.G], 1e-3)  # a clone in another cell's place in the stack
+    found[1].clone(Side.G, first[Side.G], 1e-3)  # a clone in another cell's place in the stack
     assert torch.equal(
         torch.cat([p.flatten() for p in found[1].players[Side.G].net.parameters()]),
         torch.cat([p.flatten() for p in found[0].players[Side.G].net.parameters()]),
@@ -223,14 +223,14 @@ class Normed(nn.Module):
 )
 def test_what_cannot_be_stacked_is_told(change, why):
     found = cells()
-    assert stacked.unfit(found) is None
+    assert stacked.unstackable_reason(found) is None
     if "net" in change:
         found[1].gan.g = Player(Side.G, change["net"]().double())
     if "penalty" in change:
         found[0].gan.d_penalties = (change["penalty"],)
     if "version" in change:
         found[1].gan.g.version = change["version"]
-    assert (stacked.unfit(found) or "").startswith(why)
+    assert (stacked.unstackable_reason(found) or "").startswith(why)
 
 
 def test_a_weight_that_fades_is_not_recorded():
@@ -238,5 +238,5 @@ def test_a_weight_that_fades_is_not_recorded():
     for final, why in ((None, None), (0.0, "a penalty's weight changes from step to step")):
         found = cells()
         found[0].gan.d_penalties = (r1.Penalty(r1.Options(weight=5.0, final=final)),)
-        assert stacked.unfit(found) is None
-        assert stacked.unrecorded(found) == why
+        assert stacked.unstackable_reason(found) is None
+        assert stacked.unrecordable_reason(found) == why

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from paragan.build import workers
-from paragan.coevolution.workers.cell_assignment import shared_out
-from paragan.coevolution.workers.genome_exchange import GenomeExchange, sent
+from paragan.coevolution.workers.cell_assignment import assign_cells
+from paragan.coevolution.workers.genome_exchange import GenomeExchange, exchange_routes
 from paragan.config import load
 from paragan.core.types import Side
 from paragan.hardware import peers
@@ -32,8 +32,8 @@ def test_workers_that_exchange_past_the_host_are_one_process(tmp_path, num_worke
     expected = grid(WORDS, range(9), tmp_path / "alone")
     for _ in range(GENERATIONS):
         expected.evolve()
-    owners = shared_out(3, 3, [1.0] * num_workers)
-    store, ways = dist.HashStore(), sent(owners, expected.topology(0))
+    owners = assign_cells(3, 3, [1.0] * num_workers)
+    store, ways = dist.HashStore(), exchange_routes(owners, expected.topology(0))
     peers = [{b for a, b in ways if a == rank} for rank in range(num_workers)]
 
     def evolve(rank):
@@ -44,7 +44,7 @@ def test_workers_that_exchange_past_the_host_are_one_process(tmp_path, num_worke
         population = grid(WORDS, [cell for cell, owner in enumerate(owners) if owner == rank], tmp_path)
         cells = population.cells
         population.exchange = GenomeExchange(
-            communicator, owners, population.topology, cells[0].centre, lambda: [c.standing() for c in cells], HOST
+            communicator, owners, population.topology, cells[0].centre, lambda: [c.state() for c in cells], HOST
         )
         for _ in range(GENERATIONS):
             population.evolve()
@@ -74,7 +74,7 @@ class Past(Grid):
 
     def meet(self, order, stopped):
         device = HOST if order["rank"] < order["size"] else None
-        return workers._meet(load("digits", ["transport=nccl"]), self.store, device)(order, stopped)
+        return workers._communicator_factory(load("digits", ["transport=nccl"]), self.store, device)(order, stopped)
 
 
 def test_so_it_is_when_a_worker_is_lost(tmp_path, monkeypatch):
@@ -87,12 +87,12 @@ def test_so_it_is_when_a_worker_is_lost(tmp_path, monkeypatch):
     try:
         whole.evolve(2)
         assert sum(size for device in whole.devices for size in device.sent) > 0
-        assert {worker._halo.device for worker in whole.workers} == {HOST}
-        whole.coordinator.roster.members[1].line.lost = whole.workers[1].line.lost = "killed"
+        assert {worker._exchange.device for worker in whole.workers} == {HOST}
+        whole.coordinator.membership.members[1].line.lost = whole.workers[1].line.lost = "killed"
         dead.set()
         whole.evolve(4)
         assert any(" failed: " in text for text in whole.said)
-        centres = {cell: standing.centre[Side.G].digest for cell, standing in whole.coordinator.collect().items()}
+        centres = {cell: state.centre[Side.G].digest for cell, state in whole.coordinator.collect().items()}
         assert centres == alone(tmp_path / "alone", 4)
     finally:
         dead.clear()

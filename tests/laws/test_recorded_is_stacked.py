@@ -59,7 +59,7 @@ def test_recorded_turns_are_turns(name, draw):
     for a, b in zip(recorded, played, strict=True):
         assert [p.version for p in a.players.values()] == [p.version for p in b.players.values()]
         assert [p.images for p in a.players.values()] == [p.images for p in b.players.values()]
-        assert a.standing().counters == b.standing().counters and a.gan.clock == b.gan.clock
+        assert a.state().counters == b.state().counters and a.gan.clock == b.gan.clock
 
 
 def test_what_the_host_counts_is_no_part_of_the_recording():

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from paragan.coevolution.topology import graph, ring, torus
-from paragan.coevolution.workers.cell_assignment import rectangles, shared_out, slowest
-from paragan.coevolution.workers.genome_exchange import sent, torus_of
+from paragan.coevolution.workers.cell_assignment import assign_cells, generation_seconds, rectangular_blocks
+from paragan.coevolution.workers.genome_exchange import exchange_routes, torus_shape
 from paragan.core.errors import ConfigError
 
 
@@ -17,29 +17,29 @@ from paragan.core.errors import ConfigError
 def test_equal_workers_get_equal_parts(rows, columns, workers):
     if workers > rows * columns:
         with pytest.raises(ConfigError, match=rf"workers: found {workers} for a grid of {rows * columns} cells"):
-            shared_out(rows, columns, [1.0] * workers)
+            assign_cells(rows, columns, [1.0] * workers)
         return
-    owners = shared_out(rows, columns, [1.0] * workers)
+    owners = assign_cells(rows, columns, [1.0] * workers)
     counts = [owners.count(worker) for worker in range(workers)]
     assert len(owners) == rows * columns and max(counts) - min(counts) <= 1 and min(counts) >= 1
 
 
 def test_rectangles_have_the_shortest_edges():
-    assert rectangles(4, 4, 4) == [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3]
-    assert rectangles(2, 6, 3) == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
-    assert rectangles(3, 3, 4) is None
-    across = {way for way, cells in sent(rectangles(4, 4, 4), torus(4, 4)).items() if cells}
+    assert rectangular_blocks(4, 4, 4) == [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3]
+    assert rectangular_blocks(2, 6, 3) == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
+    assert rectangular_blocks(3, 3, 4) is None
+    across = {way for way, cells in exchange_routes(rectangular_blocks(4, 4, 4), torus(4, 4)).items() if cells}
     assert len(across) == 8  # a block of a 2x2 torus of blocks has two others beside it
 
 
 def test_cells_follow_measured_speed():
-    owners = shared_out(3, 3, [2.0, 1.0])
+    owners = assign_cells(3, 3, [2.0, 1.0])
     assert [owners.count(worker) for worker in range(2)] == [6, 3]
-    owners = shared_out(2, 2, [100.0, 1.0])
+    owners = assign_cells(2, 2, [100.0, 1.0])
     assert sorted(owners) == [0, 0, 0, 1]  # at least one each
-    slow, even = shared_out(4, 4, [1.0, 0.5, 1.0, 1.0]), shared_out(4, 4, [1.0] * 4)
+    slow, even = assign_cells(4, 4, [1.0, 0.5, 1.0, 1.0]), assign_cells(4, 4, [1.0] * 4)
     speeds = [1.0, 0.5, 1.0, 1.0]
-    assert slowest(slow, speeds) < slowest(even, speeds) == 8.0
+    assert generation_seconds(slow, speeds) < generation_seconds(even, speeds) == 8.0
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_cells_follow_measured_speed():
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_all_that_is_read_travels_and_every_way_has_one_back(topology, workers):
     owners = [cell * workers // len(topology) for cell in range(len(topology))]
-    ways = sent(owners, topology)
+    ways = exchange_routes(owners, topology)
     for rank in range(workers):
         mine = {cell for cell, owner in enumerate(owners) if owner == rank}
         come = {cell for (a, b), cells in ways.items() if b == rank for cell in cells}
@@ -57,7 +57,7 @@ def test_all_that_is_read_travels_and_every_way_has_one_back(topology, workers):
     assert all(owners[cell] == a and a != b for (a, b), cells in ways.items() for cell in cells)
     if workers > 1:  # whoever dies, each of its cells is somewhere else
         assert {cell for cells in ways.values() for cell in cells} == set(range(len(topology)))
-        read = {way: cells for way, cells in sent(owners, topology, spare=False).items() if cells}
+        read = {way: cells for way, cells in exchange_routes(owners, topology, spare=False).items() if cells}
         assert all(set(cells) <= set(ways[way]) for way, cells in read.items())
 
 
@@ -65,15 +65,18 @@ def test_all_that_is_read_travels_and_every_way_has_one_back(topology, workers):
     ("rows", "columns", "size"), [(2, 2, 4), (3, 3, 9), (4, 4, 4), (6, 6, 9), (4, 2, 8), (3, 3, 3)]
 )
 def test_equal_blocks_of_a_torus_are_a_torus(rows, columns, size):
-    owners = shared_out(rows, columns, [1.0] * size)
-    found = torus_of(sent(owners, torus(rows, columns)), size)
+    owners = assign_cells(rows, columns, [1.0] * size)
+    found = torus_shape(exchange_routes(owners, torus(rows, columns)), size)
     assert found is not None and found[0] * found[1] == size
     across = found[1]
-    for a, b in sent(owners, torus(rows, columns)):  # by MPI's own rule: a step along one dimension
+    for a, b in exchange_routes(owners, torus(rows, columns)):  # by MPI's own rule: a step along one dimension
         (r, c), (s, d) = divmod(a, across), divmod(b, across)
         assert (r == s and (c - d) % across in (1, across - 1)) or (c == d and (r - s) % found[0] in (1, found[0] - 1))
 
 
 def test_workers_that_are_no_torus_are_told_as_a_graph():
-    assert torus_of(sent([0, 1, 2, 3], graph(4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])), 4) is None
-    assert torus_of([(0, 5), (5, 0)], 9) is None
+    assert (
+        torus_shape(exchange_routes([0, 1, 2, 3], graph(4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])), 4)
+        is None
+    )
+    assert torus_shape([(0, 5), (5, 0)], 9) is None

@@ -22,7 +22,7 @@ def test_a_worker_beats_while_it_reads_the_data(monkeypatch, tmp_path):
     read = threading.Event()
     monkeypatch.setattr(workers, "_build_worker", lambda *_: read.wait(WAIT_S) and Idle())
     config = load("digits", ["grid.shape=2x2", "grid.heartbeat_s=0.01", "train.threads=1"])
-    store = workers._store("127.0.0.1", WAIT_S)
+    store = workers._open_store("127.0.0.1", WAIT_S)
     listener = Listener(TOKEN)
     worker = threading.Thread(target=workers.worker, args=(TOKEN, *listener.address, print, "cpu"), daemon=True)
     worker.start()

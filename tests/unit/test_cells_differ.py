@@ -29,12 +29,12 @@ def silent(text):
     pass
 
 
-def ground(folder, *words):
+def factory(folder, *words):
     return build_cells.GridFactory.of(load("digits", (*WORDS, *words)), folder, silent)
 
 
 def grid(folder, *words):
-    made = ground(folder, *words)
+    made = factory(folder, *words)
     return made.population([made.cell(number) for number in range(made.options.num_cells)], silent)
 
 
@@ -80,7 +80,7 @@ def test_a_cell_with_its_own_loss_draws_none(tmp_path):
     assert torch.equal(own.gan.loss.d(real, fake), hinge.d_loss(real, fake))
     kind = (nonsaturating, least_squares)[drawn.loss]
     assert torch.equal(drawn.gan.loss.d(real, fake), kind.d_loss(real, fake))
-    assert own.told["loss"] == 2
+    assert own.record["loss"] == 2
 
 
 def test_losses_are_named_in_the_record_where_any_cell_has_its_own(tmp_path):
@@ -109,13 +109,14 @@ def test_the_runs_own_latents_are_of_all_classes(tmp_path):
         _, y = prior.draw("score", Rows(0, 0, 100, 100))
         assert len(set(y.tolist())) == (10 if prior is run.prior else 1)
     _, y = run.prior.draw("fitness", Rows(0, 0, 12, 12))
-    assert torch.equal(run.population.bout(0).y_B, y)
+    assert torch.equal(run.population.make_evaluator(0).y_B, y)
 
 
 def test_a_cell_is_compared_on_what_it_eats(tmp_path):
-    bout = grid(tmp_path, CELLS).bout(3)
-    assert set(bout.reals(1).y_B.tolist()) == {2, 7}
-    assert bout.reals(0) is bout.reals(2) is not bout.reals(1)  # the same data is one batch, looked at once
+    evaluator = grid(tmp_path, CELLS).make_evaluator(3)
+    assert set(evaluator.reals(1).y_B.tolist()) == {2, 7}
+    # the same data is one batch, evaluated once
+    assert evaluator.reals(0) is evaluator.reals(2) is not evaluator.reals(1)
 
 
 def test_an_unconditional_cell_is_asked_for_nothing(tmp_path):
@@ -155,13 +156,13 @@ def test_memory_and_rate_stay_with_their_optimiser(tmp_path):
     population = grid(tmp_path, SGD, "grid.replacement=always", "grid.rates.probability=0")
     taken = {}
     for cell in population.cells:
-        become = cell.become
+        become = cell.clone
 
         def told(side, genome, lr, number=cell.number, become=become):
             taken[number, side] = genome, lr
             return become(side, genome, lr)
 
-        cell.become = told
+        cell.clone = told
     strangers, kin = 0, 0
     for _ in range(8):
         origin = {cell.centre[side]: (cell.number, cell.centre[side]) for cell in population.cells for side in Side}
@@ -190,7 +191,7 @@ def test_memory_and_rate_stay_with_their_optimiser(tmp_path):
 )
 def test_alike_are_those_of_the_same_optimiser_and_arguments(tmp_path, optimizer, same):
     population = grid(tmp_path, f"grid.cells=[{{at: [1, 2], g: {{optimizer: {optimizer}}}}}]", "grid.tournament=4")
-    assert population.alike(Side.G, 0, 1) is population.alike(Side.G, 1, 0) is same
-    assert population.alike(Side.G, 1, 2) and population.alike(Side.D, 0, 1)
+    assert population.has_same_optimizer(Side.G, 0, 1) is population.has_same_optimizer(Side.G, 1, 0) is same
+    assert population.has_same_optimizer(Side.G, 1, 2) and population.has_same_optimizer(Side.D, 0, 1)
     for _ in range(3):  # genomes go to and fro, and every optimiser can step
         population.evolve()

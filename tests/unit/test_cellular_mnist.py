@@ -75,7 +75,7 @@ def test_nobody_of_the_independent_sees_anybody(runs, small):
     first = _opened(small.out / "independent-0").cells[0].centre
     for side in Side:
         for name, value in plain.players[side.value].net.state_dict().items():
-            assert torch.equal(first[side].network()[name], value)
+            assert torch.equal(first[side].network_state()[name], value)
 
 
 def test_the_choice_is_made_on_other_images_than_the_score(runs, small):
@@ -100,7 +100,7 @@ def test_the_best_single_one_is_best_by_the_yardstick(runs, small, monkeypatch):
 
 def test_a_single_generator_and_a_mixture_of_it_score_alike(runs, small):
     run = _opened(small.out / "lipizzaner-0")
-    net = run.mixture([run.cells[2].centre[Side.G].network()], [1.0])
+    net = run.mixture([run.cells[2].centre[Side.G].network_state()], [1.0])
     found = run.judge(run.prior, net).metrics
     assert runs["lipizzaner"][0]["singles"][2] == next(v for name, v in found.items() if name.startswith("fd["))
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from paragan.build import grid as build_cells
-from paragan.coevolution.workers.genome_exchange import Posted
+from paragan.coevolution.workers.genome_exchange import AsyncGenomeExchange
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import load
 from paragan.core.errors import ParaganError, RankError
@@ -83,7 +83,7 @@ def test_one_who_works_slowly_is_not_given_up(begun):
 def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
-    worker = Worker(line, grid.ground, grid.meet, print, Status(), timeout_s=1.0)
+    worker = Worker(line, grid.factory, grid.meet, print, Status(), timeout_s=1.0)
     assert worker.run() == "the coordinator has said nothing for 1 s"
 
 
@@ -125,10 +125,10 @@ def test_a_worker_that_is_late_changes_nothing(begun, tmp_path):
 def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, while_):
     grid = begun(workers=2)
     found = grid.coordinator
-    found.roster.spared = False
+    found.membership.is_recoverable = False
 
-    def fail(order, stopped=found.roster.is_broken):
-        found.roster.members[1].line.lost = "killed"
+    def fail(order, stopped=found.membership.check_failed):
+        found.membership.members[1].line.lost = "killed"
         stopped()
 
     if while_ == "meet":
@@ -186,15 +186,15 @@ class TestAge:
     def test_the_last_generation_is_everybodys(self, begun):
         grid = begun(workers=4, age=3, last=5, hooks={1: lambda: time.sleep(0.05)})
         grid.evolve(5)
-        standings = grid.coordinator.collect()
-        assert {standing.clock[0] for standing in standings.values()} == {10}
+        states = grid.coordinator.collect()
+        assert {state.clock[0] for state in states.values()} == {10}
         time.sleep(0.3)
         assert {worker._population.generation for worker in grid.workers} == {5}  # none did more
 
     def test_what_may_be_done_ends_before_the_last_and_before_a_change(self, begun):
         grid = begun("grid.changes=[{at: 4, topology: ring}]", workers=2, age=2, last=7)
         found, untils = grid.coordinator, []
-        found.roster.admit()
+        found.membership.admit()
         for at in range(7):
             found.at, found._near = at, found.topology(at)
             untils.append(found._until())
@@ -204,13 +204,15 @@ class TestAge:
     @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
     def test_no_copy_is_older(self, tmp_path, generation, waits):
         """The other one has posted its first generation, and then no more."""
-        ground = build_cells.GridFactory.of(load("digits", WORDS), tmp_path, lambda text: None)
+        factory = build_cells.GridFactory.of(load("digits", WORDS), tmp_path, lambda text: None)
         owners, populations = [0, 0, 1, 1], []
         for communicator in thread_communicator.world(2, timeout_s=0.5):
-            cells = [ground.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
-            population = ground.population(cells, lambda text: None)
-            standings = lambda cells=cells: [cell.standing() for cell in cells]  # noqa: E731
-            population.exchange = Posted(2, communicator, owners, population.topology, cells[0].centre, standings)
+            cells = [factory.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
+            population = factory.population(cells, lambda text: None)
+            states = lambda cells=cells: [cell.state() for cell in cells]  # noqa: E731
+            population.exchange = AsyncGenomeExchange(
+                2, communicator, owners, population.topology, cells[0].centre, states
+            )
             populations.append(population)
         one, other = populations
         with pytest.raises(WorkerError):  # nobody has posted anything yet
@@ -230,10 +232,10 @@ class TestAge:
     def test_others_go_on_with_the_cells_of_one_that_is_gone(self, begun):
         grid = begun(workers=3, age=1, last=6, hooks={1: lambda: time.sleep(0.05)})
         grid.evolve(2)
-        member = grid.coordinator.roster.members[1]
+        member = grid.coordinator.membership.members[1]
         member.line.lost = "killed"
         grid.workers[1].line.lost = "killed"
         grid.evolve(6)
         assert any("failed" in text for text in grid.said)
-        steps = [standing.clock[0] for standing in grid.coordinator.collect().values()]
+        steps = [state.clock[0] for state in grid.coordinator.collect().values()]
         assert len(steps) == 4 and min(steps) >= 12

@@ -46,12 +46,12 @@ def test_every_worker_has_an_accelerator_of_its_own():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a worker on the CPU is meant")
 def test_a_worker_on_the_cpu_is_told_why():
     run, listener, said = config(), Listener(new_token()), []
-    office = workers._CoordinatorServer(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
+    server = workers._CoordinatorServer(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
     over = threading.Event()
 
     def accept():
         while not over.is_set():
-            assert office._accept() is None
+            assert server._accept() is None
             over.wait(0.02)
 
     thread = threading.Thread(target=accept, daemon=True)
@@ -79,15 +79,15 @@ def test_a_worker_that_shares_one_is_told_why():
             self.closed = True
 
     run, came = config(), Came()
-    office = workers._CoordinatorServer(run, None, lambda text: None, "", None, None, {"config": dump(run)}, None, None)
+    server = workers._CoordinatorServer(run, None, lambda text: None, "", None, None, {"config": dump(run)}, None, None)
     waiting = [came]
-    office.listener = type("Listener", (), {"accept": lambda self, wait_s: waiting.pop() if waiting else None})()
+    server.listener = type("Listener", (), {"accept": lambda self, wait_s: waiting.pop() if waiting else None})()
     member = type("Member", (), {"line": Came()})()
-    office.found = type("Found", (), {"roster": type("Roster", (), {"members": [member]})()})()
-    assert office._accept() is None
+    server.found = type("Found", (), {"membership": type("Roster", (), {"members": [member]})()})()
+    assert server._accept() is None
     assert came.told[0] == "refused" and "where another one trains" in came.told[1]["reason"] and came.closed
-    office.found.roster.members, waiting[:] = [], [came]
-    assert office._accept() is came and came.told[0] == "welcome"
+    server.found.membership.members, waiting[:] = [], [came]
+    assert server._accept() is came and came.told[0] == "welcome"
 
 
 def test_under_mpiexec_it_is_told_by_its_name(tmp_path, monkeypatch):
@@ -102,11 +102,11 @@ def test_under_mpiexec_it_is_told_by_its_name(tmp_path, monkeypatch):
 def test_the_coordinator_has_links_alone(monkeypatch):
     """It trains nothing, and so has nothing to send from a device."""
     made = []
-    monkeypatch.setattr(workers, "Linked", lambda *words, **options: made.append(("links", options)))
-    monkeypatch.setattr(workers, "Direct", lambda *words, **options: made.append(("direct", options)))
+    monkeypatch.setattr(workers, "GlooCommunicator", lambda *words, **options: made.append(("links", options)))
+    monkeypatch.setattr(workers, "NcclCommunicator", lambda *words, **options: made.append(("direct", options)))
     order = {"membership": "1", "rank": 0, "size": 2, "peers": [1]}
     device = torch.device("meta")
     for of_worker in (None, device):
-        workers._meet(config(), dist.HashStore(), of_worker)(order, lambda: False)
+        workers._communicator_factory(config(), dist.HashStore(), of_worker)(order, lambda: False)
     assert [kind for kind, _ in made] == ["links", "direct"]
     assert made[1][1]["device"] == device and made[1][1]["pair"] is peers.pair

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from paragan.coevolution.workers.recovery import RecoverySource, sources
+from paragan.coevolution.workers.recovery import RecoverySource, recovery_sources
 
 LAST = ["a", "a", "b", "b"]
 
 
 def test_the_newest_edge_that_every_cell_has_counts():
     held = {"a": {6: [0, 1], 5: [0, 1, 2]}, "b": {5: [2, 3]}}
-    edge, found = sources(held, LAST)
+    edge, found = recovery_sources(held, LAST)
     assert edge == 5 and found == [RecoverySource(name, 5) for name in LAST]
 
 
 def test_copies_stand_in_for_whoever_is_gone():
     held = {"a": {6: [0, 1, 3], 5: [0, 1, 2, 3]}, "c": {6: [2]}}
-    assert sources(held, LAST) == (
+    assert recovery_sources(held, LAST) == (
         6,
         [RecoverySource("a", 6), RecoverySource("a", 6), RecoverySource("c", 6), RecoverySource("a", 6)],
     )
 
 
 def test_a_grid_of_which_a_cell_is_nowhere_begins_anew():
-    assert sources({"a": {6: [0, 1]}}, LAST) == (0, [None] * 4)
+    assert recovery_sources({"a": {6: [0, 1]}}, LAST) == (0, [None] * 4)
 
 
 def test_what_was_gathered_last_is_better_than_nothing():
     held = {"a": {6: [0, 1]}, "coordinator": {4: [0, 1, 2, 3]}}
-    assert sources(held, LAST) == (4, [RecoverySource("coordinator", 4)] * 4)
+    assert recovery_sources(held, LAST) == (4, [RecoverySource("coordinator", 4)] * 4)
 
 
 def test_where_edges_may_differ_nobody_goes_further_back_than_the_oldest_cell():
     held = {"a": {9: [0, 1], 8: [0, 1], 7: [0, 1, 2]}, "b": {8: [2]}, "c": {6: [3], 9: []}}
-    edge, found = sources(held, LAST, may_differ=True)
+    edge, found = recovery_sources(held, LAST, may_differ=True)
     assert edge == 6
     assert found == [RecoverySource("a", 7), RecoverySource("a", 7), RecoverySource("a", 7), RecoverySource("c", 6)]
 
 
 def test_where_edges_may_differ_a_cell_that_is_nowhere_alone_begins_anew():
-    edge, found = sources({"a": {3: [0, 1], 0: [0]}, "b": {3: [2]}}, LAST, may_differ=True)
+    edge, found = recovery_sources({"a": {3: [0, 1], 0: [0]}, "b": {3: [2]}}, LAST, may_differ=True)
     assert edge == 0 and found == [RecoverySource("a", 0), RecoverySource("a", 3), RecoverySource("b", 3), None]

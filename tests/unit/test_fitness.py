@@ -37,7 +37,7 @@ def real(cell):
     return Batch(Rows(0, 0, NUM, NUM), x, torch.arange(NUM) % 3)
 
 
-def bout(reals):
+def evaluator(reals):
     z = torch.randn(NUM, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(9))
     stages = {side: EvalNetwork(net) for side, net in nets(1)[0].items()}
     return FitnessEvaluator(stages, LOSS, z, torch.arange(NUM) % 3, reals)
@@ -50,7 +50,7 @@ def test_the_table_is_the_loop_over_pairs(topology, by, same_data):
     players = nets(len(topology))
     centres = [{side: genome(net) for side, net in both.items()} for both in players]
     batches = [real(0 if same_data else cell) for cell in range(len(topology))]
-    found = bout(lambda cell: batches[0 if same_data else cell])
+    found = evaluator(lambda cell: batches[0 if same_data else cell])
     aggregate = {"mean": lambda values: math.fsum(values) / len(values), "worst": max, "best": min}[by]
     with torch.no_grad():
         for cell, near in enumerate(topology.neighbours):
@@ -62,14 +62,14 @@ def test_the_table_is_the_loop_over_pairs(topology, by, same_data):
                 theirs = [players[g][Side.G](found.z_BZ, found.y_B) for g in near]
                 d = [LOSS.d(d_net(x, y).logits_B, d_net(fake, found.y_B).logits_B).mean() for fake in theirs]
                 for side, plain, other in ((Side.G, g, Side.D), (Side.D, d, Side.G)):
-                    told = found.of(side, centres[one][side], [centres[n][other] for n in near], cell, by)
+                    told = found.fitness(side, centres[one][side], [centres[n][other] for n in near], cell, by)
                     assert told == pytest.approx(aggregate([float(value) for value in plain]), rel=1e-12)
 
 
 def test_each_image_and_each_verdict_is_made_once(monkeypatch):
     topology, calls = torus(3, 3), {Side.G: 0, Side.D: 0}
     centres = [{side: genome(net) for side, net in both.items()} for both in nets(9)]
-    found, batch = bout(lambda cell: batch), real(0)
+    found, batch = evaluator(lambda cell: batch), real(0)
     for side, stage in found.stages.items():
         forward = stage.net.forward
 
@@ -81,20 +81,22 @@ def test_each_image_and_each_verdict_is_made_once(monkeypatch):
     for cell, near in enumerate(topology.neighbours):
         for side, other in ((Side.G, Side.D), (Side.D, Side.G)):
             for one in near:
-                found.of(side, centres[one][side], [centres[n][other] for n in near], cell)
+                found.fitness(side, centres[one][side], [centres[n][other] for n in near], cell)
     # any two cells of a 3x3 torus share a neighbourhood: 81 pairs instead of 9 x 25, and each D sees real images once
     assert calls == {Side.G: 9, Side.D: 81 + 9}
-    copies = {side: value.forgetful() for side, value in centres[0].items()}
-    assert found.between(copies[Side.G], copies[Side.D], 0) == found.between(centres[0][Side.G], centres[0][Side.D], 0)
+    copies = {side: value.without_optimizer_state() for side, value in centres[0].items()}
+    assert found.losses(copies[Side.G], copies[Side.D], 0) == found.losses(centres[0][Side.G], centres[0][Side.D], 0)
     assert calls == {Side.G: 9, Side.D: 90}
 
 
 def test_images_beyond_what_may_be_kept_are_made_again(monkeypatch):
-    monkeypatch.setattr("paragan.coevolution.fitness._MOST_BYTES", 3 * NUM * 16 * 8)
+    monkeypatch.setattr("paragan.coevolution.fitness._MAX_BYTES", 3 * NUM * 16 * 8)
     centres = [{side: genome(net) for side, net in both.items()} for both in nets(4)]
-    found, roomy, batch = bout(lambda cell: batch), bout(lambda cell: batch), real(0)
+    found, roomy, batch = evaluator(lambda cell: batch), evaluator(lambda cell: batch), real(0)
     opponents = [centre[Side.D] for centre in centres]
-    told = [found.of(Side.G, centre[Side.G], opponents, 0) for centre in centres]
+    told = [found.fitness(Side.G, centre[Side.G], opponents, 0) for centre in centres]
     assert len(found._fakes) == 3
     monkeypatch.undo()
-    assert told == [roomy.of(Side.G, centre[Side.G], opponents, 0) for centre in centres] and len(roomy._fakes) == 4
+    assert (
+        told == [roomy.fitness(Side.G, centre[Side.G], opponents, 0) for centre in centres] and len(roomy._fakes) == 4
+    )

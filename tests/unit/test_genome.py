@@ -50,7 +50,7 @@ def test_a_clone_goes_on_as_the_player_would(kind):
     other, elsewhere, _ = played(KINDS[kind], steps=5, seed=1)
     for side in Side:
         mine, clone = getattr(gan, side.value), getattr(other, side.value)
-        Genome.of(mine, Traits(mine.policy.lr)).into(clone)
+        Genome.from_player(mine, Traits(mine.policy.lr)).load_into(clone)
         clone.version, clone.images = mine.version, mine.images
         clone.updates.copy_(mine.updates)
     other.clock.step, other.clock.images = gan.clock.step, gan.clock.images
@@ -67,17 +67,17 @@ def test_a_clone_goes_on_as_the_player_would(kind):
 
 def test_a_genome_does_not_move_with_the_player():
     gan, stream, scheme = played()
-    genome = Genome.of(gan.g, Traits(1e-3))
+    genome = Genome.from_player(gan.g, Traits(1e-3))
     before = genome.digest
     scheme.step(gan, stream)
-    assert genome.digest == before != Genome.of(gan.g, Traits(1e-3)).digest
+    assert genome.digest == before != Genome.from_player(gan.g, Traits(1e-3)).digest
 
 
 def test_a_clone_learns_at_the_genomes_rate_however_often_it_mutates():
     gan, stream, scheme = played()
     for lr in (3e-4, 9e-4, 1e-5):
-        genome = Genome.of(gan.g, Traits(lr))
-        genome.into(gan.g)
+        genome = Genome.from_player(gan.g, Traits(lr))
+        genome.load_into(gan.g)
         before = {name: value.clone() for name, value in gan.g.net.named_parameters()}
         scheme.step(gan, stream)
         assert {group["lr"] for group in gan.g.optimizer.param_groups} == {lr} and gan.g.policy.lr == lr
@@ -88,29 +88,29 @@ def test_a_clone_learns_at_the_genomes_rate_however_often_it_mutates():
 def test_what_another_kind_of_optimiser_remembers_is_left_out():
     gan, _, _ = played(KINDS["Adam"])
     other, stream, scheme = played(KINDS["AdaBelief"], seed=1)
-    Genome.of(gan.g, Traits(1e-3)).into(other.g)
+    Genome.from_player(gan.g, Traits(1e-3)).load_into(other.g)
     assert not any(name.startswith("optimizer/") for name in tensors(other.g))
-    weights = Genome.of(gan.g, Traits(1e-3)).weights
+    weights = Genome.from_player(gan.g, Traits(1e-3)).weights
     assert all(torch.equal(tensors(other.g)[name], value) for name, value in weights.items())
     scheme.step(other, stream)  # and it starts anew
 
 
 def test_bytes_are_read_back_to_the_same_bits():
     gan, _, _ = played()
-    genome = Genome.of(gan.d, Traits(2e-4, 2, 3, 7))
-    again = Genome.unpacked(genome.packed(), genome)
+    genome = Genome.from_player(gan.d, Traits(2e-4, 2, 3, 7))
+    again = Genome.unpack(genome.pack(), genome)
     assert (
         again.traits == genome.traits
         and again.digest == genome.digest
         and again.tensors.keys() == genome.tensors.keys()
     )
     assert all(torch.equal(again.tensors[name], value) for name, value in genome.tensors.items())
-    forgetful = genome.forgetful()
+    forgetful = genome.without_optimizer_state()
     assert forgetful == genome and forgetful.traits.memory == "" and forgetful.tensors.keys() == genome.weights.keys()
     assert again != genome  # equal bits, but nobody has said so
 
 
-GENOME = Genome.of(played(steps=1)[0].g, Traits(1e-3))
+GENOME = Genome.from_player(played(steps=1)[0].g, Traits(1e-3))
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ GENOME = Genome.of(played(steps=1)[0].g, Traits(1e-3))
     ],
 )
 def test_bytes_that_are_no_genome_are_refused(spoil):
-    raw = spoil(GENOME.packed().numpy().tobytes())
+    raw = spoil(GENOME.pack().numpy().tobytes())
     with pytest.raises(CheckpointError):
-        Genome.unpacked(torch.frombuffer(bytearray(raw or b"\0"), dtype=torch.uint8), GENOME)
+        Genome.unpack(torch.frombuffer(bytearray(raw or b"\0"), dtype=torch.uint8), GENOME)
 
 
 @given(st.binary(min_size=1, max_size=400))
 def test_no_bytes_do_more_than_be_refused(raw):
     with pytest.raises(CheckpointError):
-        Genome.unpacked(torch.frombuffer(bytearray(raw), dtype=torch.uint8), GENOME)
+        Genome.unpack(torch.frombuffer(bytearray(raw), dtype=torch.uint8), GENOME)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_no_bytes_do_more_than_be_refused(raw):
     ],
 )
 def test_odd_traits_are_refused(odd):
-    told = json.loads(json.dumps({**Traits(1e-3).plain, **odd}))
+    told = json.loads(json.dumps({**Traits(1e-3).to_dict(), **odd}))
     with pytest.raises((ValueError, TypeError)):
-        Traits.read(told)
-    assert Traits.read(Traits(1e-3, 1, 2, 3, "x").plain) == replace(
+        Traits.from_dict(told)
+    assert Traits.from_dict(Traits(1e-3, 1, 2, 3, "x").to_dict()) == replace(
         Traits(1e-3), loss=1, cell=2, generation=3, memory="x"
     )

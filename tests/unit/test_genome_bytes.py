@@ -31,14 +31,14 @@ TRAITS = Traits(1e-3, 2, 3, 4, "torch.optim.adam.Adam")
 
 
 def test_the_library_reads_what_was_written(tmp_path):
-    raw = Genome(TENSORS, TRAITS).packed().numpy().tobytes()
+    raw = Genome(TENSORS, TRAITS).pack().numpy().tobytes()
     found = load(raw)
     assert found.keys() == TENSORS.keys()
     for name, value in TENSORS.items():
         assert found[name].dtype == value.dtype and torch.equal(found[name], value), name
     (tmp_path / "genome").write_bytes(raw)
     with safe_open(tmp_path / "genome", "pt") as file:
-        assert Traits.read(json.loads(file.metadata()["traits"])) == TRAITS
+        assert Traits.from_dict(json.loads(file.metadata()["traits"])) == TRAITS
 
 
 def test_the_order_of_the_tensors_is_of_no_account():
@@ -47,7 +47,7 @@ def test_the_order_of_the_tensors_is_of_no_account():
 
 
 def test_every_tensor_is_aligned():
-    raw = Genome(TENSORS, TRAITS).packed().numpy().tobytes()
+    raw = Genome(TENSORS, TRAITS).pack().numpy().tobytes()
     length = int.from_bytes(raw[:8], "little")
     assert length % 8 == 0
     header = json.loads(raw[8 : 8 + length])
@@ -61,9 +61,9 @@ def test_formats_are_named_as_the_library_does(dtype):
 
 
 def test_what_is_read_are_views_equal_to_the_last_bit():
-    data = Genome(TENSORS, TRAITS).packed()
-    found, metadata = tensor_bytes.read(data)
-    assert found.keys() == TENSORS.keys() and Traits.read(json.loads(metadata["traits"])) == TRAITS
+    data = Genome(TENSORS, TRAITS).pack()
+    found, metadata = tensor_bytes.deserialize(data)
+    assert found.keys() == TENSORS.keys() and Traits.from_dict(json.loads(metadata["traits"])) == TRAITS
     for name, value in TENSORS.items():
         assert found[name].dtype == value.dtype and torch.equal(found[name], value), name
         assert found[name].untyped_storage().data_ptr() == data.untyped_storage().data_ptr()
@@ -71,16 +71,16 @@ def test_what_is_read_are_views_equal_to_the_last_bit():
 
 @pytest.mark.parametrize("before", [1, 4, 8])
 def test_it_may_come_behind_something_else(before):
-    data = Genome(TENSORS, TRAITS).packed()
-    found, _ = tensor_bytes.read(torch.cat([torch.zeros(before, dtype=torch.uint8), data])[before:])
+    data = Genome(TENSORS, TRAITS).pack()
+    found, _ = tensor_bytes.deserialize(torch.cat([torch.zeros(before, dtype=torch.uint8), data])[before:])
     assert all(torch.equal(found[name], value) for name, value in TENSORS.items())
 
 
 def test_in_two_parts_it_is_the_same():
     genome, host = Genome(TENSORS, TRAITS), torch.device("cpu")
-    front, body = genome.parted(host)
+    front, body = genome.pack_split(host)
     assert len(body) == sum(value.numel() * value.element_size() for value in TENSORS.values())
-    found = Genome.unpacked(front, genome, body)
+    found = Genome.unpack(front, genome, body)
     assert found.digest == genome.digest and found.traits == TRAITS
     assert all(t.untyped_storage().data_ptr() == body.untyped_storage().data_ptr() for t in found.tensors.values())
 
@@ -89,9 +89,9 @@ def test_what_lies_elsewhere_than_the_device_stays_on_the_host():
     """Nothing of the one is copied to the other: `meta` stands in for a device, and holds no values."""
     device = torch.device("meta")
     there = {name: value.to(device) for name, value in TENSORS.items() if name.startswith("net/")}
-    front, body = tensor_bytes.parted({**TENSORS, **there}, {"a": "b"}, device)
+    front, body = tensor_bytes.serialize_split({**TENSORS, **there}, {"a": "b"}, device)
     assert front.device.type == "cpu" and body.device == device
-    found, metadata = tensor_bytes.read(front, body)
+    found, metadata = tensor_bytes.deserialize(front, body)
     assert found.keys() == TENSORS.keys() and metadata == {"a": "b"}
     for name, value in TENSORS.items():
         assert (found[name].device == device) == (name in there), name
@@ -101,31 +101,33 @@ def test_what_lies_elsewhere_than_the_device_stays_on_the_host():
 
 
 def test_a_body_may_be_of_nothing():
-    found, _ = tensor_bytes.read(*tensor_bytes.parted({"net/none": torch.empty(0, 3)}, {}, torch.device("cpu")))
+    found, _ = tensor_bytes.deserialize(
+        *tensor_bytes.serialize_split({"net/none": torch.empty(0, 3)}, {}, torch.device("cpu"))
+    )
     assert found["net/none"].shape == (0, 3)
 
 
 def test_a_standing_in_parts_is_the_same():
     centre = {side: Genome(TENSORS, TRAITS) for side in Side}
-    standing, host = CellState(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3))), torch.device("cpu")
-    assert [len(standing.packed()), len(standing.packed(host))] == [3, 5]
-    for messages in (standing.packed(), standing.packed(host)):
-        found = CellState.unpacked(messages, centre)
-        assert found.plain == standing.plain and found.number == 3
+    state, host = CellState(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3))), torch.device("cpu")
+    assert [len(state.pack()), len(state.pack(host))] == [3, 5]
+    for messages in (state.pack(), state.pack(host)):
+        found = CellState.unpack(messages, centre)
+        assert found.to_dict() == state.to_dict() and found.number == 3
         assert [found.centre[side].digest for side in Side] == [centre[side].digest for side in Side]
-    for messages in ([], standing.packed()[:1], standing.packed()[1:], standing.packed(host)[1:]):
+    for messages in ([], state.pack()[:1], state.pack()[1:], state.pack(host)[1:]):
         with pytest.raises(CheckpointError, match=r"(cell|genome): found bytes that are none"):
-            CellState.unpacked(messages, centre)
+            CellState.unpack(messages, centre)
 
 
 @pytest.mark.parametrize("about", [[], "x", {"x": 1}, {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}])
 def test_a_body_that_is_not_what_its_header_says_is_refused(about):
-    front = tensor_bytes.written({}, {"traits": json.dumps(TRAITS.plain), "body": json.dumps(about)})
+    front = tensor_bytes.serialize({}, {"traits": json.dumps(TRAITS.to_dict()), "body": json.dumps(about)})
     for body in (torch.zeros(12, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)):
         with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
-            Genome.unpacked(front, Genome(TENSORS, TRAITS), body)
+            Genome.unpack(front, Genome(TENSORS, TRAITS), body)
     with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
-        Genome.unpacked(Genome(TENSORS, TRAITS).packed(), Genome(TENSORS, TRAITS), body)
+        Genome.unpack(Genome(TENSORS, TRAITS).pack(), Genome(TENSORS, TRAITS), body)
 
 
 def made(header: object, body: int = 8, pad: bool = True) -> torch.Tensor:
@@ -140,7 +142,7 @@ def one(**changes: object) -> dict[str, object]:
 
 
 def test_the_plain_case_is_read():
-    found, metadata = tensor_bytes.read(made(one()))
+    found, metadata = tensor_bytes.deserialize(made(one()))
     assert torch.equal(found["x"], torch.zeros(2)) and metadata == {}
 
 
@@ -178,11 +180,11 @@ def test_the_plain_case_is_read():
 )
 def test_anything_else_is_refused(data):
     with pytest.raises((ValueError, KeyError, TypeError, RecursionError)):
-        tensor_bytes.read(data)
+        tensor_bytes.deserialize(data)
 
 
 def test_so_is_a_header_that_would_nest_without_end():
     deep = b"[" * (1 << 17)
     data = torch.frombuffer(bytearray(len(deep).to_bytes(8, "little") + deep), dtype=torch.uint8)
     with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
-        Genome.unpacked(data, Genome(TENSORS, TRAITS))
+        Genome.unpack(data, Genome(TENSORS, TRAITS))

@@ -160,13 +160,13 @@ class TestWorker:
 
     def test_one_that_is_refused_is_told_why(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
-        office = workers._CoordinatorServer(config(), None, said.append, "", listener, None, welcome, None, None)
+        server = workers._CoordinatorServer(config(), None, said.append, "", listener, None, welcome, None, None)
         monkeypatch.setattr(workers, "unfit", lambda theirs, text: "found another moon, expected this one")
         over = threading.Event()
 
         def accept():
             while not over.is_set():
-                assert office._accept() is None
+                assert server._accept() is None
                 over.wait(0.02)
 
         thread = threading.Thread(target=accept, daemon=True)
@@ -194,8 +194,8 @@ class TestWorker:
         gone, welcome = Gone(), {"config": dump(config())}
         waiting = [gone]
         listener.accept = lambda wait_s: waiting.pop() if waiting else None
-        office = workers._CoordinatorServer(config(), None, print, "", listener, None, welcome, None, None)
-        assert office._accept() is None and gone.closed
+        server = workers._CoordinatorServer(config(), None, print, "", listener, None, welcome, None, None)
+        assert server._accept() is None and gone.closed
 
 
 class TestCompany:

@@ -125,4 +125,4 @@ def test_cells_that_multiply_by_it_are_not_stacked():
     class Cell:
         scheme, players, gan, losses, seats = object(), {Side.G: game.g, Side.D: game.d}, game, (), ()
 
-    assert stacked.unfit([Cell]) == "D multiplies by onednn"
+    assert stacked.unstackable_reason([Cell]) == "D multiplies by onednn"

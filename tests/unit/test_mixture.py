@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.coevolution.mixture import counts, evened, evolved, greedy, mixed
+from paragan.coevolution.mixture import (
+    evolve_weights,
+    greedy_ensemble,
+    image_counts,
+    mixture_features,
+    normalize_weights,
+)
 from paragan.game.mixture import Mixture
 from paragan.metrics._sample_features import SampleFeatures
 
@@ -22,21 +28,21 @@ def near(target):
 
 
 def test_weights_are_clipped_and_sum_to_one():
-    assert evened([0.5, -0.1, 0.5]) == (0.5, 0.0, 0.5)
-    assert evened([0.0, -1.0]) == (0.5, 0.5)
-    assert evened([2.0, 1.0, 1.0]) == (0.5, 0.25, 0.25)
+    assert normalize_weights([0.5, -0.1, 0.5]) == (0.5, 0.0, 0.5)
+    assert normalize_weights([0.0, -1.0]) == (0.5, 0.5)
+    assert normalize_weights([2.0, 1.0, 1.0]) == (0.5, 0.25, 0.25)
 
 
 @pytest.mark.parametrize("num", [1, 7, 10, 1000])
 def test_counts_are_the_shares_and_all_of_them(num):
     weights = [0.21, 0.19, 0.4, 0.0, 0.2]
-    found = counts(weights, num)
+    found = image_counts(weights, num)
     assert sum(found) == num and found[3] == 0
     assert all(abs(count - weight * num) < 1 for count, weight in zip(found, weights, strict=True))
 
 
 def test_a_mixture_has_rows_of_their_own_of_each():
-    found = mixed([SampleFeatures(torch.arange(10.0)[:, None] + 100 * i) for i in range(3)], [0.5, 0.2, 0.3])
+    found = mixture_features([SampleFeatures(torch.arange(10.0)[:, None] + 100 * i) for i in range(3)], [0.5, 0.2, 0.3])
     assert found.features_BF.squeeze(1).tolist() == [0, 1, 2, 3, 4, 105, 106, 207, 208, 209]
 
 
@@ -44,19 +50,19 @@ def test_a_step_is_kept_only_where_it_is_nearer():
     pools, weights = [pool(0, 1000), pool(1, 1000)], (0.5, 0.5)
     distances = []
     for time in range(60):
-        weights, found = evolved(pools, weights, 0.05, near(0.9), 0, 0, time)
+        weights, found = evolve_weights(pools, weights, 0.05, near(0.9), 0, 0, time)
         distances.append(found)
     assert all(b <= a for a, b in pairwise(distances)) and distances[-1] < 0.1
-    assert evolved(pools, (0.5, 0.5), 0.0, near(0.9), 0, 0, 0)[0] == (0.5, 0.5)
-    assert evolved(pools[:1], (1.0,), 0.5, near(0.9), 0, 0, 0) == ((1.0,), pytest.approx(0.9))
+    assert evolve_weights(pools, (0.5, 0.5), 0.0, near(0.9), 0, 0, 0)[0] == (0.5, 0.5)
+    assert evolve_weights(pools[:1], (1.0,), 0.5, near(0.9), 0, 0, 0) == ((1.0,), pytest.approx(0.9))
 
 
 def test_an_ensemble_grows_by_whoever_brings_it_nearest():
     pools = [pool(0), pool(4), pool(10), pool(-50)]
-    members, found = greedy(pools, near(3.0), 4)  # 3 = (0 + 4 + 4 + 4) / 4
+    members, found = greedy_ensemble(pools, near(3.0), 4)  # 3 = (0 + 4 + 4 + 4) / 4
     assert members == {0: 1, 1: 3} and found == pytest.approx(0.0)
-    assert greedy(pools, near(10.0), 5) == ({2: 1}, pytest.approx(0.0))  # nothing beats one that is there
-    assert sum(greedy(pools, near(2.7), 3)[0].values()) <= 3
+    assert greedy_ensemble(pools, near(10.0), 5) == ({2: 1}, pytest.approx(0.0))  # nothing beats one that is there
+    assert sum(greedy_ensemble(pools, near(2.7), 3)[0].values()) <= 3
 
 
 class Shift(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.coevolution.mixture import Pool, mixed
+from paragan.coevolution.mixture import LazyFeatures, mixture_features
 from paragan.metrics._sample_features import SampleFeatures
 
 NUM = 250
@@ -39,7 +39,7 @@ class Counted:
 )
 def test_rows_are_those_of_all_images(first, end, made):
     counted = Counted()
-    pool = Pool(counted, NUM)
+    pool = LazyFeatures(counted, NUM)
     assert len(pool) == NUM
     for _ in range(2):  # the second time nothing is made
         found, expected = pool.rows(first, end), counted.whole.rows(first, end)
@@ -50,9 +50,9 @@ def test_rows_are_those_of_all_images(first, end, made):
 
 def test_a_mixture_makes_what_it_has_and_no_more():
     counted = [Counted(1000 * n) for n in range(3)]
-    pools, weights = [Pool(one, NUM) for one in counted], (0.4, 0.6, 0.0)
-    found = mixed(pools, weights)
-    expected = mixed([one.whole for one in counted], weights)
+    pools, weights = [LazyFeatures(one, NUM) for one in counted], (0.4, 0.6, 0.0)
+    found = mixture_features(pools, weights)
+    expected = mixture_features([one.whole for one in counted], weights)
     assert torch.equal(found.features_BF, expected.features_BF) and len(found) == NUM
     assert counted[0].made == [(0, 100)]
     assert counted[1].made == [(100, 200), (200, 250)]

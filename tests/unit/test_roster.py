@@ -11,7 +11,7 @@ from collections import deque
 
 import pytest
 
-from paragan.coevolution.workers import membership as rosters
+from paragan.coevolution.workers import membership as membership_module
 from paragan.coevolution.workers.membership import FailedWorker, Membership
 from paragan.core.errors import RankError
 from paragan.distributed.launch.handshake import has_ended, offer
@@ -40,7 +40,7 @@ class Line:
 
 
 class Clock:
-    """Instead of `time`, for the roster alone."""
+    """Instead of `time`, for the membership alone."""
 
     now = 0.0
 
@@ -53,26 +53,26 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(rosters, "time", found := Clock())
+    monkeypatch.setattr(membership_module, "time", found := Clock())
     return found
 
 
 @pytest.fixture
 def begun(clock):
-    """Makes a roster with workers that take part; `said` is what the user reads."""
+    """Makes a membership with workers that take part; `said` is what the user reads."""
     made = []
 
-    def begin(*lines, spared=True, timeout_s=60.0):
+    def begin(*lines, is_recoverable=True, timeout_s=60.0):
         waiting, said = queue.SimpleQueue(), []
         for line in lines:
             waiting.put(line)
         accept = lambda: None if waiting.empty() else waiting.get()  # noqa: E731
-        found = Membership(accept, said.append, HEARTBEAT_S, timeout_s, spared=spared)
+        found = Membership(accept, said.append, HEARTBEAT_S, timeout_s, is_recoverable=is_recoverable)
         made.append(found)
         found.admit()
         for rank, member in enumerate(found.members):
             member.rank = rank
-        found.stale = found.broken = False
+        found.is_stale = found.has_failed = False
         return found, said
 
     yield begin
@@ -80,42 +80,42 @@ def begun(clock):
         found.close()
 
 
-def pass_time(roster, clock, seconds, beating):
+def pass_time(membership, clock, seconds, beating):
     """Look ten times a second; `beating` workers beat once a second."""
     for look in range(round(seconds * 10)):
         clock.now += 0.1
         if look % 10 == 0:
             [line.arrived.append({"kind": "beat", "progress": clock.now}) for line in beating]
-        roster.hear()
+        membership.poll()
 
 
 def test_a_late_worker_is_reported_once_and_retains_its_place(begun, clock):
     late, other = Line(host="a"), Line(host="b")
-    roster, said = begun(late, other)
-    pass_time(roster, clock, 5, [late, other])
-    pass_time(roster, clock, 8, [other])
+    membership, said = begun(late, other)
+    pass_time(membership, clock, 5, [late, other])
+    pass_time(membership, clock, 8, [other])
     assert [text.split(": no heartbeat")[0] for text in said] == ["workers   worker 1 (a) is late"]
     assert said[0].endswith("(fails at 10.0 s)")
-    assert len(roster.seated) == 2 and not roster.stale and not roster.broken
-    pass_time(roster, clock, 5, [late, other])
+    assert len(membership.active) == 2 and not membership.is_stale and not membership.has_failed
+    pass_time(membership, clock, 5, [late, other])
     assert said[1:] == ["workers   worker 1 (a) responds again"]
 
 
 def test_a_silent_worker_fails_after_ten_heartbeats(begun, clock):
     silent, other = Line(host="a"), Line(host="b")
-    roster, said = begun(silent, other)
-    pass_time(roster, clock, 9.5, [other])
-    assert len(roster.seated) == 2
-    pass_time(roster, clock, 2, [other])
-    assert [member.name for member in roster.seated] == ["worker 2 (b)"]
-    assert said[-1].startswith("workers   worker 1 (a) failed: no heartbeat for 10.") and roster.broken
+    membership, said = begun(silent, other)
+    pass_time(membership, clock, 9.5, [other])
+    assert len(membership.active) == 2
+    pass_time(membership, clock, 2, [other])
+    assert [member.name for member in membership.active] == ["worker 2 (b)"]
+    assert said[-1].startswith("workers   worker 1 (a) failed: no heartbeat for 10.") and membership.has_failed
 
 
 def test_a_worker_whose_connection_breaks_fails_at_once(begun, clock):
     line, other = Line(host="a"), Line(host="b")
-    roster, said = begun(line, other)
+    membership, said = begun(line, other)
     line.lost = "the other end closed the connection"
-    roster.hear()
+    membership.poll()
     assert said == ["workers   worker 1 (a) failed: the other end closed the connection"]
 
 
@@ -124,12 +124,12 @@ def test_a_worker_whose_process_has_ended_fails_before_its_silence_is_long(begun
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait(60)
     ended, lives = Line(**{**offer("cpu"), "pid": process.pid}), Line(**offer("cpu"))
-    roster, said = begun(ended, lives)
-    pass_time(roster, clock, 3, [])
+    membership, said = begun(ended, lives)
+    pass_time(membership, clock, 3, [])
     assert [text for text in said if "failed" in text] == [
         f"workers   worker 1 ({socket.gethostname()}) failed: its process has ended"
     ]
-    assert len(roster.seated) == 1
+    assert len(membership.active) == 1
 
 
 @pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"pid_namespace": "pid:[1]"}, {"pid_namespace": ""}])
@@ -143,18 +143,18 @@ def test_a_process_of_another_host_or_container_is_not_looked_up(elsewhere):
 def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):
     """A communicator that waits for data turns it into an error like any other, after which others take over."""
     line, other = Line(host="a"), Line(host="b")
-    roster, _ = begun(line, other, spared=False)
+    membership, _ = begun(line, other, is_recoverable=False)
     line.lost = "the other end closed the connection"
     with pytest.raises(RankError, match=r"worker 1 \(a\) failed \(the other end closed the connection\), which ends"):
-        roster.is_broken()
+        membership.check_failed()
     with pytest.raises(RankError, match=r"worker 1 \(a\) failed"):
-        raise roster.lost()
+        raise membership.failure()
 
 
 def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
     line, other = Line(host="a"), Line(host="b")
-    roster, _ = begun(line, other)
+    membership, _ = begun(line, other)
     line.lost = "the other end closed the connection"
-    assert roster.is_broken()
+    assert membership.check_failed()
     with pytest.raises(FailedWorker):
-        raise roster.lost()
+        raise membership.failure()

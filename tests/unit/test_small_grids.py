@@ -55,7 +55,7 @@ def test_the_neighbourhood_changes_at_its_generation_and_is_told_again(tmp_path)
         if type(event).__name__ == "Evolved":
             lines.append(json.loads(json.dumps(event.values)))
     assert [line["generation"] for line in lines] == [1, 2, 3, 4, 5]
-    torus, ring, pair = (topology.of(run.population.options, at).neighbours for at in (0, 1, 3))
+    torus, ring, pair = (topology.topology_at(run.population.options, at).neighbours for at in (0, 1, 3))
     assert first == torus != ring != pair
     assert [line.get("neighbours") for line in lines] == [
         *(None, [list(near) for near in ring], None, [list(near) for near in pair], None)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from paragan.coevolution.executors import loop, stacked
-from paragan.coevolution.executors.batched_linear import with_products
+from paragan.coevolution.executors.batched_linear import with_batched_linear
 from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.layers.init import initialise
 from paragan.models import mlp
@@ -122,14 +122,14 @@ def test_under_autocast_each_cell_is_called():
 def test_what_the_copy_holds_is_nobodys_parameter():
     net = critic()
     held = {name: torch.stack([value.detach()] * CELLS) for name, value in net.named_parameters()}
-    whole = with_products(net, held, CELLS)
+    whole = with_batched_linear(net, held, CELLS)
     assert whole is not None and not list(whole.parameters())
     assert list(net.parameters())
 
 
 @pytest.mark.parametrize("large", [0, 1 << 30])
 def test_large_cells_are_stepped_one_by_one(large, monkeypatch):
-    monkeypatch.setattr(stacked, "_LARGE", large)
+    monkeypatch.setattr(stacked, "_LARGE_NUM_WEIGHTS", large)
     one, other = cells(), cells()
     loop.LoopExecutor().train(one, 20, loss_of)
     executor = stacked.StackedExecutor(BATCH)

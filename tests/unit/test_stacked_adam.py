@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paragan.coevolution.executors import loop, stacked
-from paragan.coevolution.executors.stacked_adam import fits
+from paragan.coevolution.executors.stacked_adam import can_stack
 from paragan.core.types import Side
 from paragan.game.options import ScheduleOptions
 from paragan.game.player import Player
@@ -49,14 +49,14 @@ def test_others_are_stepped_one_by_one(changes):
     for cell in found:
         player = cell.gan.g
         cell.gan.g = Player(Side.G, player.net, player.strategy, Policy(kind, player.policy.lr, **changes))
-    assert not fits([cell.gan.g for cell in found])
-    assert fits([cell.gan.d for cell in found])
+    assert not can_stack([cell.gan.g for cell in found])
+    assert can_stack([cell.gan.d for cell in found])
 
 
 def test_one_that_differs_is_enough():
     found = [cell.gan.d for cell in cells()]
     found[2] = Player(Side.D, found[2].net, policy=Policy(torch.optim.Adam, 1e-3, {"betas": (0.5, 0.9)}, max_norm=0.7))
-    assert not fits(found)
+    assert not can_stack(found)
 
 
 def test_a_bad_gradient_skips_one_cell_and_no_other():

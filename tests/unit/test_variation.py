@@ -6,7 +6,7 @@ import math
 from statistics import fmean, pstdev
 
 from paragan.coevolution.options import RateOptions
-from paragan.coevolution.variation import drawn, mutated, tournament
+from paragan.coevolution.variation import draw_loss, mutate_lr, tournament
 from paragan.core.types import Side
 
 TIMES = 6000
@@ -16,10 +16,10 @@ def test_losses_are_drawn_equally_often():
     counts = [0, 0, 0]
     for time in range(TIMES // 2):
         for cell in range(2):
-            counts[drawn(3, 1, cell, time)] += 1
+            counts[draw_loss(3, 1, cell, time)] += 1
     sigma = math.sqrt(TIMES * (1 / 3) * (2 / 3))
     assert all(abs(count - TIMES / 3) < 3 * sigma for count in counts), counts
-    assert len({drawn(1000, 1, 0, 0, batch) for batch in range(50)}) > 40  # per batch, another draw each
+    assert len({draw_loss(1000, 1, 0, 0, batch) for batch in range(50)}) > 40  # per batch, another draw each
 
 
 def test_a_tournament_is_won_by_the_fittest_of_those_drawn():
@@ -42,11 +42,11 @@ def test_the_two_sides_and_all_cells_draw_apart():
 
 def test_rates_mutate_as_often_and_as_far_as_they_say():
     options = RateOptions(probability=0.5, form="gaussian", rate=1e-5)
-    steps = [mutated(1e-3, options, 3, 0, time, Side.G) - 1e-3 for time in range(TIMES)]
+    steps = [mutate_lr(1e-3, options, 3, 0, time, Side.G) - 1e-3 for time in range(TIMES)]
     moved = [step for step in steps if step]
     assert abs(len(moved) - TIMES / 2) < 3 * math.sqrt(TIMES / 4)
     assert abs(fmean(moved)) < 3 * 1e-5 / math.sqrt(len(moved))
     assert abs(pstdev(moved) / 1e-5 - 1) < 0.05
-    assert min(mutated(1e-5, RateOptions(1.0, "gaussian", 1e-4), 3, 0, time, Side.D) for time in range(50)) == 0.0
-    factors = [mutated(2.0, RateOptions(1.0, "lognormal", 0.1), 3, 0, time, Side.G) / 2 for time in range(TIMES)]
+    assert min(mutate_lr(1e-5, RateOptions(1.0, "gaussian", 1e-4), 3, 0, time, Side.D) for time in range(50)) == 0.0
+    factors = [mutate_lr(2.0, RateOptions(1.0, "lognormal", 0.1), 3, 0, time, Side.G) / 2 for time in range(TIMES)]
     assert abs(pstdev([math.log(factor) for factor in factors]) / 0.1 - 1) < 0.05

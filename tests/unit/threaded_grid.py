@@ -6,7 +6,7 @@ import queue
 import threading
 
 from paragan.build import grid
-from paragan.coevolution.workers.coordinator import Coordinator, HeartbeatOptions
+from paragan.coevolution.workers.coordinator import Coordinator, StalenessLimit
 from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import load
@@ -54,19 +54,19 @@ class Grid:
         self, folder, *words, workers=2, age=0, last=6, timeout_s=WAIT_S, heartbeat_s=5.0, patience_s=WAIT_S, hooks=None
     ):
         config = load("digits", [*WORDS, *words])
-        self.ground = grid.GridFactory.of(config, folder, lambda text: None)
+        self.factory = grid.GridFactory.of(config, folder, lambda text: None)
         self.said, self.worlds, self.lock, self.waiting = [], {}, threading.Lock(), []
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
         for number in range(workers):
             self.come(age, (hooks or {}).get(number))
-        roster = Membership(
+        membership = Membership(
             lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, heartbeat_s, timeout_s
         )
-        options, first = config.grid, self.ground.cell(0)
-        topology = self.ground.population([first], lambda text: None).topology
+        options, first = config.grid, self.factory.cell(0)
+        topology = self.factory.population([first], lambda text: None).topology
         self.coordinator = Coordinator(
-            roster, options.rows_columns, topology, self.meet, first.centre, HeartbeatOptions(age, last), timeout_s
+            membership, options.rows_columns, topology, self.meet, first.centre, StalenessLimit(age, last), timeout_s
         )
 
     def come(self, age=0, hook=None):
@@ -76,7 +76,7 @@ class Grid:
         line = Line(here, there)
         status = Status()
         self.beats.append(HeartbeatReader(line, 0.1, status))
-        worker = Worker(line, self.ground, self.meet, lambda text: None, status, age=age, timeout_s=self.patience_s)
+        worker = Worker(line, self.factory, self.meet, lambda text: None, status, age=age, timeout_s=self.patience_s)
         if hook is not None:
             usual = worker._stop
             worker._stop = lambda: (hook(), usual())
@@ -106,8 +106,8 @@ class Grid:
 
 
 def alone(folder, generations, *words):
-    ground = grid.GridFactory.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
-    population = ground.population([ground.cell(number) for number in range(4)], lambda text: None)
+    factory = grid.GridFactory.of(load("digits", [*WORDS, *words]), folder, lambda text: None)
+    population = factory.population([factory.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()
     return {cell.number: cell.centre[Side.G].digest for cell in population.cells}

@@ -63,9 +63,9 @@ def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
     """Everything for a grid, at generation 0; writes nothing. reading: nor needs to, later."""
-    ground = GridFactory.of(config, folder, say, not reading, stop=stop)
-    cells = [ground.cell(number) for number in range(ground.options.num_cells)]
-    return ground.evolution(cells[0], ground.population(cells, say), folder, say, stop)
+    factory = GridFactory.of(config, folder, say, not reading, stop=stop)
+    cells = [factory.cell(number) for number in range(factory.options.num_cells)]
+    return factory.evolution(cells[0], factory.population(cells, say), folder, say, stop)
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,15 @@ class GridFactory:
             self.config.seed,
             self.options,
             cells,
-            topology=partial(topology.of, self.options),
-            bout=partial(self._bout, stages),
+            topology=partial(topology.topology_at, self.options),
+            make_evaluator=partial(self._fitness_evaluator, stages),
             executor=grid_executor(self.options, cells, self.config.train.batch, say),
-            judged=None if judge is None else partial(_judged, self.options, self.shown, judge, self.prior),
+            generator_features=None
+            if judge is None
+            else partial(_generator_features, self.options, self.shown, judge, self.prior),
             distance=None if judge is None else lambda judged: judge().distance(judged),
-            rival=partial(_rival, self.makers, cells[0]),
-            alike=partial(have_same_optimizer, cache(partial(optimizer_kind, self.config))),
+            opponent=partial(_opponent_network, self.makers, cells[0]),
+            has_same_optimizer=partial(have_same_optimizer, cache(partial(optimizer_kind, self.config))),
         )
 
     def evolution(
@@ -173,10 +175,10 @@ class GridFactory:
             population=population,
             scored_by=evaluation.distance_name(config, data) if self._are_scored else None,
             losses=[chosen.name for chosen in grid_losses(config)] if self._has_losses else [],
-            mixture=partial(mixture, self.makers[Side.G].construct),
+            mixture=partial(mixture_network, self.makers[Side.G].construct),
             prepare=self.judge if self._are_scored else None,
             show=lambda genome: self.shown.show(genome, average=True),
-            judge=None if self.judge is None else partial(_scored, self.judge, score.num_images, score.mode),
+            judge=None if self.judge is None else partial(_score_mixture, self.judge, score.num_images, score.mode),
         )
 
     @property
@@ -188,7 +190,7 @@ class GridFactory:
         """Whether cells train for several, or for one that is drawn."""
         return bool(self.options.losses) or len(self.losses) > 1
 
-    def _bout(self, stages: Mapping[Side, EvalNetwork], time: int) -> FitnessEvaluator:
+    def _fitness_evaluator(self, stages: Mapping[Side, EvalNetwork], time: int) -> FitnessEvaluator:
         """What everybody is compared on in a generation. Cells on a diet are compared on what they eat."""
         count, prior = self.options.fitness.num_images, self.prior
         z, y = prior.draw("fitness", Rows(time, 0, count, count))
@@ -208,7 +210,7 @@ class GridFactory:
         return FitnessEvaluator(stages, loss, z, y, eaten)
 
 
-def mixture(
+def mixture_network(
     make: Callable[[], nn.Module], members: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
 ) -> Mixture:
     """Generators with these weights, as one network."""
@@ -229,17 +231,19 @@ def _refuse(config: RunConfig, options: GridOptions) -> None:
         if player.precision == "pure":
             raise ConfigError(f"{side}.precision: found pure on a grid, expected fp32 or bf16")
     for generation in (0, *(change.at for change in options.changes)):
-        topology.of(options, generation)
+        topology.topology_at(options, generation)
 
 
-def _rival(makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome) -> CalledNetwork:
+def _opponent_network(
+    makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome
+) -> CalledNetwork:
     """A network of its own, which training-mode calls may change."""
     net = makers[side]().requires_grad_(False)
-    net.load_state_dict(genome.network())
+    net.load_state_dict(genome.network_state())
     return CalledNetwork(net, like.players[side].calling)
 
 
-def _judged(
+def _generator_features(
     options: GridOptions, stage: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
 ) -> SampleFeatures:
     """A generator's images of a generation, as the judge sees them: the latents are everybody's."""
@@ -248,6 +252,6 @@ def _judged(
     return judge().judge.judge(sample(stage.show(genome, average=True), z, y))
 
 
-def _scored(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
+def _score_mixture(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
     """The score of a mixture; the latents depend on the seed and `num` alone."""
     return judge().score(sample_generator(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))

@@ -19,8 +19,8 @@ def grid_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: C
     rows: images per batch. `auto` measures those that are possible and takes the fastest.
     """
     graph = graphs.of(cells[0].players[Side.G].updates.device)
-    no_stack = stacked.unfit(cells)
-    no_graph = no_stack or ("this device records nothing" if graph is None else stacked.unrecorded(cells))
+    no_stack = stacked.unstackable_reason(cells)
+    no_graph = no_stack or ("this device records nothing" if graph is None else stacked.unrecordable_reason(cells))
     reason = {"stacked": no_stack, "recorded": no_graph}.get(options.executor)
     if reason is not None:
         raise ConfigError(f"grid.executor: found {options.executor}, but {reason}; use loop, or auto")

@@ -21,10 +21,10 @@ from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.evolution import Evolution
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.workers.coordinator import Coordinator, HeartbeatOptions
+from paragan.coevolution.workers.coordinator import Coordinator, StalenessLimit
 from paragan.coevolution.workers.membership import Membership
-from paragan.coevolution.workers.remote_population import RemotePopulation, unbuilt
-from paragan.coevolution.workers.worker import Meet, Worker
+from paragan.coevolution.workers.remote_population import RemotePopulation, initial_cells
+from paragan.coevolution.workers.worker import CommunicatorFactory, Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, RankError
@@ -40,7 +40,7 @@ from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.hardware import device as devices, peers
 
-_MOST_BYTES = 1 << 34  # of a genome
+_MAX_GENOME_BYTES = 1 << 34  # of a genome
 
 
 def evolution(
@@ -60,25 +60,25 @@ def evolution(
     if config.transport == "nccl" and company is None and peers.count() < config.workers:
         found = f"nccl for {config.workers} workers on a host with {peers.count()} accelerators for it"
         raise ConfigError(f"transport: found {found}, expected one for each; use gloo")
-    ground = GridFactory.of(config, folder, say, stop=stop)
-    first = ground.cell(0)
-    plain, absent = ground.population([first], lambda text: None), unbuilt(first.standing(), config.grid.num_cells)
-    office = _CoordinatorServer.open(config, folder, say, company)
+    factory = GridFactory.of(config, folder, say, stop=stop)
+    first = factory.cell(0)
+    plain, absent = factory.population([first], lambda text: None), initial_cells(first.state(), config.grid.num_cells)
+    server = _CoordinatorServer.open(config, folder, say, company)
     population = RemotePopulation(
         plain.seed,
         plain.options,
         cast(Sequence[Cell], absent),
         plain.topology,
-        plain.bout,
+        plain.make_evaluator,
         plain.executor,
-        judged=plain.judged,
+        generator_features=plain.generator_features,
         distance=plain.distance,
-        coordinator=office.coordinator(plain.topology, first.centre),
+        coordinator=server.coordinator(plain.topology, first.centre),
         clock=first.gan.clock,
-        begin=office.begin,
-        end=office.end,
+        begin=server.begin,
+        end=server.end,
     )
-    return ground.evolution(first, population, folder, say, stop)
+    return factory.evolution(first, population, folder, say, stop)
 
 
 @dataclass
@@ -102,7 +102,7 @@ class _CoordinatorServer:
     ) -> _CoordinatorServer:
         (host, port), token = config.coordinator_address, os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
-        store = _store(host, config.train.timeout_s)
+        store = _open_store(host, config.train.timeout_s)
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
         crew = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks") if company is None else None
         return cls(config, folder, say, token, listener, store, welcome, crew, company)
@@ -111,12 +111,12 @@ class _CoordinatorServer:
         config, grid, timeout_s = self.config, self.config.grid, self.config.train.timeout_s
         assert grid is not None
         gone = (lambda about: None) if self.crew is None else self.crew.kill
-        spared = config.transport != "mpi"  # mpiexec ends all when one is killed
-        roster = Membership(self._accept, self.say, grid.heartbeat_s, timeout_s, gone, spared)
+        is_recoverable = config.transport != "mpi"  # mpiexec ends all when one is killed
+        membership = Membership(self._accept, self.say, grid.heartbeat_s, timeout_s, gone, is_recoverable)
         last = -(-len(config.max_steps) // grid.batches)
-        meet = _meet(config, self.store)
+        meet = _communicator_factory(config, self.store)
         self.found = Coordinator(
-            roster, grid.rows_columns, topology, meet, like, HeartbeatOptions(grid.age, last), timeout_s
+            membership, grid.rows_columns, topology, meet, like, StalenessLimit(grid.age, last), timeout_s
         )
         return self.found
 
@@ -148,7 +148,7 @@ class _CoordinatorServer:
         while (line := self.listener.accept(0.0)) is not None:
             why = unfit(line.about, self.welcome["config"])
             if not why and self.config.transport == "nccl":
-                others = [] if self.found is None else self.found.roster.members
+                others = [] if self.found is None else self.found.membership.members
                 why = unreached(line.about, [member.line.about for member in others])
             if why:
                 self.say(f"workers   {line.about.get('host', line.who)} was refused: {why}")
@@ -177,9 +177,9 @@ def worker(
     on = devices.chosen(device)
     place = company.rank if company is not None and company.mpi else None
     about = offer(str(on), config or None, place, peers.identity(on))
-    line = connect(token, host, port, _PATIENCE_S, about)
+    line = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
     try:
-        welcome = line.receive(_PATIENCE_S)
+        welcome = line.receive(_CONNECT_TIMEOUT_S)
         if welcome is None:
             return f"the coordinator at {host}:{port} said nothing ({line.lost or 'silent'})"
         if welcome["kind"] == "refused":
@@ -192,13 +192,13 @@ def worker(
         with closing(
             HeartbeatReader(line, run.grid.heartbeat_s, status)
         ):  # already while the data is read, which may take long
-            store = _reached(host, welcome["store"], run.train.timeout_s)
+            store = _connect_store(host, welcome["store"], run.train.timeout_s)
             return _build_worker(run, line, Path(welcome["folder"]), store, status, on, say).run()
     finally:
         line.close()
 
 
-_PATIENCE_S = 60.0
+_CONNECT_TIMEOUT_S = 60.0
 
 
 def _build_worker(
@@ -213,40 +213,42 @@ def _build_worker(
     """The worker of this process in a run that has accepted it."""
     assert run.grid is not None
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
-    ground = GridFactory.of(run, folder, say, device=device)
+    factory = GridFactory.of(run, folder, say, device=device)
     direct = device if run.transport == "nccl" else None
-    meet = _meet(run, store, direct)
-    return Worker(line, ground, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=direct)
+    meet = _communicator_factory(run, store, direct)
+    return Worker(line, factory, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=direct)
 
 
-def _store(host: str, timeout_s: float) -> dist.TCPStore:
+def _open_store(host: str, timeout_s: float) -> dist.TCPStore:
     """On that address alone: of its own accord it would listen on all."""
     server = socket.create_server((host, 0))
     port, patience, file = server.getsockname()[1], timedelta(seconds=timeout_s), server.detach()
     return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False, master_listen_fd=file)
 
 
-def _reached(host: str, port: int, timeout_s: float) -> dist.Store:
+def _connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
     try:
-        return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, _PATIENCE_S)))
+        return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, _CONNECT_TIMEOUT_S)))
     except RuntimeError as error:
         raise RankError(f"worker: no store at {host}:{port} ({str(error)[:200]}); the same command goes on") from None
 
 
-def _meet(config: RunConfig, store: dist.Store, direct: torch.device | None = None) -> Meet:
+def _communicator_factory(
+    config: RunConfig, store: dist.Store, direct: torch.device | None = None
+) -> CommunicatorFactory:
     """How the communicator of a membership is made: the coordinator has the rank after the last worker's.
 
     direct: from which device a worker's genomes go; None: from the host.
     """
     if config.transport == "mpi":
-        return partial(_met_over_mpi, config.train.timeout_s)
+        return partial(_join_mpi_communicator, config.train.timeout_s)
     kind: Callable[..., GlooCommunicator] = (
         GlooCommunicator if direct is None else partial(NcclCommunicator, device=direct, pair=peers.pair)
     )
-    return partial(_met, kind, store, config.coordinator_address[0], config.train.timeout_s)
+    return partial(_join_communicator, kind, store, config.coordinator_address[0], config.train.timeout_s)
 
 
-def _met(
+def _join_communicator(
     kind: Callable[..., GlooCommunicator],
     store: dist.Store,
     host: str,
@@ -261,7 +263,7 @@ def _met(
         order["rank"],
         order["size"],
         order["peers"],
-        most_bytes=_MOST_BYTES,
+        most_bytes=_MAX_GENOME_BYTES,
         timeout_s=timeout_s,
         stopped=stopped,
         coordinated=True,
@@ -269,7 +271,7 @@ def _met(
     )
 
 
-def _met_over_mpi(timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+def _join_mpi_communicator(timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
     from paragan.distributed.transports.mpi_communicator import MpiWorld  # begins MPI
 
     return MpiWorld().join(
@@ -278,7 +280,7 @@ def _met_over_mpi(timeout_s: float, order: Mapping[str, Any], stopped: Callable[
         order["peers"],
         grid=None if order["torus"] is None else tuple(order["torus"]),
         coordinator=0,
-        most_bytes=_MOST_BYTES,
+        most_bytes=_MAX_GENOME_BYTES,
         timeout_s=timeout_s,
         stopped=stopped,
     )

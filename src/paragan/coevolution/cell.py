@@ -50,22 +50,22 @@ class Cell:
         seats = {Side.G: self.gan.g, Side.D: self.gan.d}
         return {side: seat for side, seat in seats.items() if isinstance(seat, RandomOpponent)}
 
-    def become(self, side: Side, genome: Genome, lr: float) -> None:
+    def clone(self, side: Side, genome: Genome, lr: float) -> None:
         """What is trained next: a clone of somebody in the neighbourhood, at this learning rate."""
         player = self.players[side]
         if self._held.get(side) is not genome:
-            genome.into(player)
+            genome.load_into(player)
         player.set_lr_base(lr)
         self._held.pop(side, None)
         self._lines[side] = genome.traits.cell
 
-    def play(self, loss: int) -> Report:
+    def train_step(self, loss: int) -> Report:
         """One step of the game, for this one of its losses."""
         if self.losses:
             self.loss, self.gan.loss = loss, self.losses[loss]
         return self.scheme.step(self.gan, self.batches)
 
-    def trained(self, generation: int) -> Centre:
+    def snapshot(self, generation: int) -> Centre:
         """The players as genomes, after a generation."""
         self.scheme.quiesce()
         traits = Traits(0.0, self.loss, self.number, generation)
@@ -73,7 +73,7 @@ class Cell:
         rates = {side: player.policy.lr for side, player in self.players.items()}
         return {side: self._taken(side, replace(traits, lr=rates[side], cell=lines[side])) for side in Side}
 
-    def standing(self) -> CellState:
+    def state(self) -> CellState:
         """At the edge of a generation. Reads counters from the device."""
         players, clock = self.players, self.gan.clock
         return CellState(
@@ -89,11 +89,11 @@ class Cell:
         )
 
     @property
-    def told(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """For the record."""
-        return self.standing().told
+        return self.state().record
 
-    def stand(self, there: CellState) -> None:
+    def restore(self, there: CellState) -> None:
         """Go on from there. The players are nobody then: the next clone is made from its genome."""
         self.centre, self.weights, self.loss = there.centre, there.weights, there.loss
         self.fitness, self.score = dict(there.fitness), there.score
@@ -105,7 +105,7 @@ class Cell:
         self._held.clear()
 
     def _taken(self, side: Side, traits: Traits) -> Genome:
-        genome = self._held[side] = Genome.of(self.players[side], traits)
+        genome = self._held[side] = Genome.from_player(self.players[side], traits)
         return genome
 
 

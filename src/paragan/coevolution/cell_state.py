@@ -16,7 +16,7 @@ from paragan.core.errors import CheckpointError
 from paragan.core.types import Side
 
 Centre = Mapping[Side, Genome]  # the two genomes that stand for a cell
-_MOST_COUNT = 1 << 48
+_MAX_COUNT = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CellState:
     counters: Mapping[Side, tuple[int, int, int]] = field(default_factory=dict)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """For the record."""
         traits = {side.value: genome.traits for side, genome in self.centre.items()}
         return {
@@ -50,11 +50,10 @@ class CellState:
             "weights": [round(weight, 4) for weight in self.weights],
         }
 
-    @property
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All but the tensors, as JSON has it."""
         return {
-            "traits": {side.value: genome.traits.plain for side, genome in self.centre.items()},
+            "traits": {side.value: genome.traits.to_dict() for side, genome in self.centre.items()},
             "weights": list(self.weights),
             "fitness": {side.value: value for side, value in self.fitness.items()},
             "score": self.score,
@@ -65,54 +64,54 @@ class CellState:
         }
 
     @classmethod
-    def read(cls, number: int, told: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
+    def from_dict(cls, number: int, values: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
         """From what `plain` said. `KeyError`, `TypeError` or `ValueError` for what no run would have written."""
-        traits = {side: Traits.read(told["traits"][side.value]) for side in Side}
-        steps, images = (_count(count) for count in told["clock"])
-        counters = {side: tuple(_count(count) for count in told["counters"][side.value]) for side in Side}
+        traits = {side: Traits.from_dict(values["traits"][side.value]) for side in Side}
+        steps, images = (valid_count(count) for count in values["clock"])
+        counters = {side: tuple(valid_count(count) for count in values["counters"][side.value]) for side in Side}
         if any(len(counts) != 3 for counts in counters.values()):
-            raise ValueError(f"counters {told['counters']}"[:200])
+            raise ValueError(f"counters {values['counters']}"[:200])
         return cls(
             number,
             {side: Genome(dict(tensors[side]), traits[side]) for side in Side},
-            tuple(number_of(weight) for weight in told["weights"]),
-            {Side(name): number_of(value) for name, value in told["fitness"].items()},
-            None if told["score"] is None else number_of(told["score"]),
-            _count(told["loss"]),
-            _count(told["position"]),
+            tuple(finite_number(weight) for weight in values["weights"]),
+            {Side(name): finite_number(value) for name, value in values["fitness"].items()},
+            None if values["score"] is None else finite_number(values["score"]),
+            valid_count(values["loss"]),
+            valid_count(values["position"]),
             (steps, images),
             counters,  # type: ignore[arg-type]  # three each
         )
 
-    def packed(self, device: torch.device | None = None) -> list[Tensor]:
+    def pack(self, device: torch.device | None = None) -> list[Tensor]:
         """As three messages on the host: G, D, and the rest. device: as five, where what is on it stays there."""
-        rest = json.dumps({"number": self.number, **self.plain}).encode()
+        rest = json.dumps({"number": self.number, **self.to_dict()}).encode()
         genomes = [self.centre[side] for side in Side]
-        parts = [(g.packed(),) if device is None else g.parted(device) for g in genomes]
+        parts = [(g.pack(),) if device is None else g.pack_split(device) for g in genomes]
         return [*(one for part in parts for one in part), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
 
     @classmethod
-    def unpacked(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
+    def unpack(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
         """What `packed` wrote, of networks like those. `CheckpointError` for anything else."""
         try:
             *packed, rest = messages
-            told = json.loads(rest.numpy().tobytes())
+            values = json.loads(rest.numpy().tobytes())
             half = len(packed) // 2
             genomes = {}
             for side, (first, *body) in zip(Side, (packed[:half], packed[half:]), strict=True):
-                genomes[side] = Genome.unpacked(first, like[side], *body)
-            return cls.read(_count(told["number"]), told, {side: genomes[side].tensors for side in Side})
+                genomes[side] = Genome.unpack(first, like[side], *body)
+            return cls.from_dict(valid_count(values["number"]), values, {side: genomes[side].tensors for side in Side})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise CheckpointError(f"cell: found bytes that are none ({str(error)[:100]})") from None
 
 
-def number_of(value: Any) -> float:
+def finite_number(value: Any) -> float:
     if type(value) not in (float, int) or not math.isfinite(value):
         raise ValueError(f"{value!r}"[:100])
     return float(value)
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < _MOST_COUNT:
+def valid_count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _MAX_COUNT:
         raise ValueError(f"{value!r}"[:100])
     return value

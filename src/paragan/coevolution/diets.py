@@ -13,7 +13,7 @@ from paragan.loading import subset
 from paragan.loading.order import Indices
 from paragan.loading.subset import SubsetSource
 
-_SHOWN = 20  # class names in a message
+_MAX_NAMES = 20  # class names in a message
 
 
 class Diets:
@@ -69,7 +69,7 @@ class Diets:
             return names.index(str(label))
         if isinstance(label, int) and label < len(names):
             return label
-        listed = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+        listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
         expected = f"one of {listed} or a number below {len(names)}" if names else "none: this data has no classes"
         raise ConfigError(f"{self._key(own)}: found {label!r}, expected {expected}")
 

@@ -26,7 +26,7 @@ class EvalNetwork:
     def show(self, genome: Genome, average: bool = False) -> CalledNetwork:
         """The network as this genome has it, until the next is shown. average: as its average has it."""
         if self._shown != (genome, average):
-            for name, value in genome.network(average).items():
+            for name, value in genome.network_state(average).items():
                 self._held[name].copy_(value)
             self._shown = (genome, average)
         return self._called

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from paragan.checkpoint.reader import Checkpoint, read_counts
 from paragan.coevolution.cell import Cell, players_of
-from paragan.coevolution.cell_state import CellState, number_of
+from paragan.coevolution.cell_state import CellState, finite_number
 from paragan.coevolution.executors import auto
 from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
@@ -31,8 +31,8 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import sample
 
-_SHOWN = 10  # images of each cell in a picture
-_MOST_ROWS = 16  # cells in one
+_IMAGES_PER_CELL = 10  # images of each cell in a picture
+_MAX_ROWS = 16  # cells in one
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Evolution(Trainer):
     def run_step(self) -> Generator[Event, None, Report]:
         self.ensemble = None
         self.profile, told = self.population.evolve()
-        report = Report(self.clock.step, self.clock.images, _means(list(told.values())))
+        report = Report(self.clock.step, self.clock.images, _mean_scalars(list(told.values())))
         yield report
-        yield Evolved(report.step, report.images, self.told())
+        yield Evolved(report.step, report.images, self.record())
         return report
 
     def end(self) -> Iterator[Event]:
@@ -119,19 +119,19 @@ class Evolution(Trainer):
             with suppress(StopRequested):
                 self.ensemble = Ensemble(*self.population.ensemble())
                 self.saved_at = -1  # a checkpoint of this moment is to have it
-                yield Evolved(self.clock.step, self.clock.images, self.told())
+                yield Evolved(self.clock.step, self.clock.images, self.record())
         yield from super().end()
 
-    def told(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """How the cells stand, as JSON has it. The neighbourhood is told again where it has become another one."""
         near = self._topology().neighbours
         return {
             "generation": self.population.generation,
             **({} if near == self._topology(1).neighbours else {"neighbours": near}),
-            "cells": {str(cell.number): cell.told for cell in self.cells},
+            "cells": {str(cell.number): cell.record for cell in self.cells},
             "profile": {"wall_s": self.profile.wall_s, "cpu_s": self.profile.cpu_s},
             **({"workers": workers} if (workers := self.population.workers) else {}),
-            **({} if self.ensemble is None else {"ensemble": _plain(self.ensemble)}),
+            **({} if self.ensemble is None else {"ensemble": _ensemble_dict(self.ensemble)}),
         }
 
     @property
@@ -153,7 +153,7 @@ class Evolution(Trainer):
         return self._mixed(members, weights)
 
     def _mixed(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
-        return self.mixture([genome.network(average=True) for genome in members], weights)
+        return self.mixture([genome.network_state(average=True) for genome in members], weights)
 
     def _centres(self) -> dict[int, Mapping[Side, Genome]]:
         return {cell.number: cell.centre for cell in self.cells}
@@ -169,11 +169,13 @@ class Evolution(Trainer):
     def samples(self) -> Samples:
         """A row for each cell: its own generator on latents that are always the same."""
         self.population.collect()
-        z, y = self.prior.draw("grid", Rows(0, 0, _SHOWN, _SHOWN))
-        shown = self.cells[:_MOST_ROWS]
+        z, y = self.prior.draw("grid", Rows(0, 0, _IMAGES_PER_CELL, _IMAGES_PER_CELL))
+        shown = self.cells[:_MAX_ROWS]
         mode, seed = self.fixed_samples.mode, self.prior.seed
         x = torch.cat([sample(self.show(cell.centre[Side.G]), z, y, mode=mode, seed=seed).cpu() for cell in shown])
-        return Samples(self.clock.step, self.clock.images, x, _SHOWN, tuple(f"cell {c.number}" for c in shown), mode)
+        return Samples(
+            self.clock.step, self.clock.images, x, _IMAGES_PER_CELL, tuple(f"cell {c.number}" for c in shown), mode
+        )
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         self.population.collect()
@@ -182,10 +184,10 @@ class Evolution(Trainer):
         groups["g"] = Pieces(mixture)
         return groups, {
             "generation": self.population.generation,
-            "cells": {str(cell.number): cell.standing().plain for cell in self.cells},
+            "cells": {str(cell.number): cell.state().to_dict() for cell in self.cells},
             "best_cell": self.best_cell.number,
             "executor": self._auto.chosen if self._auto else None,
-            "ensemble": None if self.ensemble is None else _plain(self.ensemble),
+            "ensemble": None if self.ensemble is None else _ensemble_dict(self.ensemble),
             "players": {},
         }
 
@@ -195,17 +197,17 @@ class Evolution(Trainer):
             self._auto.chosen = chosen
         if (ensemble := found.values["ensemble"]) is not None:
             counts = read_counts(ensemble["counts"], *ensemble["counts"])
-            self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, number_of(ensemble["distance"]))
+            self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, finite_number(ensemble["distance"]))
         for cell in self.cells:
             tensors = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
-            cell.stand(CellState.read(cell.number, found.values["cells"][str(cell.number)], tensors))
+            cell.restore(CellState.from_dict(cell.number, found.values["cells"][str(cell.number)], tensors))
 
 
-def _plain(ensemble: Ensemble) -> dict[str, Any]:
+def _ensemble_dict(ensemble: Ensemble) -> dict[str, Any]:
     return {"counts": {str(cell): count for cell, count in ensemble.counts.items()}, "distance": ensemble.distance}
 
 
-def _means(told: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _mean_scalars(told: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Over the cells that tell it."""
     names = dict.fromkeys(name for of in told for name in of)
     return {name: torch.stack([of[name].float() for of in told if name in of]).mean() for name in names}

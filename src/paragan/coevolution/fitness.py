@@ -18,7 +18,7 @@ from paragan.coevolution.genome import Genome
 from paragan.core.types import Batch, DiscriminatorOutput, GeneratorOutput, Side
 from paragan.game.gan import Loss
 
-_MOST_BYTES = 1 << 29  # of images that are kept; beyond it they are made again
+_MAX_BYTES = 1 << 29  # of images that are kept; beyond it they are made again
 
 
 @dataclass
@@ -35,12 +35,12 @@ class FitnessEvaluator:
     _of_reals: dict[tuple[Genome, int], Tensor] = field(default_factory=dict)
     _losses: dict[tuple[Genome, Genome, int], Mapping[Side, float]] = field(default_factory=dict)
 
-    def of(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
+    def fitness(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
         """Its loss against these, lower is fitter; not finite where it is lost."""
-        return _OF[by]([self.between(*self._pair(side, genome, other), cell)[side] for other in opponents])
+        return _AGGREGATES[by]([self.losses(*self._pair(side, genome, other), cell)[side] for other in opponents])
 
     @torch.no_grad()
-    def between(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:
+    def losses(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:
         """The losses of both."""
         place = g, d, id(self.reals(cell))
         if place not in self._losses:
@@ -52,21 +52,21 @@ class FitnessEvaluator:
         return self._losses[place]
 
     @torch.no_grad()
-    def meet(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
+    def precompute_logits(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
         """Verdicts on the images of all these (g, d), with as few changes of networks as there are."""
         wanted = [pair for pair in dict.fromkeys(pairs) if pair not in self._of_fakes]
         if all(self._keeps(g) for g in dict.fromkeys(g for g, _ in wanted)):
-            for d, group in _grouped((d, g) for g, d in wanted).items():
+            for d, group in _group_by_first((d, g) for g, d in wanted).items():
                 for g in group:
                     self._of_fakes[g, d] = self._verdict(d, self._fakes[g], self.y_B)
             return
-        for g, group in _grouped(wanted).items():
+        for g, group in _group_by_first(wanted).items():
             images = self._images(g)
             for d in group:
                 self._of_fakes[g, d] = self._verdict(d, images, self.y_B)
 
     def _fake_logits(self, g: Genome, d: Genome) -> Tensor:
-        self.meet([(g, d)])
+        self.precompute_logits([(g, d)])
         return self._of_fakes[g, d]
 
     def _real_logits(self, d: Genome, cell: int) -> Tensor:
@@ -80,7 +80,7 @@ class FitnessEvaluator:
         if g in self._fakes:
             return self._fakes[g]
         images = GeneratorOutput.of(self.stages[Side.G].show(g)(self.z_BZ, self.y_B)).images
-        if (len(self._fakes) + 1) * images.numel() * images.element_size() <= _MOST_BYTES:
+        if (len(self._fakes) + 1) * images.numel() * images.element_size() <= _MAX_BYTES:
             self._fakes[g] = images
         return images
 
@@ -97,19 +97,19 @@ class FitnessEvaluator:
         return (genome, other) if side is Side.G else (other, genome)
 
 
-_OF: Mapping[str, Callable[[Sequence[float]], float]] = {
+_AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": lambda losses: math.fsum(losses) / len(losses),
     "worst": max,
     "best": min,
 }
-By = Literal["mean", "worst", "best"]
+Aggregate = Literal["mean", "worst", "best"]
 
 
 def _mean(values: Tensor) -> Tensor:
     return values.double().mean()
 
 
-def _grouped(pairs: Iterable[tuple[Genome, Genome]]) -> dict[Genome, list[Genome]]:
+def _group_by_first(pairs: Iterable[tuple[Genome, Genome]]) -> dict[Genome, list[Genome]]:
     """By the first of each pair, the second ones."""
     found: dict[Genome, list[Genome]] = {}
     for one, other in pairs:

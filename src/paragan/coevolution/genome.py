@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paragan.coevolution import tensor_bytes as packed
+from paragan.coevolution import tensor_bytes
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import StoredTensors
 from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of
 
-_OWN = ("player/updates",)  # the schedule follows the cell's own time, whoever it trains
+_PLAYER_KEYS = ("player/updates",)  # the schedule follows the cell's own time, whoever it trains
 _NETWORKS = ("net/", "ema/")
 
 
@@ -38,15 +38,14 @@ class Traits:
     generation: int = 0
     memory: str = ""
 
-    @property
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return asdict(self)
 
     @classmethod
-    def read(cls, told: Any) -> Traits:
+    def from_dict(cls, values: Any) -> Traits:
         """From what a file or a message says; `ValueError` or `TypeError` for anything that no run would have told."""
-        found = cls(**told)
+        found = cls(**values)
         counts = (found.loss, found.cell, found.generation)
         odd = any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts)
         if odd or type(found.lr) is not float or not 0 <= found.lr < math.inf or not isinstance(found.memory, str):
@@ -73,27 +72,27 @@ class Genome:
         return id(self._individual)
 
     @classmethod
-    def of(cls, player: Player, traits: Traits) -> Genome:
+    def from_player(cls, player: Player, traits: Traits) -> Genome:
         """A copy; on the host as the bytes that may have to travel."""
-        wanted = {name: value for name, value in state_of(player)[0].tensors.items() if name not in _OWN}
-        kind = _kind(player) if any(name.startswith("optimizer/") for name in wanted) else ""
+        wanted = {name: value for name, value in state_of(player)[0].tensors.items() if name not in _PLAYER_KEYS}
+        kind = _optimizer_type(player) if any(name.startswith("optimizer/") for name in wanted) else ""
         found = cls(wanted, replace(traits, memory=kind))
-        if not all(value.device.type == "cpu" and value.dtype in packed.DTYPES for value in wanted.values()):
+        if not all(value.device.type == "cpu" and value.dtype in tensor_bytes.DTYPES for value in wanted.values()):
             return replace(found, tensors={name: value.clone() for name, value in wanted.items()})
-        data = found.packed()
-        found = replace(found, tensors=packed.read(data)[0])
+        data = found.pack()
+        found = replace(found, tensors=tensor_bytes.deserialize(data)[0])
         object.__setattr__(found, "_bytes", data)
         return found
 
-    def into(self, player: Player) -> None:
+    def load_into(self, player: Player) -> None:
         """The player becomes a clone, learning rate and all. Another kind of optimiser than its own starts anew."""
-        remembered = self.tensors if self.traits.memory == _kind(player) else self.weights
-        own = {"player/updates": player.updates, **({} if player.scaler is None else _scaling(player))}
+        remembered = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
+        own = {"player/updates": player.updates, **({} if player.scaler is None else _scaler_state(player))}
         counters = {"version": player.version, "images": player.images}
         restore(player, StoredTensors.of(own | dict(remembered)), counters)
         player.set_lr_base(self.traits.lr)
 
-    def forgetful(self, lr: float | None = None) -> Genome:
+    def without_optimizer_state(self, lr: float | None = None) -> Genome:
         """Without what an optimiser remembers. lr: another rate."""
         kept = self.traits.lr if lr is None else lr
         return replace(self, tensors=self.weights, traits=replace(self.traits, memory="", lr=kept))
@@ -103,29 +102,29 @@ class Genome:
         """Without what an optimiser remembers."""
         return {name: value for name, value in self.tensors.items() if name.startswith(_NETWORKS)}
 
-    def network(self, average: bool = False) -> dict[str, Tensor]:
+    def network_state(self, average: bool = False) -> dict[str, Tensor]:
         """Parameters and buffers by their plain names. average: those of the average, where there is one."""
         prefix = "ema/" if average and any(name.startswith("ema/") for name in self.tensors) else "net/"
         return {n.removeprefix(prefix): value for n, value in self.tensors.items() if n.startswith(prefix)}
 
-    def packed(self) -> Tensor:
+    def pack(self) -> Tensor:
         """As bytes (uint8), which nobody writes to."""
         if self._bytes is not None:
             return self._bytes
-        return packed.written(self.tensors, {"traits": json.dumps(self.traits.plain)})
+        return tensor_bytes.serialize(self.tensors, {"traits": json.dumps(self.traits.to_dict())})
 
-    def parted(self, device: torch.device) -> tuple[Tensor, Tensor]:
+    def pack_split(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """As bytes (uint8) on the host, and those of what lies on the device, there."""
-        return packed.parted(self.tensors, {"traits": json.dumps(self.traits.plain)}, device)
+        return tensor_bytes.serialize_split(self.tensors, {"traits": json.dumps(self.traits.to_dict())}, device)
 
     @classmethod
-    def unpacked(cls, data: Tensor, like: Genome, body: Tensor | None = None) -> Genome:
+    def unpack(cls, data: Tensor, like: Genome, body: Tensor | None = None) -> Genome:
         """What `packed` wrote, or `parted`, of networks like that one's; its tensors are views of the bytes.
         `CheckpointError` for anything else.
         """
         try:
-            tensors, told = packed.read(data, body)
-            found = cls(tensors, Traits.read(json.loads(told["traits"])))
+            tensors, told = tensor_bytes.deserialize(data, body)
+            found = cls(tensors, Traits.from_dict(json.loads(told["traits"])))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CheckpointError(f"genome: found bytes that are none ({str(error)[:100]})") from None
         check_same(found.weights, like.weights, "genome")
@@ -134,13 +133,13 @@ class Genome:
     @property
     def digest(self) -> str:
         """Equal where all bits are."""
-        return hashlib.sha256(self.packed().numpy().tobytes()).hexdigest()[:16]
+        return hashlib.sha256(self.pack().numpy().tobytes()).hexdigest()[:16]
 
 
-def _kind(player: Player) -> str:
+def _optimizer_type(player: Player) -> str:
     return f"{type(player.optimizer).__module__}.{type(player.optimizer).__name__}"
 
 
-def _scaling(player: Player) -> dict[str, Tensor]:
+def _scaler_state(player: Player) -> dict[str, Tensor]:
     assert player.scaler is not None
     return {"player/scale": player.scaler.scale, "player/good": player.scaler.good}

@@ -18,7 +18,7 @@ Distance = Callable[[SampleFeatures], float]  # of so many judged images from th
 _BLOCK = 100  # images that are made at once
 
 
-class LazyFeatures(Protocol):
+class FeatureRows(Protocol):
     """A generator's images, judged."""
 
     def __len__(self) -> int: ...
@@ -26,7 +26,7 @@ class LazyFeatures(Protocol):
     def rows(self, first: int, end: int) -> SampleFeatures: ...
 
 
-class Pool:
+class LazyFeatures:
     """`Images` that are made when some mixture has them: of any one generator's few mixtures have all.
 
     judged: images first … end - 1 of `num`.
@@ -51,16 +51,16 @@ class Pool:
         return self._blocks[number]
 
 
-def evened(weights: Sequence[float]) -> tuple[float, ...]:
+def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:
     """None below 0, and 1 in all; equal ones where nothing is left."""
     clipped = [max(0.0, weight) for weight in weights]
     total = sum(clipped)
     return tuple(weight / total for weight in clipped) if total > 0 else (1 / len(clipped),) * len(clipped)
 
 
-def counts(weights: Sequence[float], num: int) -> list[int]:
+def image_counts(weights: Sequence[float], num: int) -> list[int]:
     """Of `num` images how many are whose: the share of each, rounded so that the largest remainders get one more."""
-    exact = [weight * num for weight in evened(weights)]
+    exact = [weight * num for weight in normalize_weights(weights)]
     whole = [int(share) for share in exact]
     by_rest = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
     for i in by_rest[: num - sum(whole)]:
@@ -68,17 +68,17 @@ def counts(weights: Sequence[float], num: int) -> list[int]:
     return whole
 
 
-def mixed(pools: Sequence[LazyFeatures], weights: Sequence[float]) -> SampleFeatures:
+def mixture_features(pools: Sequence[FeatureRows], weights: Sequence[float]) -> SampleFeatures:
     """What the mixture makes of equally many images of each: member i fills the rows that follow member i - 1's."""
     first, parts = 0, []
-    for pool, count in zip(pools, counts(weights, len(pools[0])), strict=True):
+    for pool, count in zip(pools, image_counts(weights, len(pools[0])), strict=True):
         parts.append(pool.rows(first, first + count))
         first += count
     return SampleFeatures.concatenate(parts)
 
 
-def evolved(
-    pools: Sequence[LazyFeatures],
+def evolve_weights(
+    pools: Sequence[FeatureRows],
     weights: Sequence[float],
     sigma: float,
     distance: Distance,
@@ -87,17 +87,17 @@ def evolved(
     time: int,
 ) -> tuple[tuple[float, ...], float]:
     """Weights after one step, and their distance: each moved by N(0, sigma), kept if nearer (Beyer & Schwefel 2002)."""
-    now = distance(mixed(pools, weights))
+    now = distance(mixture_features(pools, weights))
     if len(pools) == 1 or not sigma:
         return tuple(weights), now
     steps = torch.randn(len(weights), generator=rng.generator(seed, "mixture", cell, time), dtype=torch.float64)
-    child = evened([weight + sigma * step for weight, step in zip(weights, steps.tolist(), strict=True)])
-    then = distance(mixed(pools, child))
+    child = normalize_weights([weight + sigma * step for weight, step in zip(weights, steps.tolist(), strict=True)])
+    then = distance(mixture_features(pools, child))
     return (child, then) if then < now else (tuple(weights), now)
 
 
-def greedy(
-    pools: Sequence[LazyFeatures], distance: Distance, most: int, patience: int = 3
+def greedy_ensemble(
+    pools: Sequence[FeatureRows], distance: Distance, most: int, patience: int = 3
 ) -> tuple[dict[int, int], float]:
     """An ensemble grown by whoever brings it nearest, the same one again perhaps: how often each is in it.
 
@@ -107,7 +107,7 @@ def greedy(
     chosen: list[int] = []
     best: tuple[dict[int, int], float] = ({}, float("inf"))
     for _ in range(most + patience):
-        tried = [(distance(_equally(pools, [*chosen, i])), i) for i in range(len(pools))]
+        tried = [(distance(_equal_mixture(pools, [*chosen, i])), i) for i in range(len(pools))]
         found, winner = min(tried)
         chosen.append(winner)
         if found < best[1] and len(chosen) <= most:
@@ -117,6 +117,6 @@ def greedy(
     return best
 
 
-def _equally(pools: Sequence[LazyFeatures], members: Sequence[int]) -> SampleFeatures:
+def _equal_mixture(pools: Sequence[FeatureRows], members: Sequence[int]) -> SampleFeatures:
     names = sorted(set(members))
-    return mixed([pools[i] for i in names], [members.count(i) for i in names])
+    return mixture_features([pools[i] for i in names], [members.count(i) for i in names])

@@ -16,18 +16,18 @@ from paragan.game.player import Player
 
 @dataclass
 class RandomOpponent:
-    """Fulfils `core.seams.Seat`: its turns are the player's; as an opponent it is whoever is drawn of `rivals`."""
+    """Fulfils `core.seams.Seat`: its turns are the player's; as an opponent it is whoever is drawn of `candidates`."""
 
     player: Player
-    rivals: Sequence[Network] = ()
+    candidates: Sequence[Network] = ()
     _order: list[int] = field(default_factory=list)
     _met: int = 0
 
-    def draw(self, rivals: Sequence[Network], num: int, seed: int, cell: int, generation: int) -> None:
+    def draw(self, candidates: Sequence[Network], num: int, seed: int, cell: int, generation: int) -> None:
         """For the next `num` turns of the other player, and over again."""
         place = rng.generator(seed, "rival", cell, generation, self.player.side.value)
-        self.rivals, self._met = rivals, 0
-        self._order = torch.randint(len(rivals), (num,), generator=place).tolist()
+        self.candidates, self._met = candidates, 0
+        self._order = torch.randint(len(candidates), (num,), generator=place).tolist()
 
     @property
     def version(self) -> int:
@@ -40,7 +40,7 @@ class RandomOpponent:
     def network(self) -> Network:
         number = self._order[self._met % len(self._order)]
         self._met += 1
-        return self.rivals[number]
+        return self.candidates[number]
 
     def update(self, turn: Turn, against: Opponent) -> Update:
         return self.player.update(turn, against)

@@ -13,7 +13,7 @@ from paragan.game.options import OptimizerOptions
 Share = Annotated[float, Range(above=0, most=1)]
 
 _SHAPE = re.compile(r"([1-9]\d{0,2})x([1-9]\d{0,2})")
-_MOST_CELLS = 4096
+_MAX_CELLS = 4096
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class CellOptions:
         for name, found in (("at", self.at), ("classes", self.classes)):
             if found == ():
                 raise ValueError(f"{name}: found an empty list, expected at least one")
-            if (twice := _twice(found or ())) is not None:
+            if (twice := _first_duplicate(found or ())) is not None:
                 raise ValueError(f"{name}: found {twice} twice, expected each once")
 
 
@@ -157,8 +157,8 @@ class GridOptions:
     """Deviations of Lipizzaner's published code, to compare with it."""
 
     def __post_init__(self) -> None:
-        if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MOST_CELLS:
-            raise ValueError(f"found the shape {self.shape!r}, expected ROWSxCOLUMNS with at most {_MOST_CELLS} cells")
+        if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MAX_CELLS:
+            raise ValueError(f"found the shape {self.shape!r}, expected ROWSxCOLUMNS with at most {_MAX_CELLS} cells")
         rows, columns = self.rows_columns
         if "transposed" in self.quirks and rows != columns:
             raise ValueError(f"quirks: found transposed on {self.shape}, expected a square grid")
@@ -181,7 +181,7 @@ class GridOptions:
             if max(options.at) >= self.num_cells:
                 found, last = max(options.at), self.num_cells - 1
                 raise ValueError(f"cells.{number}.at: found cell {found}, expected cells of 0 … {last} ({self.shape})")
-        if (twice := _twice([number for options in self.cells for number in options.at])) is not None:
+        if (twice := _first_duplicate([number for options in self.cells for number in options.at])) is not None:
             raise ValueError(f"cells: found cell {twice} in two entries, expected each cell in one")
 
     @property
@@ -205,7 +205,7 @@ class GridOptions:
         return next((cell for cell in self.cells if number in cell.at), CellOptions((number,)))
 
 
-def _twice(values: Sequence[int | str]) -> int | str | None:
+def _first_duplicate(values: Sequence[int | str]) -> int | str | None:
     """The first that has been there before."""
     seen: set[int | str] = set()
     for value in values:

@@ -12,11 +12,11 @@ from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
 from paragan.coevolution.fitness import FitnessEvaluator
 from paragan.coevolution.genome import Genome
-from paragan.coevolution.mixture import Distance, SampleFeatures, evolved, greedy
+from paragan.coevolution.mixture import Distance, SampleFeatures, evolve_weights, greedy_ensemble
 from paragan.coevolution.options import GridOptions
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.variation import drawn, mutated, tournament
+from paragan.coevolution.variation import draw_loss, mutate_lr, tournament
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
 
@@ -36,7 +36,7 @@ class Exchange(Protocol):
         """Those in reach, by cell, from mine and from other processes."""
 
 
-class Alone:
+class LocalExchange:
     """All cells are in this process."""
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
@@ -45,7 +45,7 @@ class Alone:
 
 @dataclass
 class Population:
-    """topology: of a generation. bout: a new one for it. judged: the images of a generator, as the mixtures are scored;
+    """topology: of a generation. make_evaluator: for it. judged: the images of a generator, as the mixtures are scored;
     None: weights stay as they are. rival: a network of this genome, to play against. alike: whether two cells have
     the same optimiser on this side, so that its memory and its rate mean something in the other one.
     """
@@ -54,43 +54,43 @@ class Population:
     options: GridOptions
     cells: Sequence[Cell]
     topology: Callable[[int], Topology]
-    bout: Callable[[int], FitnessEvaluator]
+    make_evaluator: Callable[[int], FitnessEvaluator]
     executor: Executor
-    judged: Callable[[Genome, int], SampleFeatures] | None = None
+    generator_features: Callable[[Genome, int], SampleFeatures] | None = None
     distance: Distance | None = None
-    rival: Callable[[Side, Genome], CalledNetwork] | None = None
-    alike: Callable[[Side, int, int], bool] = lambda side, a, b: True
-    exchange: Exchange = field(default_factory=Alone)
+    opponent: Callable[[Side, Genome], CalledNetwork] | None = None
+    has_same_optimizer: Callable[[Side, int, int], bool] = lambda side, a, b: True
+    exchange: Exchange = field(default_factory=LocalExchange)
     generation: int = 0  # finished ones
     stop: Callable[[], None] = lambda: None  # called before every step; raises to give up the generation
 
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
         """One generation of the cells here; what it took, and the last numbers of each cell's training."""
         time, profile = self.generation, Profile()
-        topology, bout = self.topology(time), self.bout(time)
-        with profile.of("gather"):
+        topology, evaluator = self.topology(time), self.make_evaluator(time)
+        with profile.measure("gather"):
             near = self._gather(topology, time)
-        with profile.of("evaluate"):
-            bout.meet((g[Side.G], d[Side.D]) for group in near.values() for g in group for d in group)
-            before = {cell.number: self._fitness(bout, near[cell.number], cell.number) for cell in self.cells}
-        with profile.of("update_genomes"):
+        with profile.measure("evaluate"):
+            evaluator.precompute_logits((g[Side.G], d[Side.D]) for group in near.values() for g in group for d in group)
+            before = {cell.number: self._fitness(evaluator, near[cell.number], cell.number) for cell in self.cells}
+        with profile.measure("update_genomes"):
             chosen = {cell.number: self._select(before[cell.number], cell.number) for cell in self.cells}
             parents = {n: self._parents(n, near[n], chosen[n], topology.neighbours[n]) for n in near}
-        with profile.of("mutate"):
+        with profile.measure("mutate"):
             rates = {cell.number: self._rates(parents[cell.number], cell) for cell in self.cells}
-        with profile.of("update_genomes"):
+        with profile.measure("update_genomes"):
             for cell in self.cells:
                 self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
-        with profile.of("train"):
+        with profile.measure("train"):
             told = self.executor.train(self.cells, self.options.batches, self._loss_of)
-        with profile.of("update_genomes"):
-            trained = {cell.number: cell.trained(time + 1) for cell in self.cells}
-        with profile.of("evaluate"):
-            after = {n: self._after(bout, near[n], trained[n], n) for n in trained}
-        with profile.of("update_genomes"):
+        with profile.measure("update_genomes"):
+            trained = {cell.number: cell.snapshot(time + 1) for cell in self.cells}
+        with profile.measure("evaluate"):
+            after = {n: self._after(evaluator, near[n], trained[n], n) for n in trained}
+        with profile.measure("update_genomes"):
             for cell in self.cells:
                 self._replace(cell, before[cell.number], trained[cell.number], after[cell.number])
-        with profile.of("score"):
+        with profile.measure("score"):
             pools: dict[Genome, SampleFeatures] = {}
             former = self.topology(max(0, time - 1)).neighbours
             for cell in self.cells:
@@ -105,14 +105,17 @@ class Population:
         mine = {cell.number: cell.centre for cell in self.cells}
         theirs = self.exchange.gather(mine, topology.reach(mine), time)
         if not self.options.inherit_optimizer_state:
-            theirs = {cell: {s: genome.forgetful() for s, genome in centre.items()} for cell, centre in theirs.items()}
+            theirs = {
+                cell: {s: genome.without_optimizer_state() for s, genome in centre.items()}
+                for cell, centre in theirs.items()
+            }
         return {cell: [mine[cell], *(theirs[n] for n in topology.neighbours[cell][1:])] for cell in mine}
 
-    def _fitness(self, bout: FitnessEvaluator, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
+    def _fitness(self, evaluator: FitnessEvaluator, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
         """Of everybody in a neighbourhood, in its order."""
-        rivals = {side: [centre[_OTHER[side]] for centre in group] for side in Side}
+        candidates = {side: [centre[_OPPONENT[side]] for centre in group] for side in Side}
         by = self.options.fitness.of
-        return {side: [bout.of(side, c[side], rivals[side], cell, by) for c in group] for side in Side}
+        return {side: [evaluator.fitness(side, c[side], candidates[side], cell, by) for c in group] for side in Side}
 
     def _select(self, fitness: Mapping[Side, Sequence[float]], cell: int) -> dict[Side, int]:
         """Whom of its neighbourhood a cell trains."""
@@ -128,8 +131,8 @@ class Population:
         found = {}
         for side, place in chosen.items():
             found[side] = group[place][side]
-            if not self.alike(side, cell, numbers[place]):
-                found[side] = found[side].forgetful(group[0][side].traits.lr)
+            if not self.has_same_optimizer(side, cell, numbers[place]):
+                found[side] = found[side].without_optimizer_state(group[0][side].traits.lr)
         return found
 
     def _rates(self, parents: Mapping[Side, Genome], cell: Cell) -> dict[Side, float]:
@@ -137,27 +140,29 @@ class Population:
         if "frozen_rates" in self.options.quirks:
             return found
         rates, place = self.options.rates, (self.seed, cell.number, self.generation)
-        return {side: mutated(lr, rates, *place, side) for side, lr in found.items()}
+        return {side: mutate_lr(lr, rates, *place, side) for side, lr in found.items()}
 
     def _clone(
         self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]
     ) -> None:
         for side in Side:
-            cell.become(side, parents[side], rates[side])
+            cell.clone(side, parents[side], rates[side])
         for side, seat in cell.seats.items():
-            assert self.rival is not None
-            rivals = [self.rival(side, centre[side]) for centre in group]
-            seat.draw(rivals, self.options.batches, self.seed, cell.number, self.generation)
+            assert self.opponent is not None
+            candidates = [self.opponent(side, centre[side]) for centre in group]
+            seat.draw(candidates, self.options.batches, self.seed, cell.number, self.generation)
 
     def _loss_of(self, cell: Cell, batch: int) -> int:
         self.stop()
         every = batch if self.options.drawn == "batch" else 0
-        return drawn(len(cell.losses), self.seed, cell.number, self.generation, every) if cell.losses else 0
+        return draw_loss(len(cell.losses), self.seed, cell.number, self.generation, every) if cell.losses else 0
 
-    def _after(self, bout: FitnessEvaluator, group: Sequence[Centre], trained: Centre, cell: int) -> dict[Side, float]:
+    def _after(
+        self, evaluator: FitnessEvaluator, group: Sequence[Centre], trained: Centre, cell: int
+    ) -> dict[Side, float]:
         """Fitness of the trained against those that the old centre was measured with."""
         by = self.options.fitness.of
-        return {s: bout.of(s, trained[s], [c[_OTHER[s]] for c in group], cell, by) for s in Side}
+        return {s: evaluator.fitness(s, trained[s], [c[_OPPONENT[s]] for c in group], cell, by) for s in Side}
 
     def _replace(
         self, cell: Cell, before: Mapping[Side, Sequence[float]], trained: Centre, after: Mapping[Side, float]
@@ -184,14 +189,14 @@ class Population:
     def can_mix(self) -> bool:
         """Whether mixtures are scored, and an ensemble is wanted."""
         mixture = self.options.mixture
-        return self.judged is not None and mixture.num_images > 0 and mixture.ensemble > 0
+        return self.generator_features is not None and mixture.num_images > 0 and mixture.ensemble > 0
 
     def ensemble(self) -> tuple[dict[int, int], float]:
         """The best of all generators here together: how often which cell's, and the distance of what they make."""
-        assert self.judged is not None and self.distance is not None
+        assert self.generator_features is not None and self.distance is not None
         self.collect()
-        pools = [self.judged(cell.centre[Side.G], self.generation) for cell in self.cells]
-        counts, distance = greedy(pools, self.distance, self.options.mixture.ensemble)
+        pools = [self.generator_features(cell.centre[Side.G], self.generation) for cell in self.cells]
+        counts, distance = greedy_ensemble(pools, self.distance, self.options.mixture.ensemble)
         return {self.cells[place].number: count for place, count in counts.items()}, distance
 
     def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures]) -> None:
@@ -199,13 +204,15 @@ class Population:
         members = [cell.centre[Side.G], *group[1:]]
         if len(cell.weights) != len(members):  # the first generation, or another neighbourhood
             cell.weights = (1 / len(members),) * len(members)
-        if self.judged is None or self.distance is None or not self.options.mixture.num_images:
+        if self.generator_features is None or self.distance is None or not self.options.mixture.num_images:
             return
         for genome in members:
             if genome not in pools:
-                pools[genome] = self.judged(genome, time)
+                pools[genome] = self.generator_features(genome, time)
         theirs, sigma = [pools[genome] for genome in members], self.options.mixture.sigma
-        cell.weights, cell.score = evolved(theirs, cell.weights, sigma, self.distance, self.seed, cell.number, time)
+        cell.weights, cell.score = evolve_weights(
+            theirs, cell.weights, sigma, self.distance, self.seed, cell.number, time
+        )
 
 
-_OTHER = {Side.G: Side.D, Side.D: Side.G}
+_OPPONENT = {Side.G: Side.D, Side.D: Side.G}

@@ -20,7 +20,7 @@ class Profile:
     cpu_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROUTINES, 0.0))
 
     @contextmanager
-    def of(self, routine: str) -> Iterator[None]:
+    def measure(self, routine: str) -> Iterator[None]:
         wall, cpu = time.perf_counter(), time.process_time()
         try:
             yield

@@ -19,18 +19,18 @@ DTYPES = {
     **{torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8"},
     torch.bool: "BOOL",
 }
-_KINDS = {name: dtype for dtype, name in DTYPES.items()}
-_ALIGNED = 8  # bytes
-_MOST_HEADER = 1 << 26
-_MOST_AXES = 16
+_DTYPE_OF_NAME = {name: dtype for dtype, name in DTYPES.items()}
+_ALIGNMENT = 8  # bytes
+_MAX_HEADER_BYTES = 1 << 26
+_MAX_AXES = 16
 _BODY = "body"  # of metadata: a header of its own
 
 
-def written(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Tensor:
+def serialize(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Tensor:
     """As bytes (uint8) on the host: a whole safetensors file."""
-    about, size = _laid_out(tensors)
+    about, size = _layout(tensors)
     text = json.dumps({"__metadata__": metadata, **about}, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNED)
+    text += b" " * (-len(text) % _ALIGNMENT)
     head = len(text).to_bytes(8, "little") + text
     found = torch.empty(len(head) + size, dtype=torch.uint8)
     found[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
@@ -38,20 +38,22 @@ def written(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Tenso
     return found
 
 
-def parted(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], device: torch.device) -> tuple[Tensor, Tensor]:
+def serialize_split(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str], device: torch.device
+) -> tuple[Tensor, Tensor]:
     """A file on the host, and beside it a body of what lies on the device, there: nothing passes from one to the other.
 
     Few numbers of an optimiser lie on the host, and have to where they are read: its steps.
     """
     there = {name: value for name, value in tensors.items() if value.device == device}
-    about, size = _laid_out(there)
+    about, size = _layout(there)
     body = torch.empty(size, dtype=torch.uint8, device=device)
     _fill(body, there, about)
     rest = {name: value for name, value in tensors.items() if name not in there}
-    return written(rest, {**metadata, _BODY: json.dumps(about)}), body
+    return serialize(rest, {**metadata, _BODY: json.dumps(about)}), body
 
 
-def _laid_out(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], int]:
+def _layout(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], int]:
     """The header's entries, and how many bytes there are."""
     about, end = dict[str, Any](), 0
     for name in sorted(tensors, key=lambda name: (-tensors[name].element_size(), name)):  # aligned to its own size
@@ -66,13 +68,13 @@ def _fill(data: Tensor, tensors: Mapping[str, Tensor], about: Mapping[str, Any])
         data[slice(*entry["data_offsets"])] = tensors[name].contiguous().reshape(-1).view(torch.uint8)
 
 
-def read(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+def deserialize(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
     """What `written`, or with a body `parted`, made of tensors, as views of both, and the metadata.
 
     `ValueError`, `KeyError`, `TypeError` or `RecursionError` for anything else: nothing overlaps, nothing is left over.
     """
     length = int.from_bytes(data[:8].numpy().tobytes(), "little")
-    if not 0 < length <= min(len(data) - 8, _MOST_HEADER) or length % _ALIGNED:
+    if not 0 < length <= min(len(data) - 8, _MAX_HEADER_BYTES) or length % _ALIGNMENT:
         raise ValueError(f"a header of {length} bytes in {len(data)}")
     header = dict(json.loads(data[8 : 8 + length].numpy().tobytes()))
     metadata = dict(header.pop("__metadata__"))
@@ -83,13 +85,13 @@ def read(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], d
 
 
 def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str, Tensor]:
-    if body.data_ptr() % _ALIGNED or body.storage_offset() % _ALIGNED:
+    if body.data_ptr() % _ALIGNMENT or body.storage_offset() % _ALIGNMENT:
         body = body.clone()  # it came behind something else
     num_bytes, end = len(body), 0
     runs: list[tuple[torch.dtype, int, list[int]]] = []  # tensors of one kind behind one another: where, and numbers
     for name, about in header.items():
-        dtype, shape = _KINDS[about["dtype"]], about["shape"]
-        if len(shape) > _MOST_AXES or any(type(axis) is not int or not 0 <= axis <= most_axis for axis in shape):
+        dtype, shape = _DTYPE_OF_NAME[about["dtype"]], about["shape"]
+        if len(shape) > _MAX_AXES or any(type(axis) is not int or not 0 <= axis <= most_axis for axis in shape):
             raise ValueError(f"{name} of shape {shape}"[:200])
         begin, end = end, end + math.prod(shape) * dtype.itemsize
         if about["data_offsets"] != [begin, end] or end > num_bytes or begin % dtype.itemsize:

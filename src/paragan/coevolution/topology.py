@@ -62,12 +62,12 @@ def torus(rows: int, columns: int, radius: int = 1, transposed: bool = False) ->
     """
     if transposed and rows != columns:
         raise ConfigError(f"grid.quirks: found transposed on {rows}x{columns}, expected a square grid")
-    steps = _steps(radius)
+    steps = _offsets(radius)
 
     def near(r: int, c: int) -> tuple[int, ...]:
         r0, c0 = (c, r) if transposed else (r, c)
         around = (((r0 + down) % rows) * columns + (c0 + right) % columns for down, right in steps)
-        return _once((r * columns + c, *around))
+        return _unique((r * columns + c, *around))
 
     return Topology(tuple(near(r, c) for r in range(rows) for c in range(columns)))
 
@@ -75,7 +75,7 @@ def torus(rows: int, columns: int, radius: int = 1, transposed: bool = False) ->
 def ring(cells: int, radius: int = 1) -> Topology:
     """The `radius` cells before and after (Toutouh et al. 2021, Lipi-Ring)."""
     steps = [step for distance in range(1, radius + 1) for step in (-distance, distance)]
-    return Topology(tuple(_once((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)))
+    return Topology(tuple(_unique((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)))
 
 
 def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
@@ -87,10 +87,10 @@ def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
         a, b = edge
         near[a].append(b)
         near[b].append(a)
-    return Topology(tuple(_once(cell) for cell in near))
+    return Topology(tuple(_unique(cell) for cell in near))
 
 
-def of(options: GridOptions, generation: int) -> Topology:
+def topology_at(options: GridOptions, generation: int) -> Topology:
     """Whom each cell reads in that generation of a run."""
     started = [change for change in options.changes if change.at <= generation]
     now: GridOptions | NeighbourhoodChange = max(started, key=lambda change: change.at) if started else options
@@ -101,7 +101,7 @@ def of(options: GridOptions, generation: int) -> Topology:
     return torus(*options.rows_columns, now.radius, "transposed" in options.quirks)
 
 
-def _steps(radius: int) -> list[tuple[int, int]]:
+def _offsets(radius: int) -> list[tuple[int, int]]:
     """(down, right) of everything within `radius` steps: nearest first; north, south, west, east."""
     around = [
         (down, right)
@@ -112,5 +112,5 @@ def _steps(radius: int) -> list[tuple[int, int]]:
     return sorted(around, key=lambda step: (abs(step[0]) + abs(step[1]), abs(step[1]), step))
 
 
-def _once(cells: Iterable[int]) -> tuple[int, ...]:
+def _unique(cells: Iterable[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(cells))

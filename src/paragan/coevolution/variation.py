@@ -15,11 +15,11 @@ from paragan.core.types import Side
 def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, generation: int, side: Side) -> int:
     """The index of the fittest (lowest) of `size` drawn without replacement; of equal ones the first drawn."""
     draw = rng.generator(seed, "tournament", cell, generation, side.value)
-    drawn = torch.randperm(len(fitness), generator=draw)[:size].tolist()
-    return int(min(drawn, key=lambda index: _worst_if_lost(fitness[index])))
+    draw_loss = torch.randperm(len(fitness), generator=draw)[:size].tolist()
+    return int(min(draw_loss, key=lambda index: _inf_unless_finite(fitness[index])))
 
 
-def mutated(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
+def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
     """The learning rate after one chance to mutate."""
     draw = rng.generator(seed, "rate", cell, generation, side.value)
     happens = float(torch.rand((), generator=draw, dtype=torch.float64)) < options.probability
@@ -29,11 +29,11 @@ def mutated(lr: float, options: RateOptions, seed: int, cell: int, generation: i
     return lr * math.exp(step) if options.form == "lognormal" else max(0.0, lr + step)
 
 
-def drawn(count: int, seed: int, cell: int, generation: int, batch: int = 0) -> int:
+def draw_loss(count: int, seed: int, cell: int, generation: int, batch: int = 0) -> int:
     """One of so many losses, all equally often (Mustangs)."""
     return int(torch.randint(count, (), generator=rng.generator(seed, "loss", cell, generation, batch)))
 
 
-def _worst_if_lost(fitness: float) -> float:
+def _inf_unless_finite(fitness: float) -> float:
     """A loss that is no number loses."""
     return fitness if math.isfinite(fitness) else math.inf

@@ -38,23 +38,23 @@ class AutoExecutor:
     def _measured(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
         """Seconds of a step of all cells, by executor: the least of some rounds."""
         seconds = dict.fromkeys(self.others, float("inf"))
-        before = [(cell, cell.trained(0), cell.standing(), cell.gan.loss) for cell in cells]
+        before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         for number in range(_ROUNDS):
             for name, executor in self.others.items():
                 if number == 0:
                     executor.train(cells, _WARM_UP, loss_of)
-                began = _now(cells[0])
+                began = _device_time_s(cells[0])
                 executor.train(cells, _STEPS, loss_of)
-                seconds[name] = min(seconds[name], (_now(cells[0]) - began) / _STEPS)
-                for cell, players, standing, loss in before:
+                seconds[name] = min(seconds[name], (_device_time_s(cells[0]) - began) / _STEPS)
+                for cell, players, state, loss in before:
                     cell.gan.loss = loss
                     for side, genome in players.items():
-                        genome.into(cell.players[side])
-                    cell.stand(standing)
+                        genome.load_into(cell.players[side])
+                    cell.restore(state)
         return seconds
 
 
-def _now(cell: Cell) -> float:
+def _device_time_s(cell: Cell) -> float:
     """When all that was asked of the device is done. One thread of a processor is timed by what it works, whatever
     other programs do meanwhile.
     """

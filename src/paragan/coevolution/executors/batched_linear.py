@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 
-def with_products(net: nn.Module, stacked: Mapping[str, Tensor], num: int) -> nn.Module | None:
+def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int) -> nn.Module | None:
     """A copy for rows (cell by cell, equally many of each) of `num` cells; None where layers of other kinds have
     weights. stacked: (num, …) by the parameter's name.
     """
@@ -26,22 +26,22 @@ def with_products(net: nn.Module, stacked: Mapping[str, Tensor], num: int) -> nn
         held = {name: stacked.get(f"{layer}.{name}" if layer else name) for name in module._parameters}
         if any((held[name] is None) != (value is None) for name, value in module._parameters.items()):
             return None  # tied weights
-        module.__class__, module._parameters = _Products, {}
+        module.__class__, module._parameters = _BatchedLinear, {}
         module.__dict__.update(held, num=num)
     return whole
 
 
-class _Products(nn.Linear):
+class _BatchedLinear(nn.Linear):
     """weight, bias: of all cells; nobody's parameters here. num: cells."""
 
     num: int
 
     def forward(self, input: Tensor) -> Tensor:
-        found: Tensor = _Product.apply(input.flatten(0, -2), self.weight, self.bias)
+        found: Tensor = _BatchedLinearFunction.apply(input.flatten(0, -2), self.weight, self.bias)
         return found if input.dim() == 2 else found.unflatten(0, input.shape[:-1])
 
 
-class _Product(torch.autograd.Function):
+class _BatchedLinearFunction(torch.autograd.Function):
     """x W' + b, each cell's rows by its own weights.
 
     Torch's own ops give the weights' gradients transposed, and a copy of each to turn it; a view of their result would

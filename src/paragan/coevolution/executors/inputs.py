@@ -15,20 +15,20 @@ from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.prior import Prior
 from paragan.loading.loader import Loader, next_joint_batch
 
-_OWN, _REAL = ("z_BZ", "y_B", "condition"), ("x_BCHW", "y_B", "condition")
+_TURN_FIELDS, _BATCH_FIELDS = ("z_BZ", "y_B", "condition"), ("x_BCHW", "y_B", "condition")
 
 
 def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:
     """All but ready-made fakes."""
-    own = {name: getattr(feed, name) for name in _OWN}
-    real = {f"real/{name}": None if feed.real is None else getattr(feed.real, name) for name in _REAL}
+    own = {name: getattr(feed, name) for name in _TURN_FIELDS}
+    real = {f"real/{name}": None if feed.real is None else getattr(feed.real, name) for name in _BATCH_FIELDS}
     return {name: value for name, value in (own | real).items() if value is not None}
 
 
 def with_tensors(feed: TurnInputs, tensors: Mapping[str, Tensor]) -> TurnInputs:
     """tensors: by the names that `tensors_of` has for this feed."""
-    own: dict[str, Any] = {name: tensors[name] for name in _OWN if name in tensors}
-    real: dict[str, Any] = {name: tensors[f"real/{name}"] for name in _REAL if f"real/{name}" in tensors}
+    own: dict[str, Any] = {name: tensors[name] for name in _TURN_FIELDS if name in tensors}
+    real: dict[str, Any] = {name: tensors[f"real/{name}"] for name in _BATCH_FIELDS if f"real/{name}" in tensors}
     return replace(feed, **own, real=None if feed.real is None else replace(feed.real, **real))
 
 
@@ -48,7 +48,7 @@ class CellStreams:
         batches = [next(stream) for stream in self.streams]
         rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
         images, labels = [batch.x_BCHW for batch in batches], [batch.y_B for batch in batches]
-        return Batch(rows, _cat(images), _cat(labels))
+        return Batch(rows, _concatenate(images), _concatenate(labels))
 
 
 class CellPriors(Prior):
@@ -63,7 +63,7 @@ class CellPriors(Prior):
     def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         each = replace(rows, count=rows.count // len(self.priors))
         drawn = [prior.drawn(stream, each) for prior in self.priors]
-        return torch.cat([z for z, _ in drawn]), _cat([y for _, y in drawn])
+        return torch.cat([z for z, _ in drawn]), _concatenate([y for _, y in drawn])
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,6 @@ class CellAugments:
         return torch.cat([self.augment(x, cell.gan.prior.seed, stream, each) for cell, x in parts])
 
 
-def _cat(values: Sequence[Tensor | None]) -> Tensor | None:
+def _concatenate(values: Sequence[Tensor | None]) -> Tensor | None:
     there = [value for value in values if value is not None]
     return torch.cat(there) if there else None

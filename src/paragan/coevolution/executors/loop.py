@@ -23,5 +23,5 @@ class LoopExecutor:
         for cell in cells:
             told[cell.number] = {}
             for batch in range(num_batches):
-                told[cell.number] |= cell.play(loss_of(cell, batch)).scalars
+                told[cell.number] |= cell.train_step(loss_of(cell, batch)).scalars
         return told

@@ -19,7 +19,7 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.executors.inputs import CellAugments, CellPriors, CellStreams, tensors_of, with_tensors
 from paragan.coevolution.executors.mixed_loss import MixedLoss
-from paragan.coevolution.executors.stacked_adam import StackedAdam, fits
+from paragan.coevolution.executors.stacked_adam import StackedAdam, can_stack
 from paragan.coevolution.executors.stacked_networks import StackedNetwork
 from paragan.core.clock import Clock
 from paragan.core.protocols import Network, Opponent, Penalty, Turn
@@ -30,11 +30,13 @@ from paragan.game.player import Player, fakes_for
 from paragan.hardware import products
 from paragan.hardware.graphs import Graph, Recorded, Work
 
-_LARGE = 65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
+_LARGE_NUM_WEIGHTS = (
+    65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
+)
 _STACKABLE = ("r1", "r2")  # penalties of each sample by itself, that draw nothing
 
 
-def unfit(cells: Sequence[Cell]) -> str | None:
+def unstackable_reason(cells: Sequence[Cell]) -> str | None:
     """Why these cells cannot be stacked; None: they can."""
     first = cells[0]
     if getattr(first.scheme, "NEEDS_PLAYERS", False):
@@ -64,13 +66,13 @@ def unfit(cells: Sequence[Cell]) -> str | None:
     return None
 
 
-def unrecorded(cells: Sequence[Cell]) -> str | None:
+def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
     """Why the turns of these cells cannot be recorded, on a device that records; None: they can."""
     for side in Side:
         players = [cell.players[side] for cell in cells]
-        if not fits(players):
+        if not can_stack(players):
             return f"{side.value.upper()}'s players are not all stepped by the same plain Adam"
-    if any(_fades(penalty) for penalty in (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties)):
+    if any(_has_schedule(penalty) for penalty in (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties)):
         return "a penalty's weight changes from step to step"
     if cells[0].gan.augment is not None:
         return "what D is shown is varied by draws of every step"
@@ -79,7 +81,7 @@ def unrecorded(cells: Sequence[Cell]) -> str | None:
     return None
 
 
-def _fades(penalty: Penalty) -> bool:
+def _has_schedule(penalty: Penalty) -> bool:
     """By a number of the host, which a recording would keep as it was."""
     return getattr(getattr(penalty, "options", None), "final", None) is not None
 
@@ -92,7 +94,7 @@ class StackedExecutor:
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
-        self._bound: _Bound | None = None
+        self._bound: _StackedCells | None = None
 
     def train(
         self,
@@ -103,7 +105,7 @@ class StackedExecutor:
     ) -> dict[int, dict[str, Tensor]]:
         """graph: records the turns."""
         bound = self._bound = (
-            self._bound if self._bound is not None and self._bound.is_of(cells) else _Bound(cells, self.rows)
+            self._bound if self._bound is not None and self._bound.is_of(cells) else _StackedCells(cells, self.rows)
         )
         bound.record_with(graph)
         with bound.taken_over():
@@ -126,7 +128,7 @@ class RecordedSteps:
         return self.executor.train(cells, num_batches, loss_of, self.graph)
 
 
-class _Bound:
+class _StackedCells:
     """Cells whose weights are stacked."""
 
     def __init__(self, cells: Sequence[Cell], rows: int) -> None:
@@ -203,7 +205,7 @@ class _StackedSlot:
         self.side, self.players = side, players
         self.stack = StackedNetwork([player.net for player in players], rows)
         self.plain_network = CalledNetwork(self.stack, players[0].calling)
-        together = fits(players) and not _is_faster_alone(self.stack.flat_CP)
+        together = can_stack(players) and not _is_faster_unstacked(self.stack.flat_CP)
         self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
         self.told: dict[str, Tensor] = {}
         self._recorded: dict[object, Recorded] = {}
@@ -263,5 +265,5 @@ class _StackedSlot:
         return found | {"gradient_norm": norm_C}
 
 
-def _is_faster_alone(flat_CP: Tensor) -> bool:
-    return flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE
+def _is_faster_unstacked(flat_CP: Tensor) -> bool:
+    return flat_CP.device.type == "cpu" and flat_CP.shape[1] >= _LARGE_NUM_WEIGHTS

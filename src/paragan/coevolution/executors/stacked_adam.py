@@ -18,11 +18,11 @@ from paragan.game.player import Player
 _PLAIN = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
 
-def fits(players: Sequence[Player]) -> bool:
+def can_stack(players: Sequence[Player]) -> bool:
     """Whether all are stepped by the same plain Adam, but for their learning rates."""
     first = players[0]
     plain = all(first.optimizer.defaults.get(name) == value for name, value in _PLAIN.items())
-    alike = all(_settings(player) == _settings(first) for player in players)
+    alike = all(_step_settings(player) == _step_settings(first) for player in players)
     return type(first.optimizer) is torch.optim.Adam and plain and alike and first.scaler is None
 
 
@@ -114,7 +114,7 @@ class StackedAdam:
         return [weight for group in player.optimizer.param_groups for weight in group["params"]]
 
 
-def _settings(player: Player) -> tuple[object, ...]:
+def _step_settings(player: Player) -> tuple[object, ...]:
     """All that decides about a step but the rate."""
     arguments = {name: value for name, value in player.optimizer.defaults.items() if name != "lr"}
     average = None if player.ema is None else player.ema.options

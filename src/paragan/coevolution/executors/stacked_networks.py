@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from paragan.coevolution.executors.batched_linear import with_products
+from paragan.coevolution.executors.batched_linear import with_batched_linear
 from paragan.core.types import DiscriminatorOutput, GeneratorOutput
 
 
@@ -38,7 +38,7 @@ class StackedNetwork(nn.Module):
         for cell, of in enumerate(held):
             for weight, stacked in zip(of, self._in_order, strict=True):
                 weight.data = stacked.data[cell]
-        self._whole = (with_products(self._template[0], self._held(), self.num),)
+        self._whole = (with_batched_linear(self._template[0], self._held(), self.num),)
         self._is_alike: dict[int, bool] = {}  # by the number of rows, whether all at once has the same result
 
     def forward(self, *inputs: Tensor | None) -> Any:
@@ -67,12 +67,12 @@ class StackedNetwork(nn.Module):
 
     def _one(self, weights: dict[str, Tensor], *inputs: Tensor) -> Any:
         """What `vmap` sees: tensors in, tensors out."""
-        return _plain(functional_call(self._template[0], weights, inputs))
+        return _as_tensors(functional_call(self._template[0], weights, inputs))
 
     def _at_once(self, given: Sequence[Tensor]) -> Any:
         (whole,) = self._whole
         assert whole is not None
-        found = _plain(whole(*(value.flatten(0, 1) for value in given)))
+        found = _as_tensors(whole(*(value.flatten(0, 1) for value in given)))
         if isinstance(found, tuple):
             return tuple(value.unflatten(0, (self.num, -1)) for value in found)
         return found.unflatten(0, (self.num, -1))
@@ -84,7 +84,7 @@ class StackedNetwork(nn.Module):
         if self._whole[0] is None or device != "cpu" or torch.is_autocast_enabled(device):
             return False
         if (count := given[0].shape[1]) not in self._is_alike:
-            self._is_alike[count] = _alike(self._at_once(given), self._mapped(given))
+            self._is_alike[count] = _are_close(self._at_once(given), self._mapped(given))
         return self._is_alike[count]
 
     def _by_cell(self, value: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class StackedNetwork(nn.Module):
         return value.unflatten(1, (-1, self.rows)).transpose(0, 1).flatten(0, 2)
 
 
-def _plain(found: Any) -> Any:
+def _as_tensors(found: Any) -> Any:
     """What a network returns, as a tensor or a tuple of them."""
     if isinstance(found, DiscriminatorOutput):
         return (found.logits_B,) if found.features is None else (found.logits_B, found.features)
@@ -104,7 +104,7 @@ def _plain(found: Any) -> Any:
     return found.images if isinstance(found, GeneratorOutput) else found
 
 
-def _alike(a: Any, b: Any) -> bool:
+def _are_close(a: Any, b: Any) -> bool:
     """Up to rounding."""
     pairs = zip(a, b, strict=True) if isinstance(a, tuple) else ((a, b),)
     return all(x.shape == y.shape and torch.allclose(x, y, 1e-3, 1e-4) for x, y in pairs)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paragan.core.errors import ConfigError
 
 
-def rectangles(rows: int, columns: int, workers: int) -> list[int] | None:
+def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | None:
     """By cell, a worker of a torus of equal rectangles, row by row; None where they do not divide the grid.
 
     Of all ways the one with the shortest edges, across which genomes travel.
@@ -25,7 +25,7 @@ def rectangles(rows: int, columns: int, workers: int) -> list[int] | None:
     return [(cell // columns) // high * across + (cell % columns) // wide for cell in range(rows * columns)]
 
 
-def shared_out(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
+def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     """By cell, a worker: as many cells as its speed is of all speeds, at least one each; equal speeds get rectangles
     where these divide the grid, others follow one another along the rows, every other one backwards.
 
@@ -34,9 +34,9 @@ def shared_out(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     cells, workers = rows * columns, len(speeds)
     if workers > cells:
         raise ConfigError(f"workers: found {workers} for a grid of {cells} cells, expected at most {cells}")
-    if len(set(speeds)) == 1 and (found := rectangles(rows, columns, workers)) is not None:
+    if len(set(speeds)) == 1 and (found := rectangular_blocks(rows, columns, workers)) is not None:
         return found
-    shares = _counts(cells, speeds)
+    shares = _cell_counts(cells, speeds)
     path = [
         r * columns + (c if r % 2 == 0 else columns - 1 - c) for r in range(rows) for c in range(columns)
     ]  # neighbours follow one another
@@ -49,12 +49,12 @@ def shared_out(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     return owner
 
 
-def slowest(owners: Sequence[int], speeds: Sequence[float]) -> float:
+def generation_seconds(owners: Sequence[int], speeds: Sequence[float]) -> float:
     """Seconds of a generation where workers make so many cells a second: who has most to do decides."""
     return max(owners.count(worker) / speed for worker, speed in enumerate(speeds))
 
 
-def _counts(cells: int, speeds: Sequence[float]) -> list[int]:
+def _cell_counts(cells: int, speeds: Sequence[float]) -> list[int]:
     """One each, then the next one to whoever would be done first with it."""
     counts = [1] * len(speeds)
     for _ in range(cells - len(speeds)):

@@ -15,21 +15,21 @@ from typing import Any
 from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
-from paragan.coevolution.workers.cell_assignment import shared_out, slowest
-from paragan.coevolution.workers.genome_exchange import moved, moves, sent, torus_of
-from paragan.coevolution.workers.membership import LOOK_S, FailedWorker, Membership, median
-from paragan.coevolution.workers.recovery import RecoverySource, sources
+from paragan.coevolution.workers.cell_assignment import assign_cells, generation_seconds
+from paragan.coevolution.workers.genome_exchange import exchange_routes, torus_shape, transfer_cells, transfer_routes
+from paragan.coevolution.workers.membership import POLL_S, FailedWorker, Membership, median
+from paragan.coevolution.workers.recovery import RecoverySource, recovery_sources
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.communicator import Communicator
 
-_WORTH = 1.15  # cells move for generations that become shorter by so much
-_MEASURED = 2  # generations in a row that have to say so
+_MIN_SPEEDUP = 1.15  # cells move for generations that become shorter by so much
+_MIN_GENERATIONS = 2  # generations in a row that have to say so
 
-Meet = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
+CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 
 @dataclass
-class Done:
+class GenerationResult:
     """A generation, from all workers. cells: what is told of each, by number. numbers: means over cells, by name."""
 
     cells: dict[int, dict[str, Any]]
@@ -38,7 +38,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class HeartbeatOptions:
+class StalenessLimit:
     """age: generations that who is ahead may be ahead of who is last, 0 being lock-step. last: of the run."""
 
     age: int
@@ -52,35 +52,35 @@ class Coordinator:
 
     def __init__(
         self,
-        roster: Membership,
+        membership: Membership,
         shape: tuple[int, int],
         topology: Callable[[int], Topology],
-        meet: Meet,
+        meet: CommunicatorFactory,
         like: Centre,
-        pace: HeartbeatOptions,
+        pace: StalenessLimit,
         timeout_s: float,
     ) -> None:
-        self.roster, self.shape, self.topology, self.meet, self.like = roster, shape, topology, meet, like
+        self.membership, self.shape, self.topology, self.meet, self.like = membership, shape, topology, meet, like
         self.pace, self.timeout_s = pace, timeout_s
-        self.standings: dict[int, CellState] = {}  # as they were gathered last, or read from a checkpoint
+        self.states: dict[int, CellState] = {}  # as they were gathered last, or read from a checkpoint
         self.at = 0  # generations that all workers have done
-        self._edge = 0  # at which `standings` were
+        self._edge = 0  # at which `states` were
         self._owners: list[int] = []
         self._near: Topology | None = None  # that the workers have met for
         self._number, self._slow = 0, 0
         self._communicator: Communicator | None = None
 
-    def resume(self, standings: Mapping[int, CellState], at: int) -> None:
+    def resume(self, states: Mapping[int, CellState], at: int) -> None:
         """Begin at an edge that a checkpoint holds."""
-        self.standings, self.at, self._edge = dict(standings), at, at
+        self.states, self.at, self._edge = dict(states), at, at
 
-    def evolve(self, target: int) -> Done:
+    def evolve(self, target: int) -> GenerationResult:
         """Return when all cells have done `target` generations; what was told of the last."""
-        done: Done | None = None
+        done: GenerationResult | None = None
         while done is None or self.at < target:
             try:
-                self.roster.admit()
-                if self.roster.stale or self._near != self.topology(self.at) or self._unbalanced():
+                self.membership.admit()
+                if self.membership.is_stale or self._near != self.topology(self.at) or self._unbalanced():
                     self._assign()
                 done = self._generation()
             except FailedWorker:
@@ -89,19 +89,19 @@ class Coordinator:
 
     def collect(self) -> dict[int, CellState]:
         """How all cells stood at the last edge that all have reached, from the workers."""
-        while self._edge != self.at or not self.standings:
+        while self._edge != self.at or not self.states:
             try:
-                if self.roster.stale:
+                if self.membership.is_stale:
                     self._assign()
                 self._gather()
             except FailedWorker:
                 continue
-        return self.standings
+        return self.states
 
     def end(self) -> None:
         """Send everybody home, and leave together if all are well."""
-        well = not (self.roster.stale or self.roster.broken)
-        self.roster.dismiss()
+        well = not (self.membership.is_stale or self.membership.has_failed)
+        self.membership.dismiss()
         if self._communicator is not None:
             try:
                 if well:
@@ -110,18 +110,18 @@ class Coordinator:
                 well = False
             if not well:
                 self._communicator.drop()
-        self.roster.close()
+        self.membership.close()
 
     def await_workers(self, count: int, alive: Callable[[], str]) -> None:
         """Return when so many have come. alive: why there is no hope for it; empty: there is."""
         began = time.monotonic()
-        while self.roster.admit() < count:
+        while self.membership.admit() < count:
             if why := alive():
                 raise ConfigError(f"workers: {why}")
             if time.monotonic() - began > self.timeout_s:
-                raise RankError(f"workers: found {len(self.roster.members)} of {count} within {self.timeout_s:g} s")
-            self.roster.hear()
-            time.sleep(LOOK_S)
+                raise RankError(f"workers: found {len(self.membership.members)} of {count} within {self.timeout_s:g} s")
+            self.membership.poll()
+            time.sleep(POLL_S)
 
     @property
     def workers(self) -> list[dict[str, Any]]:
@@ -134,18 +134,18 @@ class Coordinator:
                 "cells": self._owners.count(member.rank),
                 "cells_per_s": member.speed,
             }
-            for member in self.roster.members
+            for member in self.membership.members
         ]
 
-    def _generation(self) -> Done:
-        for member in self.roster.seated:
-            self.roster.send(member, "go", until=self._until())
-        answers = self.roster.answers("done", generation=self.at + 1)
+    def _generation(self) -> GenerationResult:
+        for member in self.membership.active:
+            self.membership.send(member, "go", until=self._until())
+        answers = self.membership.collect("done", generation=self.at + 1)
         self.at += 1
-        for member in self.roster.seated:
+        for member in self.membership.active:
             cells = self._owners.count(member.rank)
             member.speed = cells / max(float(answers[member.rank]["seconds"]), 1e-6)
-        return _joined(list(answers.values()))
+        return _merge_answers(list(answers.values()))
 
     def _until(self) -> int:
         """Generations that may be done before those who are last have done another."""
@@ -155,42 +155,44 @@ class Coordinator:
         return until
 
     def _gather(self) -> None:
-        for member in self.roster.seated:
-            self.roster.send(member, "gather", edge=self.at)
+        for member in self.membership.active:
+            self.membership.send(member, "gather", edge=self.at)
         assert self._communicator is not None
         try:
             came = self._communicator.gather([])
         except RankError:
-            raise self.roster.lost() from None
+            raise self.membership.failure() from None
         assert came is not None
         parts = [part for of_one in came for part in of_one]
-        found = [CellState.unpacked(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
-        self.roster.answers("gathered", edge=self.at)
-        self.standings, self._edge = {standing.number: standing for standing in found}, self.at
+        found = [CellState.unpack(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
+        self.membership.collect("gathered", edge=self.at)
+        self.states, self._edge = {state.number: state for state in found}, self.at
 
     def _assign(self) -> None:
         """A new membership: whoever is here gets cells, from whoever has them as they were at the newest edge."""
-        before, (rows, columns) = {member.rank: member.name for member in self.roster.members}, self.shape
+        before, (rows, columns) = {member.rank: member.name for member in self.membership.members}, self.shape
         self._number += 1
         held = self._dropped()
-        if not self.roster.members:
+        if not self.membership.members:
             raise RankError("workers: found none left, expected at least one; give the same command again")
-        for rank, member in enumerate(self.roster.members):
+        for rank, member in enumerate(self.membership.members):
             member.rank = rank if rank < rows * columns else -1
-        seated = self.roster.seated
-        held = {member.name: held[member.name] for member in seated}
-        speeds = [member.speed or median([m.speed for m in seated]) for member in seated]
+        active = self.membership.active
+        held = {member.name: held[member.name] for member in active}
+        speeds = [member.speed or median([m.speed for m in active]) for member in active]
         last = [before.get(owner, "") for owner in self._owners] or [""] * rows * columns
-        self._owners = shared_out(rows, columns, speeds)
-        held["coordinator"] = {self._edge: list(self.standings)}
-        ranks = {member.name: member.rank for member in seated} | {"coordinator": len(seated)}
-        self.at, found = sources(held, last, may_differ=self.pace.age > 0)
+        self._owners = assign_cells(rows, columns, speeds)
+        held["coordinator"] = {self._edge: list(self.states)}
+        ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
+        self.at, found = recovery_sources(held, last, may_differ=self.pace.age > 0)
         self._near = self.topology(self.at)
         self._meet(ranks, found)
-        self.roster.answers("ready", membership=f"{self._number}")
-        self.roster.stale = False
-        counts = [self._owners.count(member.rank) for member in seated]
-        self.roster.say(f"workers   {len(seated)} with {', '.join(map(str, counts))} cells, from generation {self.at}")
+        self.membership.collect("ready", membership=f"{self._number}")
+        self.membership.is_stale = False
+        counts = [self._owners.count(member.rank) for member in active]
+        self.membership.say(
+            f"workers   {len(active)} with {', '.join(map(str, counts))} cells, from generation {self.at}"
+        )
 
     def _meet(self, ranks: Mapping[str, int], found: Sequence[RecoverySource | None]) -> None:
         """Tell the workers who has which cells, and move those that go elsewhere. found: by cell, where it is now."""
@@ -200,9 +202,9 @@ class Coordinator:
         for cell, source in enumerate(found):
             if source is not None:
                 edges.setdefault(str(ranks[source.name]), []).append((cell, source.edge))
-        seated, going = self.roster.seated, moves(self._owners, froms)
-        root = len(seated)
-        ways = {way for way in {**sent(self._owners, self._near), **going} if root not in way}
+        active, going = self.membership.active, transfer_routes(self._owners, froms)
+        root = len(active)
+        ways = {way for way in {**exchange_routes(self._owners, self._near), **going} if root not in way}
         order = {
             "membership": f"{self._number}",
             "size": root,
@@ -210,44 +212,48 @@ class Coordinator:
             "sources": froms,
             "edges": edges,
             "generation": self.at,
-            "torus": torus_of(ways, root),
-            "places": [member.line.about.get("place") for member in seated],
+            "torus": torus_shape(ways, root),
+            "places": [member.line.about.get("place") for member in active],
         }
-        for member in seated:
+        for member in active:
             peers = sorted(b for a, b in ways if a == member.rank)
-            self.roster.send(member, "join", rank=member.rank, peers=peers, **order)
+            self.membership.send(member, "join", rank=member.rank, peers=peers, **order)
         try:
-            communicator = self._communicator = self.meet({"rank": root, "peers": [], **order}, self.roster.is_broken)
-            moved(communicator.hand, root, going, self.standings, lambda: self.like)
+            communicator = self._communicator = self.meet(
+                {"rank": root, "peers": [], **order}, self.membership.check_failed
+            )
+            transfer_cells(communicator.hand, root, going, self.states, lambda: self.like)
         except RankError:
-            raise self.roster.lost() from None
+            raise self.membership.failure() from None
 
     def _dropped(self) -> dict[str, dict[int, list[int]]]:
         """Everybody gives up what is under way and says what it has: by name, edge -> cells."""
         if self._communicator is not None:
             self._communicator.drop()
             self._communicator = None
-        told = self.roster.dropped(f"{self._number}")
+        told = self.membership.drop_all(f"{self._number}")
         return {
             member.name: {int(edge): list(cells) for edge, cells in told[member.name]["held"].items()}
-            for member in self.roster.members
+            for member in self.membership.members
         }
 
     def _unbalanced(self) -> bool:
         """Whether other shares have been worth it for some generations."""
-        seated = self.roster.seated
-        if len(seated) < 2 or any(member.speed is None for member in seated):
+        active = self.membership.active
+        if len(active) < 2 or any(member.speed is None for member in active):
             return False
-        speeds = [float(member.speed or 0.0) for member in seated]
-        worth = slowest(self._owners, speeds) > _WORTH * slowest(shared_out(*self.shape, speeds), speeds)
+        speeds = [float(member.speed or 0.0) for member in active]
+        worth = generation_seconds(self._owners, speeds) > _MIN_SPEEDUP * generation_seconds(
+            assign_cells(*self.shape, speeds), speeds
+        )
         self._slow = self._slow + 1 if worth else 0
-        if self._slow < _MEASURED:
+        if self._slow < _MIN_GENERATIONS:
             return False
         self._slow = 0
         return True
 
 
-def _joined(answers: Sequence[Mapping[str, Any]]) -> Done:
+def _merge_answers(answers: Sequence[Mapping[str, Any]]) -> GenerationResult:
     cells: dict[int, dict[str, Any]] = {}
     sums: dict[str, list[float]] = {}
     profile = Profile()
@@ -259,4 +265,4 @@ def _joined(answers: Sequence[Mapping[str, Any]]) -> Done:
         for mine, theirs in ((profile.wall_s, "wall_s"), (profile.cpu_s, "cpu_s")):
             for routine, seconds in answer["profile"][theirs].items():
                 mine[routine] += seconds
-    return Done(cells, {name: total / count for name, (total, count) in sums.items()}, profile)
+    return GenerationResult(cells, {name: total / count for name, (total, count) in sums.items()}, profile)

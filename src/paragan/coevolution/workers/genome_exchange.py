@@ -15,7 +15,7 @@ Places = Mapping[int, tuple[int, int]]
 Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
 
 
-class Exchanges(Protocol):
+class ExchangeCommunicator(Protocol):
     """What is used of `transports._communicator.Communicator`."""
 
     rank: int
@@ -30,7 +30,7 @@ class Exchanges(Protocol):
     def wait(self, peer: int, timeout_s: float | None = None) -> None: ...
 
 
-def sent(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
+def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
     """(from, to) -> the cells that go there, in order. A way back is always named, perhaps with nothing to carry.
 
     spare: a cell that nobody else reads goes to the next worker all the same, so that whoever dies, somebody has it.
@@ -52,7 +52,7 @@ def sent(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[
     return {way: sorted(cells) for way, cells in ways.items()}
 
 
-def moves(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
+def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
     """(from, to) -> cells that change hands, with every way back. sources: by cell, who has it; None: nobody yet."""
     ways: dict[tuple[int, int], list[int]] = {}
     for cell, (source, owner) in enumerate(zip(sources, owners, strict=True)):
@@ -62,7 +62,7 @@ def moves(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[in
     return ways
 
 
-def moved(
+def transfer_cells(
     swap: Swap,
     rank: int,
     ways: Mapping[tuple[int, int], Sequence[int]],
@@ -71,28 +71,28 @@ def moved(
     device: torch.device | None = None,
 ) -> dict[int, CellState]:
     """Send the cells that go elsewhere, and take those that come. held: here, by number. device: as `packed` has it."""
-    came = swap({b: packed(cells, held, device) for (a, b), cells in ways.items() if a == rank})
+    came = swap({b: pack_cells(cells, held, device) for (a, b), cells in ways.items() if a == rank})
     found: dict[int, CellState] = {}
     for (a, b), cells in ways.items():
         if b == rank:
-            found |= unpacked(cells, came[a], like())
+            found |= unpack_cells(cells, came[a], like())
     return found
 
 
-def packed(cells: Sequence[int], held: Mapping[int, CellState], device: torch.device | None = None) -> list[Tensor]:
+def pack_cells(cells: Sequence[int], held: Mapping[int, CellState], device: torch.device | None = None) -> list[Tensor]:
     """As messages, one cell after another. device: what lies on it goes from there; None: all goes from the host."""
-    return [part for cell in cells for part in held[cell].packed(device)]
+    return [part for cell in cells for part in held[cell].pack(device)]
 
 
-def unpacked(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
+def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
     """What `packed` made of these cells. `CheckpointError` for anything else."""
     each = len(messages) // max(1, len(cells))
     return {
-        cell: CellState.unpacked(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
+        cell: CellState.unpack(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
     }
 
 
-def torus_of(ways: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
+def torus_shape(ways: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
     """Rows and columns on which all who exchange are neighbours, the squarest of them; None: on no torus."""
     pairs = set(ways)
     for rows, columns in sorted(((n, size // n) for n in range(1, size + 1) if size % n == 0), key=lambda s: max(s)):
@@ -116,7 +116,7 @@ class GenomeExchange:
 
     def __init__(
         self,
-        communicator: Exchanges,
+        communicator: ExchangeCommunicator,
         owners: Sequence[int],
         topology: Callable[[int], Topology],
         like: Centre,
@@ -128,8 +128,13 @@ class GenomeExchange:
         self.copies: dict[int, dict[int, CellState]] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        ways, here = sent(self.owners, self.topology(generation)), {cell.number: cell for cell in self.mine()}
-        came = moved(self.communicator.exchange, self.communicator.rank, ways, here, lambda: self.like, self.device)
+        ways, here = (
+            exchange_routes(self.owners, self.topology(generation)),
+            {cell.number: cell for cell in self.mine()},
+        )
+        came = transfer_cells(
+            self.communicator.exchange, self.communicator.rank, ways, here, lambda: self.like, self.device
+        )
         self.copies[generation] = came
         return {cell: mine[cell] if cell in mine else came[cell].centre for cell in reach}
 
@@ -137,8 +142,8 @@ class GenomeExchange:
         """Nothing comes meanwhile."""
 
 
-class Posted(GenomeExchange):
-    """As `Halo`, but nobody waits for a neighbour that is at most `age` generations behind: its newest copy will do.
+class AsyncGenomeExchange(GenomeExchange):
+    """Asynchronous exchange: the newest copy of a neighbour at most `age` generations behind is used without waiting.
 
     The messages of a post are the number of its generation, and the cells; they go from the host, for nobody knows when
     they are taken.
@@ -153,9 +158,9 @@ class Posted(GenomeExchange):
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         here, rank = {cell.number: cell for cell in self.mine()}, self.communicator.rank
-        self._ways = sent(self.owners, self.topology(generation))
+        self._ways = exchange_routes(self.owners, self.topology(generation))
         number = torch.tensor([generation]).view(torch.uint8)
-        sends = {b: [number, *packed(cells, here)] for (a, b), cells in self._ways.items() if a == rank}
+        sends = {b: [number, *pack_cells(cells, here)] for (a, b), cells in self._ways.items() if a == rank}
         self.communicator.post(sends)
         self.progress()
         for a in [a for (a, b), cells in self._ways.items() if b == rank and cells]:
@@ -168,7 +173,7 @@ class Posted(GenomeExchange):
         """Take in what has come."""
         for a, (number, *messages) in self.communicator.newest().items():
             generation = int(number.view(torch.int64)) if len(number) == 8 else -1
-            came = unpacked(self._ways[a, self.communicator.rank], messages, self.like)
+            came = unpack_cells(self._ways[a, self.communicator.rank], messages, self.like)
             self._last[a] = generation
             self._near |= came
             self.copies.setdefault(generation, {}).update(came)

@@ -16,7 +16,7 @@ from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.failure_detector import FailureDetector, Silence
 from paragan.distributed.transports.heartbeat import HeartbeatReader
 
-LOOK_S = 0.02
+POLL_S = 0.02
 
 
 class FailedWorker(Exception):
@@ -55,8 +55,8 @@ class Member:
 class Membership:
     """accept: the next worker that has come, if there is one. gone: hears what is known of one that is no more.
 
-    timeout_s: that one may take for an answer without doing a single step, though its heart beats. spared: whether the
-    others can take over from one that is gone; if not, the run ends.
+    timeout_s: that one may take for an answer without doing a single step, though its heart beats. is_recoverable:
+    whether the others can take over from one that is gone; if not, the run ends.
 
     stale: who takes part is to change. broken: somebody who takes part is gone.
     """
@@ -68,17 +68,23 @@ class Membership:
         heartbeat_s: float,
         timeout_s: float,
         gone: Callable[[Mapping[str, Any]], None] = lambda about: None,
-        spared: bool = True,
+        is_recoverable: bool = True,
     ) -> None:
-        self.accept, self.say, self.gone, self.timeout_s, self.spared = accept, say, gone, timeout_s, spared
+        self.accept, self.say, self.gone, self.timeout_s, self.is_recoverable = (
+            accept,
+            say,
+            gone,
+            timeout_s,
+            is_recoverable,
+        )
         self.members: list[Member] = []
-        self.stale, self.broken = True, False
+        self.is_stale, self.has_failed = True, False
         self._over = False
         self._detector, self._count = FailureDetector(heartbeat_s, timeout_s), 0
         self._fatal: RankError | None = None
 
     @property
-    def seated(self) -> list[Member]:
+    def active(self) -> list[Member]:
         """Those that take part, by rank."""
         return [member for member in self.members if member.rank >= 0]
 
@@ -89,7 +95,7 @@ class Membership:
             name, now = f"worker {self._count} ({line.about.get('host', line.who)})", time.monotonic()
             self.members.append(Member(name, line, HeartbeatReader(line, self._detector.heartbeat_s, dict), moved=now))
             self._detector.heard(name, now)
-            self.stale = True
+            self.is_stale = True
         return len(self.members)
 
     def send(self, member: Member, kind: str, **values: Any) -> None:
@@ -100,39 +106,39 @@ class Membership:
             if member in self.members:
                 self._part(member, str(error))
 
-    def answers(self, kind: str, **wanted: Any) -> dict[int, Mapping[str, Any]]:
+    def collect(self, kind: str, **wanted: Any) -> dict[int, Mapping[str, Any]]:
         """What everybody who takes part says of this, by rank. `Lost` where somebody is gone meanwhile."""
         found: dict[int, Mapping[str, Any]] = {}
         asked = time.monotonic()
         while True:
-            self.hear()
-            if self.broken:
-                raise self.lost()
-            for member in self.seated:
+            self.poll()
+            if self.has_failed:
+                raise self.failure()
+            for member in self.active:
                 if member.rank not in found and (message := member.take(kind, wanted)) is not None:
                     found[member.rank] = message
-            missing = [member for member in self.seated if member.rank not in found]
+            missing = [member for member in self.active if member.rank not in found]
             if not missing:
                 return found
             self._wait_for(missing, asked)
 
-    def dropped(self, membership: str) -> dict[str, Mapping[str, Any]]:
+    def drop_all(self, membership: str) -> dict[str, Mapping[str, Any]]:
         """What everybody here says that it has, after giving up what was under way; by name."""
         found: dict[str, Mapping[str, Any]] = {}
         asked = time.monotonic()
         for member in self.members:
             self.send(member, "drop", membership=membership)
         while missing := [member for member in self.members if member.name not in found]:
-            self.hear()
+            self.poll()
             for member in missing:
                 if (message := member.take("dropped", {"membership": membership})) is not None:
                     found[member.name] = message
                     member.heard.clear()  # what it said before is of a membership that is no more
             self._wait_for([member for member in self.members if member.name not in found], asked)
-        self.broken = False
+        self.has_failed = False
         return found
 
-    def hear(self) -> None:
+    def poll(self) -> None:
         """Take what has come, and part with who is gone or silent. What fails on one would fail on any other."""
         for member in list(self.members):
             while (message := member.line.receive(0.0)) is not None:
@@ -146,19 +152,19 @@ class Membership:
         for member in list(self.members):
             self._judge(member, suspects.get(member.name))
 
-    def is_broken(self) -> bool:
+    def check_failed(self) -> bool:
         """Looked at while data is waited for."""
-        self.hear()
-        return self.broken
+        self.poll()
+        return self.has_failed
 
-    def lost(self) -> FailedWorker:
+    def failure(self) -> FailedWorker:
         """Something did not come: whoever turns out to be here takes part from now on.
 
         Raises the error that ended the run, if one did while data was waited for.
         """
         if self._fatal is not None:
             raise self._fatal
-        self.stale = True
+        self.is_stale = True
         return FailedWorker()
 
     def dismiss(self) -> None:
@@ -197,9 +203,9 @@ class Membership:
                     member.moved = now
                 member.state, member.progress = str(message.get("state", member.state)), message.get("progress")
             case "failed":
-                raise _failure(member.name, message)
+                raise _worker_error(member.name, message)
             case "lost":
-                self.broken = True
+                self.has_failed = True
             case _:
                 member.heard.append(message)
 
@@ -210,17 +216,17 @@ class Membership:
             if member in self.members and now - max(asked, member.moved) > self.timeout_s:
                 self._part(member, f"alive, but it did nothing for {self.timeout_s:g} s")
         if missing:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def _part(self, member: Member, why: str) -> None:
         self.say(f"workers   {member.name} failed: {why}")
         self.members.remove(member)
         self._detector.forget(member.name)
-        self.stale, self.broken = True, self.broken or member.rank >= 0
+        self.is_stale, self.has_failed = True, self.has_failed or member.rank >= 0
         member.beats.close(0.0)
         member.line.part()
         self.gone(member.line.about)
-        if not self.spared:
+        if not self.is_recoverable:
             self._fatal = RankError(f"{member.name} failed ({why}), which ends a run over MPI; {GOES_ON}")
             raise self._fatal
 
@@ -231,7 +237,7 @@ def median(speeds: Sequence[float | None]) -> float:
     return known[len(known) // 2] if known else 1.0
 
 
-def _failure(name: str, message: Mapping[str, Any]) -> ParaganError:
+def _worker_error(name: str, message: Mapping[str, Any]) -> ParaganError:
     error = ParaganError(f"{name}: {message['reason']}")
     error.exit_code = int(message.get("code", 1))
     return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-Held = Mapping[str, Mapping[int, Sequence[int]]]
+SavedCells = Mapping[str, Mapping[int, Sequence[int]]]
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,9 @@ class RecoverySource:
     edge: int
 
 
-def sources(held: Held, last: Sequence[str], may_differ: bool = False) -> tuple[int, list[RecoverySource | None]]:
+def recovery_sources(
+    held: SavedCells, last: Sequence[str], may_differ: bool = False
+) -> tuple[int, list[RecoverySource | None]]:
     """The edge from which to go on, and by cell where it is; None for what has yet to begin.
 
     held: by name, edge -> cells. last: by cell, who had it. The edge is the newest at which every cell is somewhere.
@@ -25,21 +27,21 @@ def sources(held: Held, last: Sequence[str], may_differ: bool = False) -> tuple[
     """
     edges = sorted({edge for of_one in held.values() for edge in of_one}, reverse=True)
     for edge in edges:
-        found = [_at(held, edge, cell, own) for cell, own in enumerate(last)]
+        found = [_source_at(held, edge, cell, own) for cell, own in enumerate(last)]
         if None not in found:
             return edge, found
     if not may_differ:
         return 0, [None] * len(last)
-    newest = [max((e for e in edges if _at(held, e, cell, "")), default=0) for cell in range(len(last))]
+    newest = [max((e for e in edges if _source_at(held, e, cell, "")), default=0) for cell in range(len(last))]
     edge = min(newest)
     later = sorted(e for e in edges if e >= edge)
     return edge, [
-        next((source for e in later if (source := _at(held, e, cell, own)) is not None), None)
+        next((source for e in later if (source := _source_at(held, e, cell, own)) is not None), None)
         for cell, own in enumerate(last)
     ]
 
 
-def _at(held: Held, edge: int, cell: int, own: str) -> RecoverySource | None:
+def _source_at(held: SavedCells, edge: int, cell: int, own: str) -> RecoverySource | None:
     """From who had it if possible: it need not travel, then."""
     names = [name for name, of_one in held.items() if cell in of_one.get(edge, ())]
     return RecoverySource(own if own in names else names[0], edge) if names else None

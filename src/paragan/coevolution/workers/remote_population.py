@@ -18,10 +18,10 @@ from paragan.core.clock import Clock
 
 @dataclass
 class RemoteCell:
-    """A cell that is somewhere else. told: what its worker has told of it last."""
+    """A cell that is somewhere else. record: what its worker has told of it last."""
 
     there: CellState
-    told: Mapping[str, Any] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -38,13 +38,13 @@ class RemoteCell:
 
     @property
     def score(self) -> float | None:
-        return self.told["score"] if self.told else self.there.score
+        return self.record["score"] if self.record else self.there.score
 
-    def standing(self) -> CellState:
+    def state(self) -> CellState:
         return self.there
 
-    def stand(self, there: CellState) -> None:
-        self.there, self.told = there, there.told
+    def restore(self, there: CellState) -> None:
+        self.there, self.record = there, there.record
 
 
 @dataclass(kw_only=True)
@@ -60,13 +60,13 @@ class RemotePopulation(Population):
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
         if not self.begun:
             if self.generation:
-                self.coordinator.resume({cell.number: cell.standing() for cell in self.cells}, self.generation)
+                self.coordinator.resume({cell.number: cell.state() for cell in self.cells}, self.generation)
             self.begin()
             self.begun = True
         done = self.coordinator.evolve(self.generation + 1)
         self.generation += 1
         for cell in cast(Sequence[RemoteCell], self.cells):
-            cell.told = done.cells[cell.number]
+            cell.record = done.cells[cell.number]
         self.clock.step, self.clock.images = done.cells[0]["clock"]
         return done.profile, {0: {name: torch.tensor(value) for name, value in done.numbers.items()}}
 
@@ -76,15 +76,15 @@ class RemotePopulation(Population):
 
     def collect(self) -> None:
         if self.begun:
-            standings = self.coordinator.collect()
+            states = self.coordinator.collect()
             for cell in self.cells:
-                cell.stand(standings[cell.number])
+                cell.restore(states[cell.number])
 
     def dismiss(self) -> None:
         """Send the workers home."""
         self.end()
 
 
-def unbuilt(first: CellState, count: int) -> list[RemoteCell]:
+def initial_cells(first: CellState, count: int) -> list[RemoteCell]:
     """Cells of which nothing is known yet but that they are like the first."""
     return [RemoteCell(replace(first, number=number)) for number in range(count)]

@@ -18,19 +18,25 @@ from torch import Tensor
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import CellState
 from paragan.coevolution.population import Population
-from paragan.coevolution.workers.genome_exchange import GenomeExchange, Posted, moved, moves, packed
+from paragan.coevolution.workers.genome_exchange import (
+    AsyncGenomeExchange,
+    GenomeExchange,
+    pack_cells,
+    transfer_cells,
+    transfer_routes,
+)
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.heartbeat import Status, WorkerState
 from paragan.hardware import heap
 
-_LOOK_S = 0.1
-_EDGES = 2  # that standings are kept of, and one more for each generation of age
+_POLL_S = 0.1
+_NUM_EDGES = 2  # that states are kept of, and one more for each generation of age
 _FAREWELL_S = 5.0
 
 Order = Mapping[str, Any]
-Meet = Callable[[Order, Callable[[], bool]], Communicator]
+CommunicatorFactory = Callable[[Order, Callable[[], bool]], Communicator]
 
 
 class CellTrainer(Protocol):
@@ -50,14 +56,14 @@ class Worker:
     the heartbeats report.
 
     age: generations that a neighbour's copy may be behind; 0: lock-step. timeout_s: that the coordinator may be silent
-    for, and until all have left at the end. device: as `Halo` has it.
+    for, and until all have left at the end. device: as `GenomeExchange` has it.
     """
 
     def __init__(
         self,
         line: ControlConnection,
         crew: CellTrainer,
-        meet: Meet,
+        meet: CommunicatorFactory,
         say: Callable[[str], None],
         status: Status,
         *,
@@ -70,7 +76,7 @@ class Worker:
         self._cells: dict[int, Cell] = {}
         self._past: dict[int, dict[int, CellState]] = {}
         self._population: Population | None = None
-        self._halo: GenomeExchange | None = None
+        self._exchange: GenomeExchange | None = None
         self._communicator: Communicator | None = None
         self._until, self._ended = 0, False  # generations that may be done by now; whether all is over
         self._drops, self._begun = 0, 0  # orders to drop: that have come, and that had when the present order did
@@ -83,7 +89,7 @@ class Worker:
         heard = time.monotonic()
         try:
             while True:
-                order = self.line.receive(_LOOK_S)
+                order = self.line.receive(_POLL_S)
                 if order is None and self.line.lost is not None:
                     return f"the coordinator is gone ({self.line.lost})"
                 if order is None and time.monotonic() - heard > self.timeout_s:
@@ -109,7 +115,7 @@ class Worker:
         acts = {"join": self._join, "go": self._go, "gather": self._gather, "drop": self._dropped, "end": self._end}
         while True:
             population = self._population
-            due = self._halo is not None and population is not None and population.generation < self._until
+            due = self._exchange is not None and population is not None and population.generation < self._until
             try:
                 next_one = self._orders.get(block=not due)
             except queue.Empty:
@@ -136,7 +142,7 @@ class Worker:
             self._failed(str(error), error.exit_code)
         except Exception as error:
             self._failed(f"{type(error).__name__}: {error}", 1)
-        self._halo = None  # nothing is due until there is another membership
+        self._exchange = None  # nothing is due until there is another membership
 
     def _failed(self, reason: str, code: int) -> None:
         self.status.become(WorkerState.FAILED)
@@ -154,23 +160,25 @@ class Worker:
         at, owners = int(order["generation"]), order["owners"]
         communicator = self._communicator = self.meet(order, self._stopped)
         held = {cell: self._past[edge][cell] for cell, edge in order["edges"].get(str(communicator.rank), [])}
-        ways = moves(owners, order["sources"])
-        came = moved(communicator.hand, communicator.rank, ways, held, self._like)
+        ways = transfer_routes(owners, order["sources"])
+        came = transfer_cells(communicator.hand, communicator.rank, ways, held, self._like)
         mine = [number for number, owner in enumerate(owners) if owner == communicator.rank]
         for number in mine:
             source = order["sources"][number]
             if source is None or number not in self._cells:
                 self._cells[number] = self.crew.cell(number)
             if source is not None:
-                self._cells[number].stand(came[number] if number in came else held[number])
+                self._cells[number].restore(came[number] if number in came else held[number])
         cells = [self._cells[number] for number in mine]
         population = self._population
         if population is None or list(population.cells) != cells:
             population = self._population = self.crew.population(cells, self.say)
         population.generation, population.stop = at, self._stop
-        halo = (communicator, owners, population.topology, self._like(), self._standings)
-        population.exchange = self._halo = Posted(self.age, *halo) if self.age else GenomeExchange(*halo, self.device)
-        self._past = {at: {**held, **{cell.number: cell.standing() for cell in cells}}}
+        exchange = (communicator, owners, population.topology, self._like(), self._standings)
+        population.exchange = self._exchange = (
+            AsyncGenomeExchange(self.age, *exchange) if self.age else GenomeExchange(*exchange, self.device)
+        )
+        self._past = {at: {**held, **{cell.number: cell.state() for cell in cells}}}
         self._until = at
         self._say("ready", membership=order["membership"])
 
@@ -180,17 +188,17 @@ class Worker:
 
     def _evolve(self) -> None:
         """One generation."""
-        population, halo = self._population, self._halo
-        assert population is not None and halo is not None
+        population, exchange = self._population, self._exchange
+        assert population is not None and exchange is not None
         self.status.become(WorkerState.PROCESSING)
         began = time.perf_counter()
         profile, told = population.evolve()
-        at, standings = population.generation, {cell.number: cell.standing() for cell in population.cells}
-        for edge, copies in halo.copies.items():
+        at, states = population.generation, {cell.number: cell.state() for cell in population.cells}
+        for edge, copies in exchange.copies.items():
             self._past.setdefault(edge, {}).update(copies)
-        halo.copies.clear()
-        kept = {edge: held for edge, held in self._past.items() if edge > at - _EDGES - self.age}
-        self._past = kept | {at: kept.get(at, {}) | standings}
+        exchange.copies.clear()
+        kept = {edge: held for edge, held in self._past.items() if edge > at - _NUM_EDGES - self.age}
+        self._past = kept | {at: kept.get(at, {}) | states}
         seconds = time.perf_counter() - began
         self.status.reach(at, seconds)
         self.status.become(WorkerState.FINISHED)
@@ -198,8 +206,8 @@ class Worker:
             "done",
             generation=at,
             seconds=seconds - profile.wall_s["gather"],
-            cells={str(number): {**one.told, "clock": list(one.clock)} for number, one in standings.items()},
-            numbers=_sums(told),
+            cells={str(number): {**one.record, "clock": list(one.clock)} for number, one in states.items()},
+            numbers=_sum_scalars(told),
             profile={"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
         )
         heap.give_back()  # others may still be at work
@@ -209,13 +217,13 @@ class Worker:
         assert self._communicator is not None
         held = self._past[int(order["edge"])]
         mine = [cell.number for cell in self._standings()]
-        self._communicator.gather(packed(mine, held))
+        self._communicator.gather(pack_cells(mine, held))
         self._say("gathered", edge=order["edge"])
 
     def _dropped(self, order: Order) -> None:
         self._leave()
         self.status.become(WorkerState.INACTIVE)
-        held = {str(edge): sorted(standings) for edge, standings in self._past.items()}
+        held = {str(edge): sorted(states) for edge, states in self._past.items()}
         self._say("dropped", held=held, membership=order["membership"])
 
     def _end(self, order: Order) -> None:
@@ -225,14 +233,14 @@ class Worker:
             self._communicator = None
 
     def _leave(self) -> None:
-        self._halo = None
+        self._exchange = None
         if self._communicator is not None:
             self._communicator.drop()
             self._communicator = None
 
     def _standings(self) -> list[CellState]:
         assert self._population is not None
-        return [cell.standing() for cell in self._population.cells]
+        return [cell.state() for cell in self._population.cells]
 
     def _like(self) -> Any:
         """Genomes of the kind that this grid has."""
@@ -248,11 +256,11 @@ class Worker:
         self.status.step()
         if self._stopped() or self._ended:
             raise GenerationDropped
-        if self._halo is not None:
-            self._halo.progress()
+        if self._exchange is not None:
+            self._exchange.progress()
 
 
-def _sums(told: Mapping[int, Mapping[str, Tensor]]) -> dict[str, list[float]]:
+def _sum_scalars(told: Mapping[int, Mapping[str, Tensor]]) -> dict[str, list[float]]:
     """Of the numbers of all cells, by name: their sum, and how many there are. What is not finite is left out."""
     found: dict[str, list[float]] = {}
     for numbers in told.values():
