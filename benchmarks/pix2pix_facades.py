@@ -24,7 +24,6 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import load
 from paragan.core.protocols import Paired
-from paragan.engine.events import Scored
 from paragan.evaluation.pair_evaluator import PairEvaluator
 
 PALETTE = [  # as counted in the files
@@ -73,9 +72,10 @@ def trained(data: str, epochs: int) -> tuple[list[dict[str, float]], float]:
     with tempfile.TemporaryDirectory() as folder:
         trainer = build.trainer(config, Path(folder), print, lambda: False)
         for event in trainer.run():
-            if isinstance(event, Scored):
-                found.append(event.score.metrics)
-                told = {name: round(value, 4) for name, value in event.score.metrics.items()}
+            if event.kind == "score":
+                metrics = {name: value for name, value in event.values.items() if isinstance(value, float)}
+                found.append(metrics)
+                told = {name: round(value, 4) for name, value in metrics.items()}
                 print(f"{event.images} images, {time.monotonic() - began:.0f} s: {told}", flush=True)
     return found, time.monotonic() - began
 

@@ -26,7 +26,6 @@ from benchmarks.record import write
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Rows, Side
-from paragan.engine.events import Scored
 from paragan.evaluation.evaluator import Evaluator
 from paragan.evaluation.judge import load_pretrained
 from paragan.game.prior import Prior
@@ -42,7 +41,7 @@ def library(data: str, seed: int) -> list[float]:
     config = load("vanilla-mnist", words)
     with tempfile.TemporaryDirectory() as folder:
         trainer = build.trainer(config, Path(folder), print, lambda: False)
-        return [e.score.metrics[FD] for e in trainer.run() if isinstance(e, Scored) and e.step]
+        return [e.values[FD] for e in trainer.run() if e.kind == "score" and e.step]
 
 
 def naive(data: str, seed: int, paired: bool) -> list[float]:

@@ -8,26 +8,26 @@ import pytest
 import torch
 
 from paragan.core import registry
-from paragan.core.log_record import LogRecord
+from paragan.core.event import Event
 from paragan.writers import jsonl
 
 ADVICE = {"name": "d_overfits", "value": 0.7, "means": "D knows them.", "try": "More images."}
 NOTES = [
-    LogRecord("start", 0, 0, 0.0, {"recipe": "digits", "total_kimg": 1.0, "resumed": False}),
-    LogRecord(
+    Event("start", 0, 0, 0.0, {"recipe": "digits", "total_kimg": 1.0, "resumed": False}),
+    Event(
         "samples", 0, 0, 0.1, {"path": "samples/step-0.png", "columns": 2, "rows": ["a"]}, torch.zeros(2, 1, 8, 8), 2
     ),
-    LogRecord("step", 20, 640, 1.0, {"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0}),
-    LogRecord(
+    Event("step", 20, 640, 1.0, {"d/loss/adversarial": 0.5, "images_per_s": 100.0, "eta_s": 3.0, "data_wait": 0.0}),
+    Event(
         "step", 40, 960, 2.0, {"d/loss/adversarial": float("nan"), "images_per_s": 0.0, "eta_s": 0.0, "data_wait": 1.0}
     ),
-    LogRecord("telemetry", 40, 960, 2.0, {"diversity": 0.9}),
-    LogRecord("score", 40, 960, 2.0, {"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}}),
-    LogRecord("advice", 40, 960, 2.0, ADVICE),
-    LogRecord("checkpoint", 40, 960, 2.0, {"path": "checkpoints/step-40"}),
-    LogRecord("event", 40, 960, 2.0, {"text": "[bold]markup[/] and \x1b[31mcontrol"}),
-    LogRecord("something new", 40, 960, 2.0, {}),
-    LogRecord("end", 40, 960, 2.0, {"code": 0, "reason": "finished"}),
+    Event("telemetry", 40, 960, 2.0, {"diversity": 0.9}),
+    Event("score", 40, 960, 2.0, {"fd[judge]": 3.0, "num_images": 10, "protocol": {"extractor": "judge"}}),
+    Event("advice", 40, 960, 2.0, ADVICE),
+    Event("checkpoint", 40, 960, 2.0, {"path": "checkpoints/step-40"}),
+    Event("event", 40, 960, 2.0, {"text": "[bold]markup[/] and \x1b[31mcontrol"}),
+    Event("something new", 40, 960, 2.0, {}),
+    Event("end", 40, 960, 2.0, {"code": 0, "reason": "finished"}),
 ]
 
 
@@ -75,7 +75,7 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
             registry.options("writers", "tensorboard")(), tmp_path, start
         )
         for step in steps:
-            made.write(LogRecord("score", step, step, 0.0, {"fd": float(step)}))
+            made.write(Event("score", step, step, 0.0, {"fd": float(step)}))
         made.close()
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert [e.step for e in events.Scalars("score/fd")] == [10, 20, 30]
@@ -84,13 +84,13 @@ def test_a_resumed_run_keeps_the_numbers_of_its_checkpoint(tmp_path):
 def test_the_record_catches_up_after_a_full_disk(tmp_path):
     writer = jsonl.Writer(jsonl.Options(), tmp_path)
     file = writer._file
-    writer.write(LogRecord("step", 1, 1, 0.0))
+    writer.write(Event("step", 1, 1, 0.0))
     with open("/dev/full", "wb", buffering=0) as full:
         writer._file = full
-        writer.write(LogRecord("score", 2, 2, 0.0))
-        writer.write(LogRecord("step", 3, 3, 0.0))
+        writer.write(Event("score", 2, 2, 0.0))
+        writer.write(Event("step", 3, 3, 0.0))
     writer._file = file
-    writer.write(LogRecord("step", 4, 4, 0.0))
+    writer.write(Event("step", 4, 4, 0.0))
     writer.close()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]

@@ -156,7 +156,7 @@ def parts_of_a_run(world: World, folder: str, words: list[str]) -> list:
     from tests.distributed.cases_checkpoints import _tiny
 
     trainer = _tiny(world, folder, ["scheme.name=asynchronous", *words])
-    saved = [event.step for event in trainer.run() if hasattr(event, "path")]
+    saved = [event.step for event in trainer.run() if event.kind == "checkpoint"]
     kept = {
         name: sum(v.numel() for entry in p.optimizer.state.values() for v in entry.values() if torch.is_tensor(v))
         for name, p in trainer.players.items()

@@ -202,5 +202,5 @@ def run(world: World, folder: str, words: list[str], scores: list[float]) -> lis
     trainer.resume()
     left = iter(scores if world.is_main else [9.0 - n for n in range(len(scores))])  # the others may believe otherwise
     trainer.score = lambda player, prior: Score({"fd": next(left), "other": 1.0}, 10, {"by": "hand"})
-    saved = [event.step for event in trainer.run() if hasattr(event, "path")]
+    saved = [event.step for event in trainer.run() if event.kind == "checkpoint"]
     return [saved, int(trainer.clock.step), trainer.saved_at]

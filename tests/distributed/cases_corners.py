@@ -177,4 +177,4 @@ def whole_run(world: World, folder: str, words: list[str]) -> list[str]:
     """What a run tells, by kind: two steps with telemetry, pictures, a checkpoint and a score."""
     trainer = build.trainer(load("digits", [*TINY, *words]), Path(folder), print, lambda: False, world=world)
     with patch.object(classifier, "STEPS", 20):  # a judge that judges badly
-        return [type(event).__name__ for event in trainer.run()]
+        return [event.kind for event in trainer.run()]

@@ -164,7 +164,7 @@ def a_run(world: World, folder: str, words: list[str]) -> list:
     words = [*TINY, *small, "scheme.name=parameter_server", "every.save_kimg=0.032", *words]
     trainer = build.trainer(load("digits", words), Path(folder), print, stop=lambda: False, world=world)
     resumed = trainer.resume()
-    saved = [event.step for event in trainer.run() if hasattr(event, "path")]
+    saved = [event.step for event in trainer.run() if event.kind == "checkpoint"]
     seats = (trainer.gan.g, trainer.gan.d)
     kept = [sum(len(entry) for entry in seat.optimizer.state.values()) for seat in seats]
     clock = [trainer.clock.step, trainer.clock.images, trainer.batches.position]

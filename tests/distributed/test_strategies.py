@@ -131,6 +131,6 @@ def test_a_whole_run(two_ranks, tmp_path, name):
     words += ["score.extractor=judge", "score.num_images=300"] if name == "zero3" else []
     told = two_ranks.run(f"{CORNERS}:whole_run", folder=str(tmp_path), words=words)
     assert told[0] == told[1]
-    assert told[0].count("Report") == 2
-    assert set(told[0]) - {"Scored"} == {"Samples", "Observed", "Report", "Saved"}
-    assert ("Scored" in told[0]) == (name == "zero3")
+    assert told[0].count("step") == 2
+    assert set(told[0]) - {"score"} == {"samples", "telemetry", "step", "checkpoint"}
+    assert ("score" in told[0]) == (name == "zero3")

@@ -13,7 +13,6 @@ import paragan as pg
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Report, Side
-from paragan.engine.events import Saved, Scored
 from tests.laws.poster_nets import PosterDiscriminator, PosterGenerator
 
 pytestmark = pytest.mark.usefixtures("quick_judge")
@@ -82,10 +81,10 @@ def test_the_posters_loop_is_the_library(tmp_path, words, bs, num_workers, by_ha
     told = [line for line in record if line["kind"] == "step"]
     for line, report in zip(told, (e for e in events if isinstance(e, Report)), strict=True):
         assert report.read().items() <= line.items()
-    scores = [(e.step, e.score.metrics["fd[judge]"]) for e in events if isinstance(e, Scored)]
+    scores = [(e.step, e.values["fd[judge]"]) for e in events if e.kind == "score"]
     assert [(line["step"], line["fd[judge]"]) for line in record if line["kind"] == "score"] == scores
     assert scale_mgr.eval(metric="fid") == scores[-1][1]
-    saved = [e.step for e in events if isinstance(e, Saved)]
+    saved = [e.step for e in events if e.kind == "checkpoint"]
     assert [line["step"] for line in record if line["kind"] == "checkpoint"] == saved
 
 

@@ -8,7 +8,6 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.types import Report
-from paragan.engine.events import Samples, Saved
 
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08",
@@ -46,8 +45,8 @@ def test_stop_and_go_on(tmp_path, more):
     assert (straight.batches.position, second.batches.position) == (16, 16)
     told = [e.read() for e in events if isinstance(e, Report)][4:]
     assert [e.read() for e in rest if isinstance(e, Report)] == told
-    assert [e.step for e in events if isinstance(e, Saved)] == [2, 4, 6, 8]
-    assert [e.step for e in events if isinstance(e, Samples)] == [0, 3, 5, 8]
+    assert [e.step for e in events if e.kind == "checkpoint"] == [2, 4, 6, 8]
+    assert [e.step for e in events if e.kind == "samples"] == [0, 3, 5, 8]
 
 
 def test_two_runs_of_one_seed_are_identical_and_of_two_seeds_are_not(tmp_path):
@@ -63,6 +62,6 @@ def test_a_stop_between_steps_saves(tmp_path):
     asked = iter([False, False, False, True])  # step 3 is not a step that is saved anyway
     run.stop = lambda: next(asked)
     events = list(run.run())
-    assert isinstance(events[-1], Saved)
+    assert events[-1].kind == "checkpoint"
     assert (run.clock.step, events[-1].step) == (3, 3)
     assert not run.is_finished

@@ -12,8 +12,8 @@ import pytest
 from paragan.cli import train_launch
 from paragan.config import load
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, RankError, outcome
+from paragan.core.event import Event
 from paragan.core.interrupt import Interrupt
-from paragan.core.log_record import LogRecord
 from paragan.distributed.launch import exit_status, launcher, rank_env
 from paragan.distributed.launch.local_ranks import Job
 from paragan.distributed.launch.rank_env import RankEnv
@@ -90,10 +90,10 @@ def test_a_rank_keeps_its_own_events(tmp_path):
     path, sent = tmp_path / "ranks" / "rank-1.jsonl", {"parameters": 8}
     for attempt in range(2):
         writer = RankWriter(path, {"rank": 1, "attempt": attempt}, sent)
-        writer.write(LogRecord("start", 0, 0, 0.1, {"resumed": attempt > 0, "commands": {}}))
-        writer.write(LogRecord("step", 20, 320, 0.5, {"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0}))
-        writer.write(LogRecord("samples", 20, 320, 0.6, {"path": "x"}))
-        writer.write(LogRecord("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 is gone"}))
+        writer.write(Event("start", 0, 0, 0.1, {"resumed": attempt > 0, "commands": {}}))
+        writer.write(Event("step", 20, 320, 0.5, {"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0}))
+        writer.write(Event("samples", 20, 320, 0.6, {"path": "x"}))
+        writer.write(Event("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 is gone"}))
         writer.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(x["kind"], x["attempt"], x["rank"]) for x in lines] == [

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from paragan.core.log_record import LogRecord
+from paragan.core.event import Event
 from paragan.writers import console
 
 
-def generation(number: int, *scores: float | None, **values: object) -> LogRecord:
+def generation(number: int, *scores: float | None, **values: object) -> Event:
     cells = {str(cell): {"score": score} for cell, score in enumerate(scores)}
-    return LogRecord("generation", number, 1000 * number, 1.0, {"generation": number, "cells": cells, **values})
+    return Event("generation", number, 1000 * number, 1.0, {"generation": number, "cells": cells, **values})
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def slow_clock(monkeypatch):
     monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
 
-def told(capsys, tmp_path, *notes: LogRecord) -> list[str]:
+def told(capsys, tmp_path, *notes: Event) -> list[str]:
     writer = console.Writer(console.Options(), tmp_path)
     for note in notes:
         writer.write(note)
@@ -38,7 +38,7 @@ def test_off_a_terminal_a_line_in_ten_seconds_tells_of_the_best_mixture(capsys, 
 
 
 def test_steps_do_not_take_the_turn_of_generations(capsys, tmp_path):
-    step = LogRecord("step", 1, 1000, 1.0, {"images_per_s": 9.0, "eta_s": 1.0, "data_wait": 0.0})
+    step = Event("step", 1, 1000, 1.0, {"images_per_s": 9.0, "eta_s": 1.0, "data_wait": 0.0})
     lines = told(capsys, tmp_path, *(note for number in range(1, 7) for note in (step, generation(number, 5.0))))
     assert [line.split()[-2] for line in lines] == ["wait", "fd"] * 3
 
@@ -62,6 +62,6 @@ def test_an_ensemble_is_told_at_once(capsys, tmp_path):
 def test_on_a_terminal_it_stands_beside_the_bar(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
-    start = LogRecord("start", 0, 0, 0.0, {"total_kimg": 9.0})
+    start = Event("start", 0, 0, 0.0, {"total_kimg": 9.0})
     lines = told(capsys, tmp_path, start, *(generation(number, 5.0, 4.0) for number in range(1, 201)))
     assert "generation 200  best cell 1: fd 4" in "".join(lines) and len(lines) <= 20  # one, drawn again and again

@@ -12,7 +12,7 @@ from paragan import build
 from paragan.config import load
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError, DivergedError
-from paragan.core.log_record import LogRecord
+from paragan.core.event import Event
 from paragan.core.types import Report
 from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.options import EveryOptions
@@ -112,14 +112,14 @@ class Few:
         return 100
 
 
-class Odd:
-    """Fails at its third note."""
+class FailingWriter:
+    """Fails at its third event."""
 
     def __init__(self, error):
         self.kinds, self.closed, self.error = [], False, error
 
-    def write(self, note):
-        self.kinds.append(note.kind)
+    def write(self, event):
+        self.kinds.append(event.kind)
         if len(self.kinds) == 3:
             raise self.error
 
@@ -135,16 +135,16 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("reason", FAILURES)
-def test_a_writer_that_fails_is_told_of_and_left_out(tmp_path, reason):
-    run, odd = session(tmp_path), Odd(FAILURES[reason])
-    run.writer = MultiWriter([("odd", odd), ("jsonl", run.writer._writers["jsonl"])])
+def test_session_writer_fails_is_reported_once_and_switched_off(tmp_path, reason):
+    run, failing = session(tmp_path), FailingWriter(FAILURES[reason])
+    run.writer = MultiWriter([("failing", failing), ("jsonl", run.writer._writers["jsonl"])])
     run.run()
     run.end(0, "finished")
     assert run.trainer.is_finished
-    assert len(odd.kinds) == 3
+    assert len(failing.kinds) == 3
     events = [x["text"] for x in record(tmp_path) if x["kind"] == "event"]
-    assert events == [f"writer odd failed ({reason}) and is switched off; training goes on"]
-    assert odd.closed
+    assert events == [f"writer failing failed ({reason}) and is switched off; training continues"]
+    assert failing.closed
     assert record(tmp_path)[-1]["kind"] == "end"
 
 
@@ -166,7 +166,7 @@ def test_a_resumed_record_forgets_the_lost_future(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4}\n{"step": 5}\n{"step": 7}\n{"st')
     writer = Writer(Options(), tmp_path, step=5)
-    writer.write(LogRecord("step", 6, 60, 0.1))
+    writer.write(Event("step", 6, 60, 0.1))
     writer.close()
     assert [x["step"] for x in record(tmp_path)] == [4, 5, 6]
 

@@ -52,7 +52,7 @@ def test_the_neighbourhood_changes_at_its_generation_and_is_told_again(tmp_path)
     )
     first, lines = run.start_values["grid"]["neighbours"], []
     for event in run.run():
-        if type(event).__name__ == "Evolved":
+        if event.kind == "generation":
             lines.append(json.loads(json.dumps(event.values)))
     assert [line["generation"] for line in lines] == [1, 2, 3, 4, 5]
     torus, ring, pair = (topology.topology_at(run.population.options, at).neighbours for at in (0, 1, 3))

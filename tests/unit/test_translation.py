@@ -17,7 +17,6 @@ from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.datasets import paired
-from paragan.engine.events import Observed, Samples, Scored
 from paragan.engine.telemetry import Telemetry
 from paragan.evaluation.fixed_samples import PAIR_COLUMNS
 from paragan.export.bundle import Bundle
@@ -71,21 +70,21 @@ def same(a, b):
 
 
 def test_it_trains_shows_and_scores(run):
-    events = run[1]
-    shown = [event for event in events if isinstance(event, Samples)]
+    events = run[1][:-1]
+    shown = [event for event in events if event.kind == "samples"]
     assert [event.step for event in shown] == [0, 2, 4]
     assert all(event.x_BCHW.shape == (3 * 4, 3, SIDE, SIDE) for event in shown)
-    assert {(event.columns, event.mode) for event in shown} == {(PAIR_COLUMNS, "train-stats")}
+    assert {(event.columns, event.values["mode"]) for event in shown} == {(PAIR_COLUMNS, "train-stats")}
     condition, made, target = shown[-1].x_BCHW[0::3], shown[-1].x_BCHW[1::3], shown[-1].x_BCHW[2::3]
     torch.testing.assert_close(condition, -target, rtol=0, atol=1e-5)
     assert not torch.equal(made, shown[0].x_BCHW[1::3])
     assert torch.equal(condition, shown[0].x_BCHW[0::3])
     assert torch.equal(condition, pg.load(run[0]).pairs(4)[1])
-    scores = [event.score for event in events if isinstance(event, Scored)]
-    assert [list(score.metrics) for score in scores] == [["l1", "psnr", "ssim"]] * 3
-    assert scores[0].protocol["mode"] == "train-stats" and scores[0].num_images == 4
-    told = next(event.values for event in events if isinstance(event, Observed))
-    assert {"d/accuracy_held_out", "d/overfitting", "diversity"} <= told.keys()
+    scores = [event.values for event in events if event.kind == "score"]
+    assert [list(score)[:3] for score in scores] == [["l1", "psnr", "ssim"]] * 3
+    assert scores[0]["protocol"]["mode"] == "train-stats" and scores[0]["num_images"] == 4
+    telemetry = next(event.values for event in events if event.kind == "telemetry")
+    assert {"d/accuracy_held_out", "d/overfitting", "diversity"} <= telemetry.keys()
 
 
 def test_dropout_repeats_and_goes_on(pairs, tmp_path):
@@ -168,7 +167,7 @@ def test_modes(run):
 
 
 def test_pictures_are_what_the_library_samples(run):
-    last = [event for event in run[1] if isinstance(event, Samples)][-1]
+    last = [event for event in run[1][:-1] if event.kind == "samples"][-1]
     torch.testing.assert_close(pg.load(run[0]).sample(4).tensor, last.x_BCHW[1::3], rtol=0, atol=1e-5)  # another layout
 
 

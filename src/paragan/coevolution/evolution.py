@@ -19,10 +19,10 @@ from paragan.coevolution.genome import Genome
 from paragan.coevolution.population import Population
 from paragan.coevolution.profile import Profile
 from paragan.coevolution.topology import Topology
+from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
 from paragan.core.types import Report, Rows, Side
-from paragan.engine.events import Event, Evolved, Samples
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.evaluator import Score
 from paragan.game.mixture import Mixture
@@ -98,28 +98,28 @@ class Evolution(Trainer):
     def images_per_report(self) -> float:
         return self.clock.images / max(1, self.population.generation)
 
-    def _begin(self) -> Iterator[Event]:
+    def _begin(self) -> Iterator[Report | Event]:
         """With the judge, so that a stop while it is trained does not come in the middle of a generation."""
         if self.prepare is not None and not self.is_finished:
             with suppress(StopRequested):
                 self.prepare()
         yield from super()._begin()
 
-    def run_step(self) -> Generator[Event, None, Report]:
+    def run_step(self) -> Generator[Report | Event, None, Report]:
         self.ensemble = None
         self.profile, told = self.population.evolve()
         report = Report(self.clock.step, self.clock.images, _mean_scalars(list(told.values())))
         yield report
-        yield Evolved(report.step, report.images, self.record())
+        yield self.event("generation", self.record())
         return report
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[Report | Event]:
         """A finished grid also tells of the ensemble that is best of all its generators."""
         if self.is_finished and self.ensemble is None and self.population.can_mix:
             with suppress(StopRequested):
                 self.ensemble = Ensemble(*self.population.ensemble())
                 self.saved_at = -1  # a checkpoint of this moment is to have it
-                yield Evolved(self.clock.step, self.clock.images, self.record())
+                yield self.event("generation", self.record())
         yield from super().end()
 
     def record(self) -> dict[str, Any]:
@@ -166,16 +166,14 @@ class Evolution(Trainer):
         assert self.judge is not None
         return self.judge(prior or self.prior, self.best_mixture())
 
-    def samples(self) -> Samples:
+    def samples(self) -> Event:
         """A row for each cell: its own generator on latents that are always the same."""
         self.population.collect()
         z, y = self.prior.draw("grid", Rows(0, 0, _IMAGES_PER_CELL, _IMAGES_PER_CELL))
         shown = self.cells[:_MAX_ROWS]
         mode, seed = self.fixed_samples.mode, self.prior.seed
         x = torch.cat([sample(self.show(cell.centre[Side.G]), z, y, mode=mode, seed=seed).cpu() for cell in shown])
-        return Samples(
-            self.clock.step, self.clock.images, x, _IMAGES_PER_CELL, tuple(f"cell {c.number}" for c in shown), mode
-        )
+        return self.samples_event(x, _IMAGES_PER_CELL, tuple(f"cell {cell.number}" for cell in shown))
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         self.population.collect()

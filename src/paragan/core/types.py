@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -237,6 +237,7 @@ class Update:
 class Report:
     """What one step of the game tells. `scalars`, this rank's shares, stay on the device."""
 
+    kind: ClassVar[str] = "step"  # as of an `Event`
     step: int
     images: int
     scalars: Mapping[str, Tensor]

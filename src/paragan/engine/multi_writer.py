@@ -1,4 +1,4 @@
-"""The writers of a run, in order. One that fails is told of once and left out from then on: training goes on."""
+"""Several writers as one, in order. A writer that fails is reported once and switched off; training continues."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from paragan.core.log_record import LogRecord, Writer
+from paragan.core.event import Event, Writer
 from paragan.core.printable import printable
 
 
 class MultiWriter:
-    """Fulfils `core.log_record.Writer` for all of them."""
+    """A `core.event.Writer` that passes each event to several writers, by name."""
 
     def __init__(self, writers: Iterable[tuple[str, Writer]]) -> None:
         self._writers = dict(writers)
 
-    def write(self, note: LogRecord) -> None:
+    def write(self, event: Event) -> None:
         failed: dict[str, BaseException] = {}
         for name, writer in self._writers.items():
             try:
-                writer.write(note)
-            except (Exception, SystemExit) as error:  # rich leaves so where the reader of a pipe is gone
+                writer.write(event)
+            except (Exception, SystemExit) as error:  # rich exits where the reader of a pipe has closed it
                 failed[name] = error
         for name, reason in failed.items():
-            self._drop(name, reason, note)
+            self._drop(name, reason, event)
 
     def close(self) -> None:
         for name, writer in list(self._writers.items()):
             try:
                 writer.close()
             except (Exception, SystemExit) as error:
-                print(_told(name, error), file=sys.stderr)
+                print(_failure_message(name, error), file=sys.stderr)
 
-    def _drop(self, name: str, error: BaseException, note: LogRecord) -> None:
+    def _drop(self, name: str, error: BaseException, event: Event) -> None:
         with suppress(Exception, SystemExit):
             self._writers.pop(name).close()
-        event = replace(note, kind="event", values={"text": _told(name, error)}, x_BCHW=None)
+        text = _failure_message(name, error)
         if name == "console":
-            print(event.values["text"], file=sys.stderr)
-        self.write(event)
+            print(text, file=sys.stderr)
+        self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
 
 
-def _told(name: str, error: BaseException) -> str:
+def _failure_message(name: str, error: BaseException) -> str:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return printable(f"writer {name} failed ({reason}) and is switched off; training goes on")
+    return printable(f"writer {name} failed ({reason}) and is switched off; training continues")

@@ -12,19 +12,16 @@ from typing import Any
 import torch
 
 from paragan.core.dist import ALONE, World
+from paragan.core.event import Event, Writer
 from paragan.core.files import plain_file
-from paragan.core.log_record import LogRecord, Writer
 from paragan.core.protocols import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
 from paragan.engine.delays import DelayLog, mean_delays
-from paragan.engine.events import Event, Evolved, Observed, Samples, Saved, Scored
+from paragan.engine.divergence import SkipMonitor
 from paragan.engine.pace import ProgressTimer
-from paragan.engine.skips import SkipMonitor
 from paragan.engine.trainer import Trainer
 from paragan.game.player import Player
-
-_KINDS = {Samples: "samples", Scored: "score", Saved: "checkpoint", Observed: "telemetry", Evolved: "generation"}
 
 
 @dataclass
@@ -64,9 +61,9 @@ class Session:
         self._given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
         if self.is_complete:
             return
-        self._note("start", {**self.run_info, **self._start()})
+        self._write("start", {**self.run_info, **self._start()})
         for text in (*self.messages, *(f"warning: {text}" for text in notices(self.trainer.batches.source))):
-            self._note("event", {"text": text})
+            self._write("event", {"text": text})
         self._advise()
         for stage in self.trainer.stages():
             self._handle(stage)
@@ -85,42 +82,35 @@ class Session:
         if self.trainer.saved_at != self.trainer.clock.step:
             self._handle([self.trainer.save()])
 
-    def _handle(self, events: Iterable[Event]) -> None:
+    def _handle(self, events: Iterable[Report | Event]) -> None:
         for event in events:
-            self._take(event)
-            again_s = event.score.seconds if isinstance(event, Scored) else None
-            self.timer.record(_KINDS.get(type(event), "step"), again_s)
+            if isinstance(event, Report):
+                self._take_report(event)
+                self.timer.record(event.kind)
+            else:
+                self._take_event(event)
+                self.timer.record(event.kind, event.repeat_s)
 
     def end(self, code: int, reason: str) -> None:
         """The last note, however the run ended; the writers are closed."""
-        self._note("end", {"code": code, "reason": reason})
+        self._write("end", {"code": code, "reason": reason})
         self.writer.close()
 
     def seconds(self) -> float:
         """Since this session began."""
         return self.timer.seconds()
 
-    def _take(self, event: Event) -> None:
-        match event:
-            case Report():
-                self._scalars |= event.scalars
-                if event.step % self.trainer.every.log_steps == 0:
-                    self._step(replace(event, scalars=self._scalars))
-            case Samples():
-                values = {"path": f"samples/step-{event.step:07d}.png", "columns": event.columns, "rows": event.rows}
-                shape = {"shape": list(event.x_BCHW.shape[1:]), "num": len(event.x_BCHW), "mode": event.mode}
-                self.writer.write(LogRecord("samples", *self._now(), values | shape, event.x_BCHW, event.columns))
-            case Scored(score=score):
-                self.last_score = score.values
-                self._note("score", score.values)
-                self._advise(score.metrics)
-            case Observed():
-                self._note("telemetry", event.values)
-                self._advise(event.values)
-            case Evolved():
-                self._note("generation", event.values)
-            case Saved():
-                self._note("checkpoint", {"path": event.path})
+    def _take_report(self, report: Report) -> None:
+        self._scalars |= report.scalars
+        if report.step % self.trainer.every.log_steps == 0:
+            self._step(replace(report, scalars=self._scalars))
+
+    def _take_event(self, event: Event) -> None:
+        self.writer.write(replace(event, seconds=self.seconds()))
+        if event.kind == "score":
+            self.last_score = event.values
+        if event.kind in ("score", "telemetry"):
+            self._advise(event.values)
 
     def _step(self, report: Report) -> None:
         rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
@@ -134,20 +124,20 @@ class Session:
             "eta_s": round(self.timer.eta_s(clock, batch), 1),
         }
         delays = self._log_delays()
-        self._note("step", {**values, **mean_delays(delays), **speed})
+        self._write("step", {**values, **mean_delays(delays), **speed})
         self._log_skips()
 
     def _log_delays(self) -> dict[str, dict[str, Any]]:
         delays = self._delays.read()
         if delays:
-            self._note("delays", delays)
+            self._write("delays", delays)
         for text in self._delays.fallback_messages(delays):
-            self._note("event", {"text": text})
+            self._write("event", {"text": text})
         return delays
 
     def _log_skips(self, at_the_end: bool = False) -> None:
         for text in self._skips.messages():
-            self._note("event", {"text": text})
+            self._write("event", {"text": text})
         self._skips.refuse_idle(self.trainer.clock.step, at_the_end)
 
     def _advise(self, values: Mapping[str, Any] | None = None) -> None:
@@ -159,7 +149,7 @@ class Session:
         for advice in self._advice():
             if advice.name not in self._given:
                 self._given.add(advice.name)
-                self._note("advice", advice.line)
+                self._write("advice", advice.line)
 
     def _advice(self) -> tuple[Advice, ...]:
         source, augmented = self.trainer.batches.source, self.trainer.gan.augment is not None
@@ -179,11 +169,8 @@ class Session:
             **self.trainer.start_values,
         }
 
-    def _note(self, kind: str, values: Mapping[str, Any]) -> None:
-        self.writer.write(LogRecord(kind, *self._now(), values))
-
-    def _now(self) -> tuple[int, int, float]:
-        return self.trainer.clock.step, self.trainer.clock.images, self.timer.seconds()
+    def _write(self, kind: str, values: Mapping[str, Any]) -> None:
+        self.writer.write(replace(self.trainer.event(kind, values), seconds=self.seconds()))
 
 
 def describe_players(trainer: Trainer) -> dict[str, Any]:

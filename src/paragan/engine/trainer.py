@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -14,13 +14,14 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.clock import Clock, Every
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import CheckpointError, DivergedError, is_out_of_memory
+from paragan.core.errors import CheckpointError, is_out_of_memory
+from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.pieces import Pieces
-from paragan.core.roles import Roles, colocated_roles as together_on
+from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Report
 from paragan.engine.agreement import Agreement
-from paragan.engine.events import Event, Observed, Samples, Saved, Scored
+from paragan.engine.divergence import raise_if_not_finite
 from paragan.engine.options import EveryOptions
 from paragan.evaluation.evaluator import Score
 from paragan.evaluation.fixed_samples import FixedSamples
@@ -52,7 +53,7 @@ class Trainer:
     stop: Callable[[], bool] = lambda: False
     telemetry: Telemetry | None = None
     fixed_samples: FixedSamples = FixedSamples()
-    roles: Roles = together_on(ALONE)
+    roles: Roles = colocated_roles(ALONE)
     sync_period: int = 1
     saved_at: int = -1  # steps
     scored_at: int = -1
@@ -114,41 +115,39 @@ class Trainer:
         seats = (self.gan.g, self.gan.d)
         return {seat.side.value: seat for seat in seats if isinstance(seat, Player) and seat.side in self.roles.sides}
 
-    def run(self) -> Iterator[Event]:
+    def run(self) -> Iterator[Report | Event]:
         """Until the clock has seen `images`, or a stop; ends with a checkpoint and, if finished, a score."""
         for stage in self.stages():
             yield from stage
 
-    def stages(self) -> Iterator[Iterator[Event]]:
-        """The same, cut where nothing is due: what comes before the first step, each step with what follows it, the
-        end. Each is to be taken whole before the next.
-        """
+    def stages(self) -> Iterator[Iterator[Report | Event]]:
+        """The same in stages, each to be exhausted before the next: the beginning, every step, the end."""
         yield self._begin()
         agreement, self.observed_at = Agreement(self.roles.batch_world, self.every.check_steps), self.clock.images
         while not self.is_finished and not (self.is_synchronized and self._stopped()):
             yield self._step(agreement)
         yield self.end()
 
-    def _begin(self) -> Iterator[Event]:
+    def _begin(self) -> Iterator[Report | Event]:
         if self.clock.step == 0:
             yield from self._evaluate_untrained()
         elif self.is_score_pending and not self.is_finished:
             yield from self.scores()
 
-    def _step(self, agreement: Agreement) -> Iterator[Event]:
+    def _step(self, agreement: Agreement) -> Iterator[Report | Event]:
         report = yield from self.run_step()
         if self.is_synchronized:
             agreement.check(self.clock, self.players)
             yield from self._run_due(self.observed_at, report)
             self.observed_at = self.clock.images
 
-    def run_step(self) -> Generator[Event, None, Report]:
+    def run_step(self) -> Generator[Report | Event, None, Report]:
         """One step, and what is told of it."""
         report = self.scheme.step(self.gan, self.batches)
         yield report
         return report
 
-    def end(self) -> Iterator[Event]:
+    def end(self) -> Iterator[Report | Event]:
         """What follows the last step: a checkpoint and, of a finished run, its score."""
         if self.saved_at != self.clock.step:
             yield self.save()
@@ -164,11 +163,11 @@ class Trainer:
         """The numbers of a step, of both players wherever they sit; all ranks have to ask."""
         return self.roles.gather_merged(report.read(self.roles.batch_world.sum) | dict(beside or {}))
 
-    def save(self) -> Saved:
+    def save(self) -> Event:
         """A checkpoint of this moment."""
         self.scheme.quiesce()
         groups, values = self.state()
-        self._refuse_diverged({name: pieces.tensors for name, pieces in groups.items()})
+        raise_if_not_finite(self.world, self.clock.step, groups)
         source = self.batches.source
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
@@ -178,23 +177,13 @@ class Trainer:
         }
         path = self.checkpoints.save(self.clock.step, groups, values)
         self.saved_at = self.clock.step
-        return Saved(self.clock.step, self.clock.images, str(path))
+        return self.event("checkpoint", {"path": str(path)})
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """What a checkpoint holds beside the run's own position: tensors by group, and numbers."""
         states = {name: state_of(player) for name, player in self.players.items()}
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
         return {name: pieces for name, (pieces, _) in states.items()}, {"players": counters}
-
-    def _refuse_diverged(self, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """A state that is no longer finite is not saved over good ones; saving reads every tensor anyway."""
-        bad = next((f"{g}: {k}" for g, held in groups.items() for k, t in held.items() if not t.isfinite().all()), None)
-        bad = next((name for name in self.world.gather(bad) if name is not None), None)
-        if bad is not None:
-            raise DivergedError(
-                f"step {self.clock.step}: {bad} is no longer finite: the run has diverged; earlier "
-                "checkpoints stand: lower the learning rate, or add clipping (max_norm) or the penalty r1"
-            )
 
     def resume(self, best: bool = False) -> bool:
         """Go on from the newest undamaged checkpoint, or look at the best; False if there is none."""
@@ -225,7 +214,7 @@ class Trainer:
             counts = read_counts(found.values["players"][name], "version", "images")
             restore(player, found.groups[name], counts)
 
-    def _evaluate_untrained(self) -> Iterator[Event]:
+    def _evaluate_untrained(self) -> Iterator[Report | Event]:
         """Pictures and a score before the first step, where any are wanted during the run."""
         if self.every.sample_kimg:
             yield from self._sample_events()
@@ -233,7 +222,7 @@ class Trainer:
         if self.every.score_kimg:
             yield from self.scores()
 
-    def _run_due(self, before: int, report: Report) -> Iterator[Event]:
+    def _run_due(self, before: int, report: Report) -> Iterator[Report | Event]:
         """What is due after a step; a finished run is scored at its end."""
         now = report.images
         if Every(self.every.sample_kimg).due(before, now):
@@ -245,22 +234,32 @@ class Trainer:
         if Every(self.every.save_kimg).due(before, now) and self.saved_at != self.clock.step:
             yield self.save()
 
-    def _sample_events(self) -> Iterator[Samples]:
+    def _sample_events(self) -> Iterator[Event]:
         if "g" in self.players:
             yield self.samples()
         self.roles.wait_for_all()
 
-    def samples(self) -> Samples:
+    def samples(self) -> Event:
         names = self.batches.source.class_names
-        shown = self.fixed_samples(self.players["g"], self.prior, names)
-        return Samples(self.clock.step, self.clock.images, *shown, self.fixed_samples.mode)
+        return self.samples_event(*self.fixed_samples(self.players["g"], self.prior, names))
 
-    def _observe(self, report: Report) -> Iterator[Observed]:
+    def samples_event(self, x_BCHW: Tensor, columns: int, rows: tuple[str, ...]) -> Event:
+        """rows: the class of each row; empty where there are no classes."""
+        path = f"samples/step-{self.clock.step:07d}.png"
+        values = {"path": path, "columns": columns, "rows": rows, "shape": list(x_BCHW.shape[1:])}
+        event = self.event("samples", values | {"num": len(x_BCHW), "mode": self.fixed_samples.mode})
+        return replace(event, x_BCHW=x_BCHW, columns=columns)
+
+    def event(self, kind: str, values: Mapping[str, Any]) -> Event:
+        """An event of this moment."""
+        return Event(kind, self.clock.step, self.clock.images, values=values)
+
+    def _observe(self, report: Report) -> Iterator[Event]:
         if self.telemetry is None:
             return
         scalars = self._scalars_of(report)
         if "g" in self.players:
-            yield Observed(report.step, report.images, self.telemetry(self.gan, scalars or None))
+            yield self.event("telemetry", self.telemetry(self.gan, scalars or None))
         self.roles.wait_for_all()
 
     def _scalars_of(self, report: Report) -> Mapping[str, Tensor | float]:
@@ -269,8 +268,8 @@ class Trainer:
             return self.read(report)
         return {name: self.world.sum(share.detach().clone()) for name, share in report.scalars.items()}
 
-    def scores(self) -> Iterator[Scored | Saved]:
-        """Of the sampling generator as it is; all ranks have to ask. Where it is the best so far it is kept."""
+    def scores(self) -> Iterator[Event]:
+        """Score the sampling generator; the best checkpoint so far is kept. Collective."""
         if not self.is_scored:
             return
         self.scheme.quiesce()
@@ -282,7 +281,7 @@ class Trainer:
             except StopRequested:
                 return
             self.is_score_pending = False
-            yield Scored(self.clock.step, self.clock.images, score)
+            yield replace(self.event("score", score.values), repeat_s=score.seconds)
         self.roles.wait_for_all()
         self.scored_at = self.clock.step
         if self.clock.step == 0:

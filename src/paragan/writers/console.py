@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from paragan.core.log_record import LogRecord
+from paragan.core.event import Event
 from paragan.core.printable import printable
 from paragan.report.record_values import finite_or_nan, to_mapping
 
@@ -36,7 +36,7 @@ class Writer:
         self._told, self._standing = "", ""  # of the newest step and generation
         self._best = (math.inf, "")  # score so far, and whose
 
-    def write(self, note: LogRecord) -> None:
+    def write(self, note: Event) -> None:
         values, kimg = note.values, f"{note.images / 1000:.1f} kimg"
         match note.kind:
             case "start":
@@ -66,14 +66,14 @@ class Writer:
     def _say(self, text: str) -> None:
         self._rich.print(printable(text), markup=False)
 
-    def _progress(self, note: LogRecord) -> None:
+    def _progress(self, note: Event) -> None:
         kimg, self._told = note.images / 1000, _told(note.values)
         if self._rich.is_terminal:
             self._move(kimg)
         elif self._is_due("step"):
             self._say(f"{kimg:.1f}/{self._total_kimg:g} kimg  {self._told}")
 
-    def _generation(self, note: LogRecord) -> None:
+    def _generation(self, note: Event) -> None:
         """An ensemble comes once, with the newest generation told again."""
         self._standing, self._best = generation_line(note.values, self._best)
         if "ensemble" in note.values:

@@ -8,8 +8,8 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
+from paragan.core.event import Event
 from paragan.core.files import subfolder, whole
-from paragan.core.log_record import LogRecord
 from paragan.storage.image_formats import SHEET_FORMATS
 from paragan.storage.image_sheet import make_sheet
 
@@ -25,7 +25,7 @@ class Writer:
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._folder = folder
 
-    def write(self, note: LogRecord) -> None:
+    def write(self, note: Event) -> None:
         if note.x_BCHW is not None:
             subfolder(self._folder, "samples")
             save_grid(note.x_BCHW, self._folder / note.values["path"], note.columns)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from paragan.core.event import Event
 from paragan.core.files import open_to_append, plain_file, whole, write_text
-from paragan.core.log_record import LogRecord
 
 _MOST_WAITING = 1 << 24  # bytes
 
@@ -63,7 +63,7 @@ class Writer(Lines):
             path.unlink(missing_ok=True)  # of an attempt that came to nothing
         super().__init__(path)
 
-    def write(self, note: LogRecord) -> None:
+    def write(self, note: Event) -> None:
         self._put(note.line)
         if note.kind == "score":
             score = {"step": note.step, "images": note.images, **note.values}
@@ -83,7 +83,7 @@ class RankWriter(Lines):
         super().__init__(path)
         self._always, self._sent = always, sent
 
-    def write(self, note: LogRecord) -> None:
+    def write(self, note: Event) -> None:
         match note.kind:
             case "start":
                 values = {"resumed": note.values["resumed"]}

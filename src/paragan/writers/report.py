@@ -9,7 +9,7 @@ from paragan.core.files import write_text
 from paragan.report.page import Page
 
 if TYPE_CHECKING:
-    from paragan.core.log_record import LogRecord
+    from paragan.core.event import Event
 
 __all__ = ["NAME", "Page", "Writer", "render", "save"]
 
@@ -22,7 +22,7 @@ class Writer:
     def __init__(self, options: object, folder: Path, step: int) -> None:
         self._folder, self._page = folder, Page(folder)
 
-    def write(self, note: LogRecord) -> None:
+    def write(self, note: Event) -> None:
         """Make the page again at an evaluation, the first pictures and the end."""
         if note.kind in ("score", "end") or (note.kind == "samples" and note.step == 0):
             self._save()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paragan.core.errors import ConfigError
+from paragan.core.event import Event
 from paragan.core.files import subfolder
-from paragan.core.log_record import LogRecord
 from paragan.storage.image_sheet import make_sheet
 
 
@@ -34,7 +34,7 @@ class Writer:
         self._options = options
         self._writer = SummaryWriter(str(subfolder(folder, "tensorboard")), purge_step=step + 1 if step else 0)
 
-    def write(self, note: LogRecord) -> None:
+    def write(self, note: Event) -> None:
         if note.kind in ("step", "score", "telemetry"):
             for name, value in note.values.items():
                 if isinstance(value, float):

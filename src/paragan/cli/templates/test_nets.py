@@ -5,7 +5,7 @@ from tempfile import mkdtemp
 
 from paragan import build
 from paragan.config import load
-from paragan.engine.events import Samples
+from paragan.core.event import Event
 
 
 def test_every_weight_moves_and_latents_give_different_pictures():
@@ -13,7 +13,7 @@ def test_every_weight_moves_and_latents_give_different_pictures():
     trainer = build.trainer(config, Path(mkdtemp()), print, stop=lambda: False)
     weights = [weight for player in trainer.players.values() for weight in player.net.parameters()]
     before = [weight.detach().clone() for weight in weights]
-    pictures = [event.x_BCHW for event in trainer.run() if isinstance(event, Samples)]
+    pictures = [event.x_BCHW for event in trainer.run() if isinstance(event, Event) and event.x_BCHW is not None]
     assert all((now != then).any() for now, then in zip(weights, before, strict=True)), "some weights never move"
     assert pictures[-1].std(dim=0).mean() > 0.02, "every latent gives the same picture"
 

@@ -1,10 +1,12 @@
-"""Updates that were not taken because their gradients were not finite, told and, where nothing else comes, ended."""
+"""Divergence: updates skipped for gradients that are not finite, and state that is not finite."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from paragan.core.dist import World
 from paragan.core.errors import DivergedError
+from paragan.core.pieces import Pieces
 from paragan.game.player import Player
 
 _MOST_IDLE = 100  # updates in a row; fp16 finds its loss scale in some 20
@@ -41,3 +43,22 @@ class SkipMonitor:
                     f"step {step}: {name}: none of the last {idle} updates was taken, their gradients were not finite: "
                     "lower the learning rate, or look for a division or logarithm of 0"
                 )
+
+
+def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces]) -> None:
+    """Raise `DivergedError` on all ranks before a state that is not finite replaces good checkpoints. Collective."""
+    names = world.gather(_first_not_finite(groups))
+    name = next((name for name in names if name is not None), None)
+    if name is not None:
+        raise DivergedError(
+            f"step {step}: {name} is no longer finite: the run has diverged; earlier checkpoints are intact: lower the "
+            "learning rate, or add clipping (max_norm) or the penalty r1"
+        )
+
+
+def _first_not_finite(groups: Mapping[str, Pieces]) -> str | None:
+    for group, pieces in groups.items():
+        for name, tensor in pieces.tensors.items():
+            if not tensor.isfinite().all():
+                return f"{group}: {name}"
+    return None

@@ -1,0 +1,48 @@
+"""The one vocabulary of a run: the trainer yields events, the session passes them to the writers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened in a run.
+
+    kind: start, step, delays, generation, samples, score, telemetry, advice, checkpoint, event or end.
+    images: real images seen by D so far.
+    seconds: time since the session began; the session sets it.
+    values: numbers, text, lists and maps as in JSON (docs/report.md lists them by kind).
+    x_BCHW: images in [-1, 1], `columns` to a row; None: the event has no images.
+    repeat_s: expected seconds of the next event of this kind; None: as long as this one took.
+    """
+
+    kind: str
+    step: int
+    images: int
+    seconds: float = 0.0
+    values: Mapping[str, Any] = field(default_factory=dict)
+    x_BCHW: Tensor | None = None
+    columns: int = 0
+    repeat_s: float | None = None
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The event as a line of metrics.jsonl."""
+        head = {"kind": self.kind, "step": self.step, "kimg": self.images / 1000, "seconds": round(self.seconds, 2)}
+        return head | dict(self.values)
+
+
+class Writer(Protocol):
+    """A consumer of events: a file of `writers/`, constructed as `Writer(options, folder, step)`.
+
+    step: how far the run had come when the session began.
+    """
+
+    def write(self, event: Event) -> None: ...
+
+    def close(self) -> None: ...
