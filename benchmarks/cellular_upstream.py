@@ -12,8 +12,9 @@ the mixture's samples made one by one, against real ones judged anew for each sc
 Cells run one after another in one process and read their neighbours' newest centres. Where the description leaves
 something open it is the cheaper way: no server and no sockets; no labels, no loading of the set again, no pictures,
 log, data base or checkpoint; nothing recorded for gradients of D's weights in G's step or while scoring; the mixture's
-generators drawn at once; 100 images at a time to the classifier. Two faults that cost nothing are not copied: from 3x3
-on upstream's cells read the neighbours of the transposed cell, and all its processes draw alike.
+generators drawn at once; 100 images at a time to the classifier. Two faults that cost nothing are not copied: all of
+upstream's processes draw the same random numbers, and, unless `--transposed` is given, its cells read the neighbours of
+the transposed cell (which makes a difference from 3x3 on).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Upstream:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.cells = [
-                Cell(config, number, neighbours(number, config.rows, config.columns), images, scorer, self._ledger)
+                Cell(config, number, neighbours(number, config), images, scorer, self._ledger)
                 for number in range(config.rows * config.columns)
             ]
             self._random = torch.get_rng_state()
@@ -71,9 +72,17 @@ class Upstream:
         return {name: seconds - before[name] for name, seconds in self._ledger.seconds.items()}
 
 
-def neighbours(number: int, rows: int, columns: int) -> list[int]:
-    """Of a cell on a torus, counted row by row: N, S, W, E, without duplicates and without itself."""
+def neighbours(number: int, config: Config) -> list[int]:
+    """Neighbours of a cell on a torus, counted row by row: N, S, W, E, without duplicates and without the cell.
+
+    `ValueError` for a transposed grid that is not square.
+    """
+    rows, columns = config.rows, config.columns
     row, column = divmod(number, columns)
+    if config.transposed:
+        if rows != columns:
+            raise ValueError(f"a transposed grid must be square, not {rows}x{columns}")
+        row, column = column, row
     around = ((row - 1, column), (row + 1, column), (row, column - 1), (row, column + 1))
     found = dict.fromkeys(r % rows * columns + c % columns for r, c in around)
     return [other for other in found if other != number]
@@ -98,11 +107,19 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=1)
     parser.add_argument("--mustangs", action="store_true")
     parser.add_argument("--no-codec", action="store_true")
+    parser.add_argument("--transposed", action="store_true", help="read the neighbours of the transposed cell")
     told = parser.parse_args()
     torch.set_num_threads(1)
     rows, columns = map(int, told.grid.split("x"))
     codec = not told.no_codec
-    config = Config(rows, columns, told.batches, loss="mustangs" if told.mustangs else "bce", codec=codec)
+    config = Config(
+        rows,
+        columns,
+        told.batches,
+        loss="mustangs" if told.mustangs else "bce",
+        codec=codec,
+        transposed=told.transposed,
+    )
     found = mnist.source(mnist.Options(path=str(told.data)), "train")
     images_u8, _ = found.fetch(torch.arange(len(found)).numpy())
     extractor = extractors.load_extractor("mnist-cnn", extractors.find_weights(str(told.data), "mnist-cnn"))

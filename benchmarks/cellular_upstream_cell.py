@@ -37,6 +37,7 @@ class Config:
 
     loss: "mustangs" gives each cell "bce" or "mse" for good, 2 to 1, which is what upstream's choice comes to.
     skip_d: batches without a step of D after each with one. codec: neighbours travel as text, or are copied.
+    transposed: cell (r, c) reads the neighbours of (c, r), as upstream's does on square grids.
     """
 
     rows: int = 2
@@ -55,6 +56,7 @@ class Config:
     mixture_sigma: float = 0.01
     loss: Literal["bce", "mustangs"] = "bce"
     codec: bool = True
+    transposed: bool = False
     seed: int = 0
 
 

@@ -38,7 +38,6 @@ def test_a_wrong_cell_is_one_line(word, found):
     [
         (("grid.edges=[[0, 4]]",), "edges: found [0, 4], expected two cells of 0 … 3"),
         (("grid.changes=[{at: 1}, {at: 3, edges: [[9, 0]]}]",), "changes.1.edges: found [9, 0], expected two cells"),
-        (("grid.shape=2x3", "grid.quirks=[transposed]"), "quirks: found transposed on 2x3, expected a square grid"),
         (("grid.diet=0.3", "grid.overlap=false"), "a diet of 0.3 without overlap, expected at most 1 / cells = 0.25"),
         (
             ("grid.diet=0.2", "grid.overlap=false", "grid.cells=[{at: [0], diet: 0.5}]"),

@@ -237,14 +237,6 @@ def test_it_repeats_itself_and_leaves_the_global_random_state_alone():
     )
 
 
-@pytest.mark.parametrize(
-    ("number", "rows", "columns", "expected"),
-    [(0, 1, 1, []), (0, 2, 2, [2, 1]), (1, 3, 3, [7, 4, 0, 2]), (4, 3, 3, [1, 7, 3, 5]), (11, 3, 4, [7, 3, 10, 8])],
-)
-def test_neighbours(number, rows, columns, expected):
-    assert upstream.neighbours(number, rows, columns) == expected
-
-
 def test_mustangs_is_one_fixed_loss_per_cell():
     """Bce 2 to 1: within 3 standard deviations of 200 draws."""
     run = grid(rows=10, columns=20, loss="mustangs")

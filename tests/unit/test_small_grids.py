@@ -1,10 +1,11 @@
-"""Whole small grids: quirks, neighbourhoods that change while the run goes on, classes."""
+"""Small whole grids: learning rates, neighbourhoods that change during a run, classes."""
 
 from __future__ import annotations
 
 import json
 import math
 
+import pytest
 import torch
 
 import paragan as pg
@@ -22,24 +23,12 @@ def rates(population, generations):
     return found
 
 
-def test_frozen_rates_stay_in_a_whole_grid(tmp_path):
-    words = ("grid.rates.probability=1", "grid.replacement=always")
-    assert {lr for of in rates(grid(tmp_path, *words, "grid.quirks=[frozen_rates]"), 3) for lr in of} == {1e-3}
+@pytest.mark.parametrize(("probability", "are_mutated"), [(0, False), (1, True)])
+def test_learning_rates_of_a_grid_mutate_with_the_given_probability(probability, are_mutated, tmp_path):
+    words = (f"grid.rates.probability={probability}", "grid.replacement=always")
     first, *_, last = rates(grid(tmp_path, *words), 3)
-    assert len(set(first)) == 8 and 1e-3 not in last
-
-
-def test_transposed_cells_read_the_neighbours_of_their_mirror_image(tmp_path):
-    plain, quirk = (
-        grid(tmp_path / name, "grid.shape=3x3", "grid.batches=1", f"grid.quirks=[{name}]")
-        for name in ("", "transposed")
-    )
-    assert quirk.topology(0).neighbours[1] == (1, 0, 6, 5, 4)  # itself, then those around cell 3, its mirror image
-    assert plain.topology(0).neighbours[1] == (1, 7, 4, 0, 2)
-    for population in (plain, quirk):
-        population.evolve()
-    digests = [[cell.centre[Side.G].digest for cell in population.cells] for population in (plain, quirk)]
-    assert digests[0] != digests[1] and quirk.generation == 1
+    assert len(set(first)) == (8 if are_mutated else 1)
+    assert (1e-3 not in last) if are_mutated else (set(last) == {1e-3})
 
 
 CHANGES = "grid.changes=[{at: 1, topology: ring}, {at: 3, edges: [[0, 2]]}]"

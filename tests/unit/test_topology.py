@@ -40,16 +40,6 @@ def test_the_order_of_a_neighbourhood_is_fixed():
     assert ring(5, 2).neighbours[0] == (0, 4, 1, 3, 2)
 
 
-def test_the_published_code_reads_the_transposed_cell():
-    assert set(torus(3, 3).neighbours[1]) - {1} == {0, 2, 4, 7}
-    assert set(torus(3, 3, transposed=True).neighbours[1]) - {1} == {0, 4, 5, 6}
-    for size, wrong in ((3, 6), (4, 12), (8, 56)):
-        plain, transposed = (torus(size, size, transposed=t).neighbours for t in (False, True))
-        assert sum(set(a) != set(b) for a, b in zip(plain, transposed, strict=True)) == wrong
-    with pytest.raises(ConfigError, match=r"grid.quirks: found transposed on 2x3, expected a square grid"):
-        torus(2, 3, transposed=True)
-
-
 @pytest.mark.parametrize("cells", range(1, 9))
 @pytest.mark.parametrize("radius", [1, 2])
 def test_a_ring_is_so_many_to_either_side(cells, radius):

@@ -153,15 +153,10 @@ class GridOptions:
     """Generations that a worker may continue without its neighbours' newest individuals; 0: lock-step."""
     heartbeat_s: Positive = 2.0
     """Seconds between a worker's heartbeats."""
-    quirks: tuple[Literal["transposed", "frozen_rates"], ...] = ()
-    """Deviations of Lipizzaner's published code, to compare with it."""
 
     def __post_init__(self) -> None:
         if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MAX_CELLS:
             raise ValueError(f"found the shape {self.shape!r}, expected ROWSxCOLUMNS with at most {_MAX_CELLS} cells")
-        rows, columns = self.rows_columns
-        if "transposed" in self.quirks and rows != columns:
-            raise ValueError(f"quirks: found transposed on {self.shape}, expected a square grid")
         self._refuse_edges()
         self._refuse_cells()
         if not self.overlap and sum(self.diets) > 1 + 1e-9:

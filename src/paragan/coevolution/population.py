@@ -136,11 +136,9 @@ class Population:
         return found
 
     def _rates(self, parents: Mapping[Side, Genome], cell: Cell) -> dict[Side, float]:
-        found = {side: genome.traits.lr for side, genome in parents.items()}
-        if "frozen_rates" in self.options.quirks:
-            return found
-        rates, place = self.options.rates, (self.seed, cell.number, self.generation)
-        return {side: mutate_lr(lr, rates, *place, side) for side, lr in found.items()}
+        place = self.seed, cell.number, self.generation
+        rates = self.options.rates
+        return {side: mutate_lr(genome.traits.lr, rates, *place, side) for side, genome in parents.items()}
 
     def _clone(
         self, cell: Cell, group: Sequence[Centre], parents: Mapping[Side, Genome], rates: Mapping[Side, float]

@@ -54,19 +54,15 @@ class Topology:
         return max(far.values()) if len(far) == len(self) else None
 
 
-def torus(rows: int, columns: int, radius: int = 1, transposed: bool = False) -> Topology:
+def torus(rows: int, columns: int, radius: int = 1) -> Topology:
     """Cell r * columns + c and all within `radius` steps north, south, west or east, around the edges.
 
-    With radius 1 these are the five cells of Lipizzaner (Schmiedlechner et al. 2018, section 3). transposed: cell
-    (r, c) reads the neighbours of (c, r), as Lipizzaner's published code does on square grids.
+    With radius 1 these are the five cells of Lipizzaner (Schmiedlechner et al. 2018, section 3).
     """
-    if transposed and rows != columns:
-        raise ConfigError(f"grid.quirks: found transposed on {rows}x{columns}, expected a square grid")
     steps = _offsets(radius)
 
     def near(r: int, c: int) -> tuple[int, ...]:
-        r0, c0 = (c, r) if transposed else (r, c)
-        around = (((r0 + down) % rows) * columns + (c0 + right) % columns for down, right in steps)
+        around = (((r + down) % rows) * columns + (c + right) % columns for down, right in steps)
         return _unique((r * columns + c, *around))
 
     return Topology(tuple(near(r, c) for r in range(rows) for c in range(columns)))
@@ -98,7 +94,7 @@ def topology_at(options: GridOptions, generation: int) -> Topology:
         return graph(options.num_cells, now.edges)
     if now.topology == "ring":
         return ring(options.num_cells, now.radius)
-    return torus(*options.rows_columns, now.radius, "transposed" in options.quirks)
+    return torus(*options.rows_columns, now.radius)
 
 
 def _offsets(radius: int) -> list[tuple[int, int]]:
