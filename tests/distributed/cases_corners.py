@@ -15,7 +15,6 @@ from torch.distributed import distributed_c10d
 from paragan import build
 from paragan.config import load
 from paragan.core.dist import ALONE, World
-from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.engine.agreement import Agreement
@@ -35,24 +34,6 @@ from tests.laws.small_gan import distance
 from tests.tiny_run import TINY
 
 G, D = Side.G, Side.D
-
-
-def coupled(world: World, name: str) -> str:
-    """What is said to an objective with a term that mixes samples."""
-    on = Switches()
-    gan = game(on, *(player(side, on, strategy(name), world) for side in (G, D)))
-    whole = gan._g_objective
-
-    def objective(outputs, feed):
-        terms = whole(outputs, feed)
-        return replace(terms, coupled={"spread": outputs.fake.logits_B.var()})
-
-    object.__setattr__(gan, "_g_objective", objective)
-    try:
-        synchronous.step(gan, stream(on, *world.share(BATCH)))
-    except ConfigError as error:
-        return str(error)
-    return ""
 
 
 def pure(world: World, name: str) -> tuple[list[str], float]:

@@ -125,26 +125,6 @@ def silent(world: World, bound: int) -> str:
     return said + " late" * (time.monotonic() - began > 20)
 
 
-def coupled(world: World) -> str:
-    """What is said of an objective that mixes the samples of a batch."""
-    gan, scheme, stream = begun(world, 1)
-    scheme._roles = replace(scheme._roles, timeout_s=2.0)
-    plain = gan._d_objective
-
-    def mixing(outputs, feed):
-        terms = plain(outputs, feed)
-        return replace(terms, coupled={"diversity": outputs.fake.logits_B.std()})
-
-    gan._d_objective = mixing
-    try:
-        scheme.step(gan, stream)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    finally:
-        scheme.close()
-    return "it played"
-
-
 def killed(world: World, folder: str, rank: int) -> None:
     """What the others say, into files, when one is killed."""
     gan, scheme, stream = begun(world, 1)

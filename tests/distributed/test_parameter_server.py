@@ -71,12 +71,6 @@ def test_who_waits_for_a_worker_that_plays_no_more_ends(three_ranks, bound):
     assert worker == "RankError: the server on rank 0: nothing has come for 2 s, expected newer weights"
 
 
-def test_what_mixes_the_samples_of_a_batch_needs_one_worker(three_ranks, two_ranks):
-    said = "ConfigError: scheme: diversity couples the samples of a batch that workers share; use one worker"
-    assert three_ranks.run(f"{CASES}:coupled")[1:] == [said, said]
-    assert two_ranks.run(f"{CASES}:coupled") == ["it played"] * 2
-
-
 @pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.parametrize("rank", [0, 2])

@@ -84,12 +84,6 @@ def test_memory_of_a_rank(two_ranks, width, least):
         assert held[name]["average"] <= 0.52 * whole["average"]
 
 
-@pytest.mark.parametrize("name", ["ddp", "zero1", "zero3", "local_sgd"])
-def test_a_term_that_mixes_samples_is_refused_on_ranks(two_ranks, name):
-    told = two_ranks.run(f"{CORNERS}:coupled", name=name)
-    assert all(text.startswith("strategy: spread couples the samples of a batch") for text in told)
-
-
 @pytest.mark.parametrize("name", ["none", "ddp", "zero1", "local_sgd"])
 def test_pure_holds_weights_low_and_steps_them_in_full(request, name):
     pool = request.getfixturevalue("one_rank" if name == "none" else "two_ranks")

@@ -29,7 +29,6 @@ class Can(enum.Enum):
     DOUBLE_BACKWARD = "double backward"
     COUPLED = "terms that mix samples"
     PARTS = "micro-batches"
-    UNEVEN = "shards of different size"
     WHOLE_WEIGHTS = "terms that read whole weights"
 
 
@@ -212,12 +211,10 @@ class LossTerms:
     """An objective, never a scalar mean: the strategy sums the rows and divides by `rows.total`.
 
     loss_B:   float per sample, by name; summed into the loss.
-    coupled:  scalars that mix samples, already means; need `Can.COUPLED` and one part.
-    seen_B:   detached observations per sample, reduced once per update.
+    observations_B: detached observations per sample, reduced once per update.
     """
 
     loss_B: Mapping[str, Tensor]
-    coupled: Mapping[str, Tensor] = field(default_factory=dict)
     observations_B: Mapping[str, Tensor] = field(default_factory=dict)
 
 

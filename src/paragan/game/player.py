@@ -214,8 +214,7 @@ class Player:
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
         sums = torch.stack([values.sum(dtype=torch.float32) for values in rows.values()]) / turn.feed.rows.total
         share = self.strategy.rank_weight(self.net)
-        equal = {f"loss/{name}": value for name, value in terms.coupled.items()} | {"gradient_norm": norm}
-        return {**dict(zip(rows, sums.unbind(), strict=True)), **{k: v * share for k, v in equal.items()}}
+        return {**dict(zip(rows, sums.unbind(), strict=True)), "gradient_norm": norm * share}
 
 
 def _place(turn: Turn, version: int, *nets: Network) -> None:

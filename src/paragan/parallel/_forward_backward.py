@@ -59,7 +59,7 @@ def _run_part(
     part = PenaltyContext(nets[turn.side], feed, outputs, gradient, outputs.whole)
     loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
     summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
-    return sum(terms.coupled.values(), summed), LossTerms(loss_B, terms.coupled, terms.observations_B)
+    return summed, LossTerms(loss_B, terms.observations_B)
 
 
 def _whole(x_B: Tensor, rows: Rows, across: RankGather | None) -> Tensor:
@@ -93,11 +93,9 @@ def forward_backward(
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
     tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
     *,
-    apart: bool = False,
     across: RankGather | None = None,
 ) -> LossTerms:
-    """One backward per part. apart: the batch is shared with other ranks, so that no term may mix samples; across: but
-    penalties may, which ask these ranks.
+    """Run one backward per part. across: gathers the rows of all ranks for terms that mix samples.
 
     `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last. `tied(roots)` may
     give a scalar that goes into the last backward as well.
@@ -117,7 +115,6 @@ def forward_backward(
         last = number == parts and shared is None
         with around(last):
             loss, terms = _run_part(turn, nets, feed, gradient, across)
-            _refuse_coupled(terms, parts, apart)
             loss = loss if factor is None else loss * factor
             _backward([loss], [None], tied if last else None)
         done.append(terms)
@@ -141,14 +138,6 @@ def _needs_no_image(penalty: Penalty) -> bool:
 _NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))
 
 
-def _refuse_coupled(terms: LossTerms, parts: int, apart: bool) -> None:
-    if terms.coupled and (parts > 1 or apart):
-        names = ", ".join(terms.coupled)
-        if apart:
-            raise ConfigError(f"strategy: {names} couples the samples of a batch that is shared by ranks; use one rank")
-        raise ConfigError(f"micro_batches: {names} couples the samples of a batch; set micro_batches to 1")
-
-
 def _backward(
     roots: Sequence[Tensor],
     gradients: Sequence[Tensor | None],
@@ -170,7 +159,6 @@ def gather(parts: list[LossTerms]) -> LossTerms:
 
     return LossTerms(
         joined(lambda t: t.loss_B, torch.cat),
-        joined(lambda t: t.coupled, lambda only: only[0]),
         joined(lambda t: t.observations_B, torch.cat),
     )
 

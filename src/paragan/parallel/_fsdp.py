@@ -78,9 +78,7 @@ class Sharded(none.Strategy):
 
         world = placed(net).world
         across = None if size == 1 else RankGather(world.group, "a penalty", world.count)
-        return _forward_backward.forward_backward(
-            turn, nets, parts, gradient, factor, around, apart=size > 1, across=across
-        )
+        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, around, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         assert isinstance(net, FSDPModule)

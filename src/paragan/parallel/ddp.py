@@ -61,9 +61,7 @@ class Strategy(none.Strategy):
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
         tied = partial(self._tied, here, list(net.parameters()), signature)
         across = RankGather(here.world.group, "a penalty", here.world.count)
-        return _forward_backward.forward_backward(
-            turn, nets, parts, gradient, factor, around, tied, apart=True, across=across
-        )
+        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, around, tied, across=across)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         for weight in placed(net).idle:

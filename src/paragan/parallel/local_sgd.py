@@ -75,7 +75,7 @@ class Strategy(none.Strategy):
         gradient = partial(self.input_gradient, net, scale=scale)
         size = here.world.size
         factor = size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
-        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, apart=size > 1)
+        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor)
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
         return placed(net).world.size == 1 or version % self.options.every == 0

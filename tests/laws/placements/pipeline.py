@@ -148,7 +148,7 @@ class Strategy(none.Strategy):
             (sum(loss.sum() for loss in losses.values()) / feed.rows.total + 0.0 * out.sum()).backward()
             for name, loss in losses.items():
                 values[name].append(loss.detach())
-        return LossTerms({**terms.loss_B, **{n: torch.cat(v) for n, v in values.items()}}, {}, terms.observations_B)
+        return LossTerms({**terms.loss_B, **{n: torch.cat(v) for n, v in values.items()}}, terms.observations_B)
 
     def _across(self, net, x, y):
         """The logits on the last rank, on the first a stand-in tied to the graph; and what crossed the cut."""
@@ -199,7 +199,7 @@ class Strategy(none.Strategy):
         zero = DiscriminatorOutput(torch.zeros(1, dtype=torch.float64))
         terms = turn.objective(Outputs(fake=zero, real=zero), feed)
         blank = lambda of: {name: torch.zeros(1) for name in of}  # noqa: E731
-        return LossTerms(blank(terms.loss_B), {}, blank(terms.observations_B))
+        return LossTerms(blank(terms.loss_B), blank(terms.observations_B))
 
     def input_gradient(self, net, out_B, x, scale=None):
         raise AssertionError("across a cut it needs what crossed it: `_back`")

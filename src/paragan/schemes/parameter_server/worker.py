@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, cycle
 
-from paragan.core.errors import ConfigError, RankError
+from paragan.core.errors import RankError
 from paragan.core.protocols import Opponent, Turn
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side, Update, take_batches
@@ -65,9 +65,6 @@ class Worker:
         told.lags[max(behind)] += 1
         told.used.append(self._versions[side])
         played = player.compute_gradients(turn, against)
-        if played.terms.coupled and self.roles.batch_world.size > 1:
-            names = ", ".join(played.terms.coupled)
-            raise ConfigError(f"scheme: {names} couples the samples of a batch that workers share; use one worker")
         self._post.send(Message(self._versions[side], moved(player.net), self._floors[side]))
         self._num_coming += 1
         player.net.zero_grad()
