@@ -50,7 +50,7 @@ def begun(table: Table, row: Row, seed: int, data: str | None, keep: Path) -> Ga
     if table.recipe:
         game = _of_recipe(table, row, seed, data, keep)
     else:
-        scheme: Any = ring.scheme(row, table.batch) if row.is_async else shared_fakes
+        scheme: Any = ring.scheme(row, table.batch) if row.is_async else shared_fakes.Scheme()
         stream = ring.batches(seed, round(table.batch * row.d))
         game = Game(ring.game(row, seed), scheme, stream, ring.score)
     if row.is_async:

@@ -40,8 +40,8 @@ VARIANTS = {
     "fp32": (Calling(), synchronous),
     "bf16": (Calling(torch.bfloat16), synchronous),
     "bf16 channels-last": (Calling(torch.bfloat16, channels_last=True), synchronous),
-    "bf16 channels-last shared fakes": (Calling(torch.bfloat16, channels_last=True), shared_fakes),
-    "fp16 channels-last shared fakes": (Calling(torch.float16, channels_last=True, scaled=True), shared_fakes),
+    "bf16 channels-last shared fakes": (Calling(torch.bfloat16, channels_last=True), shared_fakes.Scheme()),
+    "fp16 channels-last shared fakes": (Calling(torch.float16, channels_last=True, scaled=True), shared_fakes.Scheme()),
 }
 
 

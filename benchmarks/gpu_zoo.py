@@ -77,7 +77,7 @@ LEVERS: dict[str, tuple[Calling, Any]] = {
     "float32": (Calling(), synchronous),
     "bf16": (Calling(torch.bfloat16), synchronous),
     "bf16 channels-last": (Calling(torch.bfloat16, channels_last=True), synchronous),
-    "bf16 channels-last shared fakes": (Calling(torch.bfloat16, channels_last=True), shared_fakes),
+    "bf16 channels-last shared fakes": (Calling(torch.bfloat16, channels_last=True), shared_fakes.Scheme()),
 }
 
 

@@ -44,7 +44,7 @@ def turn(side: Side, *penalties, step: int = 4) -> Turn:
     z, y = rng.normal(SEED, "z", rows, (OPTIONS.latent,)).double(), rng.integers(SEED, "y", rows, CLASSES)
     fakes = (rng.normal(SEED, "fakes", rows, SHAPE).double().tanh(),) if side is Side.D else None
     chain = (Side.D,) if side is Side.D else (Side.G, Side.D)
-    needs_real = side is Side.D or any(getattr(penalty, "needs_real", False) for penalty in penalties)
+    needs_real = side is Side.D or any(penalty.needs_real for penalty in penalties)
     return Turn(side, chain, TurnInputs(rows, SEED, z, y, real=real, fakes=fakes), _nothing, penalties, needs_real)
 
 

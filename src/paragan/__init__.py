@@ -12,7 +12,7 @@ _PUBLIC = {
     "paragan.api.scaling_manager": ("ScalingManager",),
     "paragan.config": ("RunConfig",),
     "paragan.core.errors": ("CheckpointError", "ConfigError", "DataError", "DivergedError", "ParaganError"),
-    "paragan.core.protocols": ("PenaltyContext", "Turn"),
+    "paragan.core.protocols": ("Penalty", "PenaltyContext", "Turn"),
     "paragan.core.types": (
         "Batch",
         "Can",

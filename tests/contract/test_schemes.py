@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from paragan.build import game as build
 from paragan.core import registry
+from paragan.core.option_types import Choice
 from paragan.core.types import Side
 from paragan.parallel import none
 from tests.laws.small_gan import BATCH, batches, distance, game, network, player
@@ -15,9 +19,8 @@ GIVEN = {"skipping": {"every": 1}}  # D would not play in every step otherwise
 @pytest.mark.parametrize("name", registry.names("schemes"))
 @pytest.mark.parametrize("per_step", [1, 2])
 def test_a_scheme_plays(name, per_step):
-    module = registry.load("schemes", name)
-    options = registry.options("schemes", name)(**GIVEN.get(name, {})) if hasattr(module, "Scheme") else None
-    scheme = module if options is None else module.Scheme(options)
+    chosen = Choice(name, registry.options("schemes", name)(**GIVEN.get(name, {})))
+    scheme = build.scheme(SimpleNamespace(scheme=chosen))
     gan = game(*(player(side, none.Strategy(), per_step=per_step if side is Side.D else 1) for side in Side))
     stream = batches()
     for step in (1, 2):

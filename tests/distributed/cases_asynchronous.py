@@ -24,7 +24,7 @@ from tests.distributed.cases_laws import strategy
 from tests.laws.small_gan import BATCH, batches, distance, game, network, play, player
 
 STEPS = 4
-PLAIN = {False: synchronous, True: shared_fakes}
+PLAIN = {False: synchronous, True: shared_fakes.Scheme()}
 
 
 def seat(side: Side, roles: Roles, k: int, name: str, options: dict):
@@ -136,7 +136,7 @@ def stuck(world: World) -> str:
         scheme.close()
         return ""
     try:
-        scheme._game.side.pace = _hurried(scheme._game.side.pace)
+        scheme._session.side.pace = _hurried(scheme._session.side.pace)
         scheme.step(gan, stream)
     except Exception as error:
         return f"{type(error).__name__}: {error} after {time.monotonic() - began:.0f} s"

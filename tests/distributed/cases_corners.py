@@ -93,7 +93,7 @@ def late_penalty(world: World, name: str, parts: int) -> float:
         gan.g_penalties = (orthogonal.Penalty(orthogonal.Options(weight=0.1)),)
         told = stream(on, *share)
         for _ in range(3):
-            shared_fakes.step(gan, told)
+            shared_fakes.Scheme().step(gan, told)
         return gan.g.strategy.weights(gan.g.net)
 
     mine = play(lambda: strategy(name), world, world.share(BATCH))

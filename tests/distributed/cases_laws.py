@@ -18,7 +18,7 @@ from tests.laws.matrix_gan import BATCH, MATRIX, STEPS, Switches, game, make, pl
 from tests.laws.small_gan import distance, play
 
 UNEVEN = {2: (7, 13), 3: (5, 11, 4), 4: (4, 7, 4, 5)}
-SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes, "extragradient": extragradient}
+SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes.Scheme(), "extragradient": extragradient.Scheme()}
 
 
 def strategy(name: str, options: dict[str, Any] | None = None):

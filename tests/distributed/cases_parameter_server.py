@@ -75,7 +75,7 @@ def bounded(world: World, bound: int, steps: int, k: int = 1) -> list:
     scheme.quiesce()
     found = [gan.clock.step, gan.clock.images]
     if scheme._roles.sides:
-        server = scheme._game
+        server = scheme._session
         counts = [[seat.version, seat.images, int(seat.updates)] for seat in (gan.d, gan.g)]
         found += [dict(server.ages), dict(server.ahead), counts]
     else:
@@ -111,7 +111,7 @@ def silent(world: World, bound: int) -> str:
     """What the others say when the last rank plays no more, which is here and whose threads go on."""
     gan, scheme, stream = begun(world, bound)
     scheme.step(gan, stream)
-    scheme._game.roles = replace(scheme._roles, timeout_s=1.0)
+    scheme._session.roles = replace(scheme._roles, timeout_s=1.0)
     said, began, longer = "", time.monotonic(), worker._LONGER_S
     worker._LONGER_S = 1.0
     try:

@@ -13,7 +13,7 @@ from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.state_buffers import remember
+from paragan.game.state_buffers import attach_state
 from paragan.layers.init import initialise
 from paragan.losses import nonsaturating
 from paragan.models import stylegan2
@@ -45,7 +45,7 @@ def game(world: World, made) -> GAN:
     slope = r1.Penalty(r1.Options(weight=0.5, interval=2))
     loss = Loss(nonsaturating.d_loss, nonsaturating.g_loss)
     found = GAN(players[Side.G], players[Side.D], loss, Prior(5, 6, CLASSES, dtype=torch.float64), (lengths,), (slope,))
-    remember(found)
+    attach_state(found)
     return found
 
 
@@ -54,7 +54,7 @@ def ranks_are_the_batch(world: World, kind: str, uneven: bool, shared: bool) -> 
     row = sum(UNEVEN[world.size][: world.rank]) if uneven else 0
     share = (row, UNEVEN[world.size][world.rank]) if uneven else world.share(BATCH)
     gan, plain = game(world, partial(strategy, kind)), game(ALONE, none.Strategy)
-    scheme = shared_fakes if shared else synchronous
+    scheme = shared_fakes.Scheme() if shared else synchronous
     for one, batches in ((gan, stream(*share)), (plain, stream())):
         for _ in range(STEPS):
             scheme.step(one, batches)

@@ -23,7 +23,7 @@ def test_no_delay_is_synchrony(device):
     play(there, scheme, moved(batches(), device), 6)
     scheme.quiesce()
     scheme.close()
-    play(here, shared_fakes, batches(), 6)
+    play(here, shared_fakes.Scheme(), batches(), 6)
     for a, b in ((there.g, here.g), (there.d, here.d)):
         assert distance({k: v.cpu() for k, v in a.net.state_dict().items()}, dict(b.net.state_dict())) <= 1e-9
 

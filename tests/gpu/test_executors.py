@@ -43,7 +43,7 @@ def on_gpu(executor, interval):
 
 
 @pytest.mark.parametrize("interval", [1, 2])
-@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes.Scheme()])
 @pytest.mark.parametrize("executor", ["compile", "graphs"])
 def test_it_trains_as_what_runs_as_written_with_r1(executor, scheme, interval):
     there, here = on_gpu(executor, interval), on_gpu("eager", interval)

@@ -43,7 +43,7 @@ def on(device):
     return gan
 
 
-@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes.Scheme()])
 def test_the_accelerator_computes_what_the_cpu_computes(scheme):
     there, here = on("cuda"), on("cpu")
     play(there, scheme, moved(batches(), "cuda"))

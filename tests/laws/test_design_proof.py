@@ -86,7 +86,7 @@ def two_streams(seeds):
         )
 
 
-@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes.Scheme()])
 def test_two_stacked_cells_equal_two_games(scheme):
     together = game(
         *(

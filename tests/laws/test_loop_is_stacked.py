@@ -17,6 +17,7 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.game.scheme import FunctionScheme
 from paragan.layers.init import initialise
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.losses import least_squares, minimax, nonsaturating
@@ -91,7 +92,10 @@ def player(side, number, make, per_step, ema):
     return Player(side, net(), none.Strategy(), policy, ema=average)
 
 
-def cells(nets="mlp", scheme=synchronous, per_step=1, penalties=(), losses=LOSSES, ema=True):
+PLAIN = FunctionScheme(synchronous.step)
+
+
+def cells(nets="mlp", scheme=PLAIN, per_step=1, penalties=(), losses=LOSSES, ema=True):
     found = []
     for number in range(CELLS):
         g = player(Side.G, number, NETS[nets][Side.G], 1, ema)
@@ -123,7 +127,7 @@ def apart(a, b):
 GAMES = {
     "synchronous": {},
     "conv": {"nets": "conv"},
-    "shared-fakes": {"scheme": shared_fakes},
+    "shared-fakes": {"scheme": shared_fakes.Scheme()},
     "skipping": {"scheme": skipping.Scheme(skipping.Options(2))},
     "two-d-updates": {"per_step": 2},
     "r1": {"penalties": (r1.Penalty(r1.Options(weight=0.5, interval=2)),)},

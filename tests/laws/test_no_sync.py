@@ -37,7 +37,7 @@ class HostReads(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes.Scheme()])
 def test_a_step_reads_nothing_back(scheme):
     gan, stream = game(*(player(side, none.Strategy(), parts=2) for side in Side)), batches()
     with HostReads() as reads:

@@ -11,7 +11,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.validation import refuse_what_it_cannot
+from paragan.game.validation import refuse_unsupported
 from paragan.models import contragan
 from paragan.parallel import local_sgd
 from paragan.penalties import contrastive, data_to_data
@@ -123,8 +123,8 @@ def test_parts_and_steps_apart_are_refused(module):
     penalty, net = module.Penalty(module.Options()), torch.nn.Linear(1, 1)
     told = f"micro_batches: found 2 with the penalty {penalty.name}, which couples the samples of a batch"
     with pytest.raises(ConfigError, match=told):
-        refuse_what_it_cannot(PlayerOptions(micro_batches=2), Player(Side.D, net), (penalty,))
+        refuse_unsupported(PlayerOptions(micro_batches=2), Player(Side.D, net), (penalty,))
     apart = Player(Side.D, net)
     apart.strategy = local_sgd.Strategy(local_sgd.Options())
     with pytest.raises(ConfigError, match=f"penalties: {penalty.name} needs terms that mix samples"):
-        refuse_what_it_cannot(PlayerOptions(), apart, (penalty,))
+        refuse_unsupported(PlayerOptions(), apart, (penalty,))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import paragan as pg
 from paragan.augment.diffaugment import Augment, Options, coloured, moved
 from paragan.core import rng
 from paragan.core.errors import ConfigError
@@ -61,8 +62,8 @@ def test_d_sees_augmented_images_and_penalties_do_not():
     """Both turns, real and fake, with streams of their own; the images in the outputs are G's."""
     shown, seen = [], []
 
-    class Sees:
-        name, needs, per_sample, interval = "sees", frozenset(), False, 1
+    class Sees(pg.Penalty):
+        name = "sees"
 
         def __call__(self, part):
             seen.append(part.outputs.images)

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import nn
 
+import paragan as pg
 from paragan.core.errors import ConfigError
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
-from paragan.game.state_buffers import remember
+from paragan.game.state_buffers import attach_state
 from paragan.losses import wasserstein
 from paragan.parallel import none
 from paragan.parallel._memory_options import MemoryOptions
@@ -86,7 +87,7 @@ def naive(kind, **arguments):
 def test_it_is_its_paper(kind, arguments):
     gan = game(kind, **arguments)
     for step in range(STEPS):
-        extragradient.step(gan, iter([real(step)]))
+        extragradient.Scheme().step(gan, iter([real(step)]))
     expected = naive(kind, **arguments)
     assert (
         max(float((s.net.w - e).detach().abs().max()) for s, e in zip((gan.g, gan.d), expected, strict=True)) <= 1e-14
@@ -94,10 +95,10 @@ def test_it_is_its_paper(kind, arguments):
     assert (int(gan.g.updates), gan.g.version, gan.clock.images) == (STEPS, STEPS, STEPS * BATCH)
 
 
-class Counting:
+class Counting(pg.Penalty):
     """A penalty that counts how often it was asked, and remembers it."""
 
-    name, needs, per_sample, interval = "counting", frozenset(), False, 1
+    name = "counting"
 
     def __init__(self):
         self.state = {"asked": torch.zeros(())}
@@ -109,23 +110,23 @@ class Counting:
 
 def test_what_penalties_remember_is_of_updates():
     gan = replace(game(), d_penalties=(counting := Counting(),))
-    remember(gan)
+    attach_state(gan)
     for step in range(3):
-        extragradient.step(gan, iter([real(step)]))
+        extragradient.Scheme().step(gan, iter([real(step)]))
     assert float(counting.state["asked"]) == int(gan.d.updates) == 3
 
 
 def test_where_plain_steps_circle_it_arrives():
     """A bilinear game: the generator's mean is to become the data's, (1, 1)."""
     apart = {}
-    for scheme in (synchronous, extragradient):
+    for name, scheme in (("plain", synchronous), ("extragradient", extragradient.Scheme())):
         gan = game(lr=0.3)
         gan.d.net.decay = 0.0
         for step in range(200):
             ones = torch.ones(BATCH, 2, 1, 1, dtype=torch.float64)
             scheme.step(gan, iter([Batch(Rows(step, 0, BATCH, BATCH), ones)]))
-        apart[scheme] = float((gan.g.net.w - 1).detach().norm() + gan.d.net.w.detach().norm())
-    assert apart[extragradient] < 0.2 < 1.0 < apart[synchronous], apart
+        apart[name] = float((gan.g.net.w - 1).detach().norm() + gan.d.net.w.detach().norm())
+    assert apart["extragradient"] < 0.2 < 1.0 < apart["plain"], apart
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.RMSprop], ids=["skips on the device", "is not called"])
@@ -150,5 +151,5 @@ def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind)
 def test_an_opponent_elsewhere_is_refused():
     gan = game()
     gan.d = SimpleNamespace(updates_per_step=1)
-    with pytest.raises(ConfigError, match="both players in one place, found SimpleNamespace"):
-        extragradient.step(gan, iter([real(0)]))
+    with pytest.raises(ConfigError, match="both players in one process, but one is a SimpleNamespace"):
+        extragradient.Scheme().step(gan, iter([real(0)]))

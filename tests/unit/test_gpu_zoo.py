@@ -23,7 +23,8 @@ SMALL = {
 def test_a_row_at_toy_size(name, monkeypatch):
     case = gpu_zoo.CASES[name]
     # no bf16: without hardware for it a convolution takes seconds
-    levers = {"float32": gpu_zoo.LEVERS["float32"], "shared": (Calling(None, channels_last=True), shared_fakes)}
+    shared = (Calling(None, channels_last=True), shared_fakes.Scheme())
+    levers = {"float32": gpu_zoo.LEVERS["float32"], "shared": shared}
     monkeypatch.setattr(gpu_zoo, "LEVERS", levers)
     small = replace(case, side=16, classes=min(case.classes, 3), options=SMALL[case.model])
     found = gpu_zoo.row(small, 0.0, 4, torch.device("cpu"))

@@ -14,7 +14,7 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import DiscriminatorOutput, Outputs, Side
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
-from paragan.game.validation import refuse_what_it_cannot
+from paragan.game.validation import refuse_unsupported
 from paragan.penalties import lecam
 from tests.one_turn import BATCH, nets, play, turn
 
@@ -91,7 +91,7 @@ def test_what_it_remembers_is_on_the_way_of_no_gradient():
 def test_parts_are_refused():
     told = "micro_batches: found 2 with the penalty lecam, which couples the samples of a batch"
     with pytest.raises(ConfigError, match=told):
-        refuse_what_it_cannot(
+        refuse_unsupported(
             PlayerOptions(micro_batches=2), Player(Side.D, torch.nn.Linear(1, 1)), (lecam.Penalty(lecam.Options()),)
         )
 

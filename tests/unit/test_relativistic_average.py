@@ -18,7 +18,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.game.validation import refuse_what_it_cannot
+from paragan.game.validation import refuse_unsupported
 from paragan.layers.all_reduce import RankGather
 from paragan.losses import relativistic_average
 from paragan.parallel import _forward_backward, local_sgd
@@ -95,11 +95,11 @@ def test_parts_and_steps_apart_are_refused():
     needs, net = frozenset({Can.COUPLED}), torch.nn.Linear(1, 1)
     told = "micro_batches: found 2 with the loss relativistic_average, which couples the samples of a batch"
     with pytest.raises(ConfigError, match=told):
-        refuse_what_it_cannot(PlayerOptions(micro_batches=2), Player(Side.D, net), (), needs, "relativistic_average")
+        refuse_unsupported(PlayerOptions(micro_batches=2), Player(Side.D, net), (), needs, "relativistic_average")
     apart = Player(Side.D, net)
     apart.strategy = local_sgd.Strategy(local_sgd.Options())
     with pytest.raises(ConfigError, match="loss: relativistic_average needs terms that mix samples, which strategy"):
-        refuse_what_it_cannot(PlayerOptions(), apart, (), needs, "relativistic_average")
+        refuse_unsupported(PlayerOptions(), apart, (), needs, "relativistic_average")
 
 
 def test_rows_that_are_not_all_there_are_refused_where_nobody_can_be_asked():

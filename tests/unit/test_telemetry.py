@@ -87,7 +87,7 @@ def everything(gan):
 
 
 @pytest.mark.parametrize("make", [small_game, outside_game])
-@pytest.mark.parametrize("scheme", [synchronous, shared_fakes])
+@pytest.mark.parametrize("scheme", [synchronous, shared_fakes.Scheme()])
 def test_a_run_that_is_looked_at_is_the_run_that_is_not(make, scheme):
     def play(seen):
         torch.manual_seed(1)

@@ -67,7 +67,7 @@ def test_modules_without_labels_are_not_passed_any():
 
 def test_shared_fakes_refuse_what_they_would_lose():
     with pytest.raises(pg.ConfigError, match=r"more than images \(other\); set scheme: synchronous"):
-        shared_fakes.step(game(), batches())
+        shared_fakes.Scheme().step(game(), batches())
 
 
 def test_r1_as_a_function_is_the_penalty():

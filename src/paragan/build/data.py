@@ -11,7 +11,7 @@ from paragan.core.network_factory import Model
 from paragan.core.protocols import Source, paired
 from paragan.datasets._host_shared import share_on_host
 from paragan.datasets._unlabelled import UnlabelledSource
-from paragan.game.validation import refuse_other_data
+from paragan.game.validation import refuse_mismatched_data
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model 
     """Pairs and what is made for them need each other. Outside networks may leave untold what they take."""
     takes = getattr((model or registry.load("models", config.model.name)).Generator, "takes_condition", None)
     if takes is not None or not outside:
-        refuse_other_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
+        refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
     if found.has_pairs and config.augment is not None:
         raise ConfigError(
             f"augment: found {config.augment.name} with pairs, whose images it would move apart from their conditions; "

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from math import gcd, lcm
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import nn
@@ -29,7 +28,7 @@ from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.fixed_samples import FixedSamples
-from paragan.game.compiled import refuse_uncompiled
+from paragan.game.compiled import refuse_unsupported_executor
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
@@ -38,11 +37,11 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior, latent_of
 from paragan.game.remote_player import RemotePlayer
-from paragan.game.scheme import Batches, Scheme
+from paragan.game.scheme import Batches, FunctionScheme, Scheme
 from paragan.game.snapshot import Snapshot
-from paragan.game.state_buffers import refuse_remembering, remember
+from paragan.game.state_buffers import attach_state, refuse_state
 from paragan.game.turn_validation import validate
-from paragan.game.validation import refuse_odd_counts, refuse_what_it_cannot
+from paragan.game.validation import refuse_invalid_counts, refuse_unsupported
 from paragan.hardware import device as devices, executors, precision, products
 from paragan.layers.init import initialise
 from paragan.loading.batch_rows import BatchRows
@@ -175,23 +174,23 @@ def gan(
     stand_in = copy if roles.has_server else away
     seats = {side: players.get(side) or stand_in(side, makers[side], options[side]) for side in Side}
     refuse_unpaired(config, found, _is_outside(config, model), model)
-    loss, module = adversarial(config.loss), registry.load("losses", config.loss.name)
+    loss = adversarial(config.loss)
     penalties = [registry.load("penalties", p.name).Penalty(p.options) for p in config.penalties]
     mine = {side: tuple(p for p in penalties if p.side is side) for side in Side}
     for side, seat in players.items():
-        refuse_what_it_cannot(options[side], seat, mine[side], getattr(module, "NEEDS", frozenset()), config.loss.name)
-        refuse_odd_counts(side, options[side], config.train.batch, roles.batch_world)
+        refuse_unsupported(options[side], seat, mine[side], loss.needs, config.loss.name)
+        refuse_invalid_counts(side, options[side], config.train.batch, roles.batch_world)
     latents = prior(config, players[Side.G].net if Side.G in players else makers[Side.G].construct(), found, device)
     shown = config.augment
     augment = None if shown is None else registry.load("augment", shown.name).Augment(shown.options)
     game = GAN(
         seats[Side.G], seats[Side.D], loss, latents, mine[Side.G], mine[Side.D], augment, total=roles.batch_world.sum
     )
-    remember(game, device)
+    attach_state(game, device)
     if model is not None or outside_names(config):  # a pair of its own, so that no state moves
         validate(game, makers, found.train.shape, found.num_classes, found.has_pairs, turns)
     if roles.is_split:
-        refuse_remembering(game, f"scheme.{config.scheme.name}", roles.has_server)
+        refuse_state(game, f"scheme.{config.scheme.name}", roles.has_server)
     return game
 
 
@@ -210,9 +209,12 @@ def prior(config: RunConfig, generator: nn.Module, found: Data, device: torch.de
 
 
 def scheme(config: RunConfig) -> Scheme:
-    """A scheme without state is its module; one with settings or state is the module's `Scheme(options)`."""
+    """The scheme of a run: its module's `Scheme`, built with its options if it has some, or the function `step`."""
     module = registry.load("schemes", config.scheme.name)
-    return cast(Scheme, module.Scheme(config.scheme.options) if hasattr(module, "Scheme") else module)
+    if not hasattr(module, "Scheme"):
+        return FunctionScheme(module.step)
+    made: Scheme = module.Scheme(config.scheme.options) if hasattr(module, "Options") else module.Scheme()
+    return made
 
 
 def trainer(
@@ -231,13 +233,12 @@ def trainer(
         side = "g" if config.g.offload else "d"
         raise ConfigError(f"{side}.offload: found true without an accelerator; all lies in the host's memory already")
     order = scheme(config)
-    roles = order.roles(world, config.train.timeout_s) if hasattr(order, "roles") else colocated_roles(world)
+    roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)
-    if hasattr(order, "refuse"):
-        order.refuse(game, found.has_pairs)
+    order.refuse(game, found.has_pairs)
     if not reading:
-        apart, options = hasattr(order, "roles"), {Side.G: config.g, Side.D: config.d}
-        refuse_uncompiled(config.train.executor, game, options, roles.batch_world.size, apart)
+        options = {Side.G: config.g, Side.D: config.d}
+        refuse_unsupported_executor(config.train.executor, game, options, roles.batch_world.size, order.is_concurrent)
     for seat in (game.g, game.d):
         if isinstance(seat, Player) and seat.plain_network.mixes and seat.policy.micro_batches > 1:
             count = seat.policy.micro_batches

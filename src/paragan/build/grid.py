@@ -42,7 +42,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import Mode, sample
-from paragan.game.state_buffers import refuse_remembering
+from paragan.game.state_buffers import refuse_state
 from paragan.hardware import device as devices
 from paragan.loading.loader import Loader, normalise
 from paragan.loading.order import Order
@@ -131,7 +131,7 @@ class GridFactory:
     def _game(self, mine: RunConfig, number: int) -> GAN:
         try:
             game = build.gan(mine, self.found, self.device)
-            refuse_remembering(game, "grid")
+            refuse_state(game, "grid")
             return game
         except ConfigError as error:
             if not any(number in own.at for own in self.options.cells):

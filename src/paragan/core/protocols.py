@@ -47,20 +47,31 @@ class PenaltyContext:
     whole: Callable[[Tensor], Tensor] = _as_it_is
 
 
-class Penalty(Protocol):
-    """One extra loss of one player.
+class Penalty:
+    """Base class of penalties: one extra loss of one player. A subclass sets `name` and defines `__call__`.
 
-    One that remembers holds tensors in `kept`, by name, and writes into them; the same on all ranks, they are part of
-    its player's state. One that compares with D's verdict on real samples in G's turn says `needs_real = True`; one
-    that calls the player's network and looks at no output of the turn says `by_itself = True`.
+    `state` holds tensors that the penalty changes in place from update to update, by name, equal on all ranks; they
+    are saved with the player.
     """
 
     name: str
-    needs: frozenset[Can]
-    per_sample: bool  # refuses a network that mixes the samples of its batch
-    interval: int  # due every so many updates; the weight is multiplied by it, so the average force stays
+    side: Side
+    """Of the player whose loss it joins; needed by a penalty that a config names."""
+    interval: int = 1
+    """Due at every n-th update. The penalty multiplies its weight by it, so that the average force stays."""
+    needs: frozenset[Can] = frozenset()
+    """Abilities that the player's strategy must have."""
+    per_sample: bool = False
+    """Whether a network that mixes the samples of its batch is refused."""
+    needs_real: bool = False
+    """Whether G's turn must also run D on real samples. D's turn always does."""
+    uses_outputs: bool = True
+    """Whether it reads outputs of the turn; False if it only calls the player's network."""
+    state: dict[str, Tensor] = {}  # noqa: RUF012  # never written to: a penalty with state assigns a dict of its own
 
-    def __call__(self, part: PenaltyContext) -> Tensor: ...  # loss_B
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        """Return the weighted loss of each sample, (B,)."""
+        raise NotImplementedError
 
 
 class Augment(Protocol):
@@ -71,26 +82,27 @@ class Augment(Protocol):
 
 @runtime_checkable
 class Adaptive(Augment, Protocol):
-    """One that follows how well D tells real images; what it remembers is part of D's state."""
+    """An augmentation that follows D's logits on real images; `state` is saved with D."""
 
+    name: str
     state: dict[str, Tensor]
 
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
-        """Once per step; what to tell of it, by name, the same on all ranks.
+        """Adapt to one step; returns numbers to record, by name, the same on all ranks. Collective.
 
-        signs: this rank's share of the mean sign of D's logits on real images. images: real ones that D has seen in
-        the step, over all ranks. total: sums over the ranks, in place; every rank has to ask equally often.
+        signs: this rank's share of the mean sign of D's logits on real images. images: real images of the step, over
+        all ranks. total: sums over the ranks, in place; every rank must call it equally often.
         """
 
 
 def adaptive(augment: Augment | None) -> Adaptive | None:
-    """The same augmentation, if there is something that it adapts."""
+    """Return the same augmentation if it adapts, else None."""
     return augment if isinstance(augment, Adaptive) and augment.state else None
 
 
-def state_tensors(*who: Any) -> dict[str, Tensor]:
-    """What these penalties and augmentations remember, by their name and its own."""
-    return {f"{one.name}/{name}": value for one in who for name, value in getattr(one, "state", {}).items()}
+def state_tensors(*owners: Penalty | Adaptive) -> dict[str, Tensor]:
+    """Return the state of penalties and augmentations under `OWNER/NAME`."""
+    return {f"{owner.name}/{name}": value for owner in owners for name, value in owner.state.items()}
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,7 @@ class DelayLog:
 
         Empty where the scheme has none to tell.
         """
-        describe = getattr(self.trainer.scheme, "describe", None)
-        if describe is None:
-            return {}
+        describe = self.trainer.scheme.describe
         told = self.trainer.world.gather(describe()) if self.trainer.roles.is_split else [describe()]
         sides = sorted({side for of_rank in told for side in of_rank})
         return {side: _merged(side, [of_rank[side] for of_rank in told if side in of_rank]) for side in sides}

@@ -12,16 +12,16 @@ from paragan.game.player import Player
 from paragan.hardware import executors
 
 
-def refuse_uncompiled(
-    executor: str, game: GAN, options: Mapping[Side, PlayerOptions], ranks: int = 1, apart: bool = False
+def refuse_unsupported_executor(
+    executor: str, game: GAN, options: Mapping[Side, PlayerOptions], ranks: int = 1, is_concurrent: bool = False
 ) -> None:
     """`ConfigError` if networks are to be compiled, and something does not go with it. ranks: that share a batch.
 
-    apart: the players may play at the same time, on ranks or in threads of their own.
+    is_concurrent: the players train at the same time (`Scheme.is_concurrent`).
     """
     if executor not in ("compile", "graphs"):
         return
-    found = "a scheme whose players do not take turns" if apart else None
+    found = "a scheme whose players do not take turns" if is_concurrent else None
     for player in (seat for seat in (game.g, game.d) if isinstance(seat, Player)):
         found = found or _obstacle(player, options[player.side])
         if executor == "graphs":

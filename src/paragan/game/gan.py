@@ -10,7 +10,7 @@ from torch import Tensor
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
-from paragan.core.types import Batch, LossTerms, Outputs, Report, Side, TurnInputs, Update
+from paragan.core.types import Batch, Can, LossTerms, Outputs, Report, Side, TurnInputs, Update
 from paragan.game.prior import Prior
 
 
@@ -25,6 +25,11 @@ class Loss:
     g: Callable[..., Tensor]  # (fake, real)
     g_needs_real: bool = False
     compares: bool = False
+
+    @property
+    def needs(self) -> frozenset[Can]:
+        """Abilities that the strategies of both players must have."""
+        return frozenset({Can.COUPLED}) if self.compares else frozenset()
 
 
 def _as_it_is(share: Tensor) -> Tensor:
@@ -54,6 +59,11 @@ class GAN:
                 raise ConfigError(
                     f"{side.value}: found {type(penalties).__name__}, expected a tuple of penalties: (a,)"
                 )
+            for penalty in penalties:
+                if not isinstance(penalty, Penalty):
+                    raise ConfigError(
+                        f"{side.value}: {type(penalty).__name__} is not a penalty; derive it from paragan.Penalty"
+                    )
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(
@@ -73,7 +83,7 @@ class GAN:
     @property
     def g_needs_real(self) -> bool:
         """Whether G's turn looks at D's verdict on real samples."""
-        return self.loss.g_needs_real or any(getattr(penalty, "needs_real", False) for penalty in self.g_penalties)
+        return self.loss.g_needs_real or any(penalty.needs_real for penalty in self.g_penalties)
 
     def d_turn(self, real: Batch) -> Turn:
         """D against fakes of the opponent: no graph into it."""

@@ -1,11 +1,14 @@
-"""What a trainer asks of the schemes and the data that it is given."""
+"""Base class of schemes: the order of the players' turns in one training step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+from paragan.core.dist import World
 from paragan.core.protocols import Source
+from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Batch, Report
 from paragan.game.gan import GAN
 
@@ -24,11 +27,43 @@ class Batches(Protocol):
     def __next__(self) -> Batch: ...
 
 
-class Scheme(Protocol):
-    """The order of turns in one step (`schemes/`)."""
+class Scheme:
+    """The order of turns in one step (`schemes/`). The defaults suit players that train in turns, on the same ranks."""
 
-    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report: ...
+    is_concurrent: bool = False
+    """Whether the players train at the same time, in threads or on ranks of their own."""
+    needs_local_players: bool = False
+    """Whether both players must be `Player` objects of this process, not stand-ins for them."""
+    shares_fakes: bool = False
+    """Whether D trains on the images of G's own turn, with their graph: a turn of G begins in D's."""
 
-    def quiesce(self) -> None: ...  # end what is under way between steps: a look at the game follows, or a save
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        """Update both players and advance the clock. batches: the real images of D's updates, one batch for each."""
+        raise NotImplementedError
 
-    def close(self) -> None: ...  # no step follows
+    def quiesce(self) -> None:
+        """Finish all work in progress, so that the game can be saved or scored. Collective."""
+
+    def close(self) -> None:
+        """Release links and threads after the last step. Collective."""
+
+    def roles(self, world: World, timeout_s: float) -> Roles:
+        """Return which ranks hold which player. Called once, before players are built. Collective."""
+        return colocated_roles(world, timeout_s)
+
+    def refuse(self, gan: GAN, has_pairs: bool) -> None:
+        """Raise `ConfigError` for a game that this scheme cannot train. has_pairs: images come with conditions."""
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """Return delays for the record by side, JSON, since the last call; empty where players never wait."""
+        return {}
+
+
+@dataclass(frozen=True)
+class FunctionScheme(Scheme):
+    """A scheme that is one function, `step(gan, batches)`, such as `schemes/synchronous.py`."""
+
+    function: Callable[[GAN, Iterator[Batch]], Report]
+
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        return self.function(gan, batches)

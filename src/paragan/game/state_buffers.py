@@ -1,41 +1,49 @@
-"""What penalties and augmentations remember from step to step: part of the state of the player whose turn it is."""
+"""Tensors that penalties and augmentations carry from step to step: part of the state of the player that uses them."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
 
 import torch
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import state_tensors
+from paragan.core.protocols import Adaptive, Penalty, adaptive, state_tensors
 from paragan.core.types import Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 
 
-def remember(game: GAN, device: torch.device | None = None) -> None:
-    """Tie what is remembered to the players, whose state is saved and restored; once, before the first step."""
-    for seat in (game.g, game.d):
-        if isinstance(seat, Player):
-            who = _of(game, seat.side)
-            for one in who if device is not None else ():
-                held = getattr(one, "state", {})
-                held |= {name: value.to(device) for name, value in held.items()}
-            seat.state = state_tensors(*who)
+def attach_state(game: GAN, device: torch.device | None = None) -> None:
+    """Make these tensors part of the players, whose state is saved and restored. Call once, before the first step.
+
+    device: where the tensors go; None leaves them where they are.
+    """
+    for player in (game.g, game.d):
+        if isinstance(player, Player):
+            owners = _owners(game, player.side)
+            for owner in owners if device is not None else ():
+                owner.state.update({name: value.to(device) for name, value in owner.state.items()})
+            player.state = state_tensors(*owners)
 
 
-def refuse_remembering(game: GAN, where: str, all_of_it: bool = True) -> None:
-    """`ConfigError` where this would not travel. all_of_it: nor what a player's own ranks alone have to know."""
-    penalties = (*game.g_penalties, *game.d_penalties) if all_of_it else ()
-    who: tuple[Any, ...] = (*penalties, game.augment)
-    for one in who:
-        if getattr(one, "state", None):
+def refuse_state(game: GAN, where: str, all_penalties: bool = True) -> None:
+    """Raise `ConfigError` if the game has state that `where`, a scheme or a grid, cannot move between processes.
+
+    all_penalties: False checks the augmentation alone.
+    """
+    owners = [*(_owners(game, Side.G) if all_penalties else ()), *_augmentation(game)]
+    owners += game.d_penalties if all_penalties else ()
+    for owner in owners:
+        if owner.state:
             raise ConfigError(
-                f"{where}: does not carry what {one.name} remembers from step to step; leave {one.name} out, or train "
-                "one pair with scheme synchronous or shared_fakes"
+                f"{where} does not support {owner.name}, which has state from step to step; leave {owner.name} out, or "
+                "train one pair with scheme synchronous or shared_fakes"
             )
 
 
-def _of(game: GAN, side: Side) -> Iterable[Any]:
-    return game.g_penalties if side is Side.G else (*game.d_penalties, game.augment)
+def _owners(game: GAN, side: Side) -> list[Penalty | Adaptive]:
+    """The penalties of one side, and with D's the augmentation of its inputs."""
+    return [*game.g_penalties] if side is Side.G else [*game.d_penalties, *_augmentation(game)]
+
+
+def _augmentation(game: GAN) -> list[Adaptive]:
+    augment = adaptive(game.augment)
+    return [] if augment is None else [augment]

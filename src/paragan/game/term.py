@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import PenaltyContext
+from paragan.core.protocols import Penalty, PenaltyContext
 from paragan.core.types import Can, Outputs, TurnInputs
 
 
 @dataclass(frozen=True)
-class Term:
+class Term(Penalty):
     """A penalty from a function of what the networks of a turn returned and were fed.
 
     function: (outputs, feed) to a value per sample; trailing axes (pixels, patches) count as their mean. It never calls

@@ -18,7 +18,7 @@ from paragan.game.gan import GAN
 from paragan.game.label_use import ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
-from paragan.game.validation import ROWS, refuse_unfit
+from paragan.game.validation import ROWS, validate_networks
 
 
 def validate(
@@ -36,7 +36,7 @@ def validate(
     """
     nets = {side: makers[side]() for side in Side}
     g, d = (CalledNetwork(nets[side]) for side in (Side.G, Side.D))
-    refuse_unfit(g, d, game.loss, game.prior, shape, has_pairs)
+    validate_networks(g, d, game.loss, game.prior, shape, has_pairs)
     if turns:
         with torch.random.fork_rng(devices=[]):
             _play_each_penalty(game, nets, _noise(game, shape, num_classes, has_pairs))

@@ -21,7 +21,7 @@ from paragan.game.prior import Prior
 ROWS = 4
 
 
-def refuse_unfit(
+def validate_networks(
     g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int], conditioned: bool = False
 ) -> None:
     """Call both once in training mode, forth and back, with networks made for it. shape: of one image, (C, H, W).
@@ -109,7 +109,7 @@ def _brief(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
-def refuse_other_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
+def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
     """`ConfigError` where a generator makes images from images and the data has no pairs, or the other way round."""
     if takes_condition != has_pairs:
         what = "images from images" if takes_condition else "images from latents"
@@ -117,7 +117,7 @@ def refuse_other_data(takes_condition: bool, model: str, has_pairs: bool, data: 
         raise ConfigError(f"model: {model} makes {what}, found data {data}; expected {expected}")
 
 
-def refuse_what_it_cannot(
+def refuse_unsupported(
     options: PlayerOptions,
     seat: Player,
     penalties: tuple[Penalty, ...],
@@ -152,7 +152,7 @@ def refuse_what_it_cannot(
         )
 
 
-def refuse_odd_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
+def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
     """`ConfigError` for counts of images, parts and updates that do not fit each other. world: the player's ranks."""
     if batch < world.size:
         raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image on each")

@@ -132,7 +132,7 @@ def forward_backward(
 
 
 def _needs_no_image(penalty: Penalty) -> bool:
-    return Can.WHOLE_WEIGHTS in penalty.needs or getattr(penalty, "by_itself", False)
+    return Can.WHOLE_WEIGHTS in penalty.needs or not penalty.uses_outputs
 
 
 _NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))

@@ -8,7 +8,7 @@ from paragan.core.protocols import PenaltyContext
 from paragan.penalties._logits import per_sample
 
 
-def squared_slope(part: PenaltyContext, logits: Tensor, x_BCHW: Tensor) -> Tensor:
+def squared_slope(context: PenaltyContext, logits: Tensor, x_BCHW: Tensor) -> Tensor:
     """|d D(x) / dx|^2 per sample, (B,). Patch logits count as their mean per sample."""
-    gradient = part.input_gradient(per_sample(logits), x_BCHW)
+    gradient = context.input_gradient(per_sample(logits), x_BCHW)
     return gradient.flatten(1).square().sum(1)

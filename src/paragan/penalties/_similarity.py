@@ -10,16 +10,16 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 
 
-def compared(part: PenaltyContext, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+def compared(context: PenaltyContext, side: Side, name: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Points and class points (B, E) and labels (B,) of the rows here; points (T, E) and labels (T,) of the whole
     batch; where in it the rows here are, (B,). Real images are compared in D's turn, fakes in G's.
 
     `ConfigError` where D's verdict has no such features, or there are no labels.
     """
-    verdict, y_B = part.outputs.fake, part.feed.y_B
+    verdict, y_B = context.outputs.fake, context.feed.y_B
     if side is Side.D:
-        assert part.outputs.real is not None and part.feed.real is not None
-        verdict, y_B = part.outputs.real, part.feed.real.y_B
+        assert context.outputs.real is not None and context.feed.real is not None
+        verdict, y_B = context.outputs.real, context.feed.real.y_B
     if y_B is None:
         raise ConfigError(without_labels(name))
     features = verdict.features
@@ -30,9 +30,9 @@ def compared(part: PenaltyContext, side: Side, name: str) -> tuple[Tensor, Tenso
             f"{told}; use model contragan, reacgan, or stylegan2 with model.head=contrast, not model.conditional=false"
         )
     points_BE, proxies_BE = features.unbind(1)
-    rows = part.feed.rows
+    rows = context.feed.rows
     own_B = torch.arange(rows.total, device=y_B.device)[rows.window]
-    return points_BE, proxies_BE, y_B, part.whole(points_BE), part.whole(y_B), own_B
+    return points_BE, proxies_BE, y_B, context.whole(points_BE), context.whole(y_B), own_B
 
 
 def without_labels(name: str) -> str:

@@ -12,10 +12,11 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, DiscriminatorOutput, Side
+from paragan.core.types import DiscriminatorOutput, Side
 from paragan.penalties._similarity import without_labels
 
 
@@ -35,19 +36,17 @@ class Options:
     """
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """weight * cross-entropy of the class logits, per sample: D's on real images and fakes, G's on its own."""
 
     name = "auxiliary"
-    needs: frozenset[Can] = frozenset()
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.side, self.fakes = Side(options.side), options.fakes
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        outputs, feed = part.outputs, part.feed
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        outputs, feed = context.outputs, context.feed
         if self.side is Side.G:
             return self.weight * _wrong(outputs.fake, feed.y_B)
         assert outputs.real is not None and feed.real is not None

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core import rng
+from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, DiscriminatorOutput, Side, TurnInputs
+from paragan.core.types import DiscriminatorOutput, Side, TurnInputs
 from paragan.layers.shift import moved
 from paragan.penalties._logits import per_sample
 
@@ -35,7 +35,7 @@ class Options:
     """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """weight * (D(x) - D(T(x)))^2 per sample; patch logits count as their mean. T mirrors an image or does not, and
     moves it by up to an eighth of its side.
 
@@ -45,8 +45,6 @@ class Penalty:
 
     name = "consistency"
     side = Side.D
-    needs: frozenset[Can] = frozenset()
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
@@ -54,15 +52,15 @@ class Penalty:
         if options.fake_weight:
             self.weights.append(options.fake_weight * options.interval)
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        feed, outputs = part.feed, part.outputs
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        feed, outputs = context.feed, context.outputs
         assert outputs.real is not None
         real = _varied(feed.real_inputs, feed, "real")
         if len(self.weights) == 1:
-            pairs = [(outputs.real, _judged(part, real))]
+            pairs = [(outputs.real, _judged(context, real))]
         else:
             fake = _varied((outputs.images, *feed.fake_inputs[1:]), feed, "fake")
-            pairs = list(zip((outputs.real, outputs.fake), _judged_both(part, real, fake), strict=True))
+            pairs = list(zip((outputs.real, outputs.fake), _judged_both(context, real, fake), strict=True))
         apart = [per_sample(shown.logits_B) - per_sample(seen.logits_B) for shown, seen in pairs]
         return torch.stack([w * d.square() for w, d in zip(self.weights, apart, strict=True)]).sum(0)
 
@@ -86,13 +84,13 @@ def _varied(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> _In
     return varied, y_B, *(mirrored_and_moved(c, draws_B3) for c in conditions if c is not None)
 
 
-def _judged(part: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
-    return DiscriminatorOutput.of(part.network(*inputs))
+def _judged(context: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
+    return DiscriminatorOutput.of(context.network(*inputs))
 
 
-def _judged_both(part: PenaltyContext, real: _Inputs, fake: _Inputs) -> Sequence[DiscriminatorOutput]:
+def _judged_both(context: PenaltyContext, real: _Inputs, fake: _Inputs) -> Sequence[DiscriminatorOutput]:
     """One call on both together, two where a norm would mix them."""
-    if part.network.mixes:
-        return _judged(part, real), _judged(part, fake)
+    if context.network.mixes:
+        return _judged(context, real), _judged(context, fake)
     both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
-    return _judged(part, tuple(both)).split([part.feed.rows.count] * 2)
+    return _judged(context, tuple(both)).split([context.feed.rows.count] * 2)

@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
@@ -32,19 +33,18 @@ class Options:
     """Which network's loss it is added to; ContraGAN adds it to both, as two entries."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """D's on real images, G's on its own. Compares the images of the whole batch, whatever rank they are on."""
 
     name = "contrastive"
     needs = frozenset({Can.COUPLED})
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.temperature, self.side = options.temperature, Side(options.side)
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        return self.weight * loss(*compared(part, self.side, self.name), self.temperature)
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        return self.weight * loss(*compared(context, self.side, self.name), self.temperature)
 
 
 def loss(

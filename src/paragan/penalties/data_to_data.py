@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
@@ -38,20 +39,19 @@ class Options:
     """Which network's loss it is added to; ReACGAN adds it to both, as two entries."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """D's on real images, G's on its own. Compares the images of the whole batch, whatever rank they are on."""
 
     name = "data_to_data"
     needs = frozenset({Can.COUPLED})
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.options, self.side = options, Side(options.side)
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
+    def __call__(self, context: PenaltyContext) -> Tensor:
         own = self.options
-        return self.weight * loss(*compared(part, self.side, self.name)[:5], (own.temperature, own.near, own.far))
+        return self.weight * loss(*compared(context, self.side, self.name)[:5], (own.temperature, own.near, own.far))
 
 
 def loss(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
@@ -27,7 +28,7 @@ class Options:
     """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """weight * |mean of f(x) - mean of f(G(z))|^2 over the whole batch, f being the features of D's verdict.
 
     It has no samples, but the strategy sums rows and divides by the batch: so every row carries the whole value.
@@ -36,17 +37,16 @@ class Penalty:
     name = "feature_matching"
     side = Side.G
     needs = frozenset({Can.COUPLED})
-    per_sample = False
     needs_real = True
 
     def __init__(self, options: Options) -> None:
         self.interval, self.weight = options.interval, options.weight * options.interval
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        assert part.outputs.real is not None
-        both = _features(part.outputs.fake), _features(part.outputs.real).detach()
-        fake_F, real_F = part.whole(torch.cat(both, 1)).mean(0).chunk(2)
-        return (self.weight * (fake_F - real_F).square().sum()).expand(part.feed.rows.count)
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        assert context.outputs.real is not None
+        both = _features(context.outputs.fake), _features(context.outputs.real).detach()
+        fake_F, real_F = context.whole(torch.cat(both, 1)).mean(0).chunk(2)
+        return (self.weight * (fake_F - real_F).square().sum()).expand(context.feed.rows.count)
 
 
 def _features(verdict: DiscriminatorOutput) -> Tensor:

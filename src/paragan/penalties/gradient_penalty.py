@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from paragan.core import rng
+from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
@@ -28,7 +28,7 @@ class Options:
     """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """Costs one more forward of D, on x^ with the labels of the real samples. Patch logits count as their mean.
 
     A D that mixes samples has no gradient per sample, so it is refused (the paper, section 4: no batch norm in D).
@@ -43,20 +43,20 @@ class Penalty:
         self.interval = options.interval
         self.weight = options.weight * options.interval
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        if part.network.mixes:
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        if context.network.mixes:
             raise ConfigError(
                 "penalties.gradient_penalty: found a discriminator with batch norm; expected one that judges each "
                 "sample alone: choose another norm (model.d_norm=spectral) or the penalty r1"
             )
-        x = _between(part).requires_grad_()
-        logits = DiscriminatorOutput.of(part.network(x, *part.feed.real_inputs[1:])).logits_B
-        gradient = part.input_gradient(per_sample(logits), x)
+        x = _between(context).requires_grad_()
+        logits = DiscriminatorOutput.of(context.network(x, *context.feed.real_inputs[1:])).logits_B
+        gradient = context.input_gradient(per_sample(logits), x)
         return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has slope 0, not NaN, at 0
 
 
-def _between(part: PenaltyContext) -> Tensor:
-    assert part.feed.real is not None and part.feed.real.x_BCHW is not None
-    real, fake = part.feed.real.x_BCHW.detach(), part.outputs.images.detach()
-    share = rng.uniform(part.feed.seed, "gradient_penalty", part.feed.rows, (1,) * (real.dim() - 1))
+def _between(context: PenaltyContext) -> Tensor:
+    assert context.feed.real is not None and context.feed.real.x_BCHW is not None
+    real, fake = context.feed.real.x_BCHW.detach(), context.outputs.images.detach()
+    share = rng.uniform(context.feed.seed, "gradient_penalty", context.feed.rows, (1,) * (real.dim() - 1))
     return fake.to(real.dtype).lerp(real, share.to(real.device, real.dtype, non_blocking=True))

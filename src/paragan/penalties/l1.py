@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Can, Side
+from paragan.core.types import Side
 
 
 @dataclass(frozen=True)
@@ -21,18 +22,16 @@ class Options:
     """Apply it at every n-th update only, n times as strong (lazy regularisation)."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """weight * mean |made - real| per sample, of images as they are: augmentation is for D alone."""
 
     name = "l1"
     side = Side.G
-    needs: frozenset[Can] = frozenset()
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
         self.weight = options.weight * options.interval
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        assert part.feed.real is not None and part.feed.real.x_BCHW is not None
-        return self.weight * (part.outputs.images - part.feed.real.x_BCHW).abs().flatten(1).mean(1)
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        assert context.feed.real is not None and context.feed.real.x_BCHW is not None
+        return self.weight * (context.outputs.images - context.feed.real.x_BCHW).abs().flatten(1).mean(1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.option_types import Count, Fraction, Natural, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
@@ -33,7 +34,7 @@ class Options:
     """Penalise only a logit beyond the other mean, as the authors' code does; the paper penalises both sides."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """weight * ((D(x) - mean of fakes)^2 + (D(G(z)) - mean of reals)^2) per sample; patch logits count as their mean.
 
     The means are over all ranks, and those of early updates are plain means of what has been seen.
@@ -42,17 +43,16 @@ class Penalty:
     name = "lecam"
     side = Side.D
     needs = frozenset({Can.COUPLED})
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.state = {name: torch.zeros((), dtype=torch.float64) for name in ("real", "fake", "updates")}
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        assert part.outputs.real is not None
-        real_B, fake_B = (per_sample(verdict.logits_B) for verdict in (part.outputs.real, part.outputs.fake))
-        self._follow(part.whole(torch.stack([real_B, fake_B], 1).detach()))
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        assert context.outputs.real is not None
+        real_B, fake_B = (per_sample(verdict.logits_B) for verdict in (context.outputs.real, context.outputs.fake))
+        self._follow(context.whole(torch.stack([real_B, fake_B], 1).detach()))
         above_B, below_B = real_B - self._mean("fake", fake_B), self._mean("real", real_B) - fake_B
         if self.options.one_sided:
             above_B, below_B = above_B.relu(), below_B.relu()

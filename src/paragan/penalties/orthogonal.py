@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from paragan.core import protocols
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
@@ -29,7 +30,7 @@ class Options:
     """Which network's weights are penalised."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """A penalty on the weights of linear and convolutional layers (raw ones under spectral norm), one filter per row.
 
     It has no samples, but the strategy sums rows and divides by the batch: so every row carries the whole value.
@@ -37,16 +38,15 @@ class Penalty:
 
     name = "orthogonal"
     needs = frozenset({Can.WHOLE_WEIGHTS})
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.interval = options.interval
         self.weight = options.weight * options.interval
         self.side = Side(options.side)
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        value = sum((_overlap(matrix) for matrix in _matrices(part.network.module)), torch.zeros(()))
-        return (self.weight * value).expand(part.feed.rows.count)
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        value = sum((_overlap(matrix) for matrix in _matrices(context.network.module)), torch.zeros(()))
+        return (self.weight * value).expand(context.feed.rows.count)
 
 
 def _overlap(matrix: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from paragan.core import rng
+from paragan.core import protocols, rng
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, Fraction, NotNegative
 from paragan.core.protocols import PenaltyContext
@@ -41,42 +41,41 @@ class Styled(Protocol):
     styles: tuple[int, int]
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """Costs one more forward of G, on some of the latents. The running mean is that of all ranks."""
 
     name = "path_length"
     side = Side.G
     needs = frozenset({Can.DOUBLE_BACKWARD, Can.COUPLED})
-    per_sample = False
-    by_itself = True
+    uses_outputs = False
 
     def __init__(self, options: Options) -> None:
         self.interval, self.weight = options.interval, options.weight * options.interval
         self.decay, self.every = options.decay, options.every
         self.state = {"mean": torch.zeros(())}
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        rows = part.feed.rows
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        rows = context.feed.rows
         chosen = slice(-rows.first % self.every, None, self.every)  # every so many of the global batch
-        length_N = self._lengths(part, chosen)
+        length_N = self._lengths(context, chosen)
         length_B = length_N.new_zeros(rows.count).slice_scatter(length_N, 0, chosen.start, None, self.every)
         num = -(-rows.total // self.every)
-        mean = self._follow(part.whole(length_B.detach()).sum() / num).to(length_N.dtype)
+        mean = self._follow(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
         loss_N = (length_N - mean).square() * (self.weight * rows.total / num)
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
 
-    def _lengths(self, part: PenaltyContext, chosen: slice) -> Tensor:
+    def _lengths(self, context: PenaltyContext, chosen: slice) -> Tensor:
         """How far a step of length one in the styles of a layer moves the image, along a random direction: (N,)."""
-        feed = part.feed
-        shapes = [net.styles for net in part.network.module.modules() if isinstance(net, Styled)]
+        feed = context.feed
+        shapes = [net.styles for net in context.network.module.modules() if isinstance(net, Styled)]
         if not shapes or feed.z_BZ is None:
             raise ConfigError("penalties: path_length needs a generator with styles, found none; use model stylegan2")
         z_NZ, y_N = feed.z_BZ[chosen], None if feed.y_B is None else feed.y_B[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
-        images = GeneratorOutput.of(part.network(z_NZ, y_N, shift_NLW)).images
+        images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
         noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)
         towards_N = (images * noise).flatten(1).sum(1) / sqrt(images.shape[2] * images.shape[3])
-        return part.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
+        return context.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
 
     @torch.no_grad()
     def _follow(self, mean: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
@@ -44,7 +45,7 @@ def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
     return gradient.flatten(1).square().sum(1) / 2
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """Costs no forward: it differentiates the logits that the loss uses. Patch logits count as their mean per sample.
 
     If D mixes samples (batch norm) the gradient is that of the sum over the batch, as everywhere.
@@ -53,13 +54,14 @@ class Penalty:
     name = "r1"
     side = Side.D
     needs = frozenset({Can.DOUBLE_BACKWARD})
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.options, self.interval = options, options.interval
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        assert part.outputs.real is not None and part.feed.real is not None and part.feed.real.x_BCHW is not None
-        own = self.options
-        gamma = cosine_decay(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval
-        return gamma / 2 * squared_slope(part, part.outputs.real.logits_B, part.feed.real.x_BCHW)
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        real = context.feed.real
+        assert context.outputs.real is not None
+        assert real is not None and real.x_BCHW is not None
+        options = self.options
+        gamma = cosine_decay(options.weight, options.final, options.final_kimg, context.feed.rows) * options.interval
+        return gamma / 2 * squared_slope(context, context.outputs.real.logits_B, real.x_BCHW)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from paragan.core import protocols
 from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
@@ -30,20 +31,19 @@ class Options:
     """Length of the fade in thousands of real images."""
 
 
-class Penalty:
+class Penalty(protocols.Penalty):
     """As `r1`, where the images are G's; no gradient reaches G."""
 
     name = "r2"
     side = Side.D
     needs = frozenset({Can.DOUBLE_BACKWARD})
-    per_sample = False
 
     def __init__(self, options: Options) -> None:
         self.options, self.interval = options, options.interval
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        assert part.feed.fakes is not None, "D's turn is fed fakes"
-        (fakes,) = part.feed.fakes
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        assert context.feed.fakes is not None, "D's turn is fed fakes"
+        (fakes,) = context.feed.fakes
         own = self.options
-        gamma = cosine_decay(own.weight, own.final, own.final_kimg, part.feed.rows) * own.interval
-        return gamma / 2 * squared_slope(part, part.outputs.fake.logits_B, fakes)
+        gamma = cosine_decay(own.weight, own.final, own.final_kimg, context.feed.rows) * own.interval
+        return gamma / 2 * squared_slope(context, context.outputs.fake.logits_B, fakes)

@@ -73,7 +73,7 @@ def _before(config: RunConfig, out: Path) -> RunConfig | None:
 def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, measure: Measure | None) -> RunConfig:
     """Precision, layout, library as written; then what is fastest, compiled, where a run is long enough for that."""
     plain = replace(config, train=replace(config.train, executor="eager"))
-    if hasattr(build.scheme(config), "roles"):
+    if build.scheme(config).is_concurrent:
         say(f"executor  eager: players of scheme {config.scheme.name} do not take turns, and are not measured")
         return plain
     bench = TrialRun(config, world, model)

@@ -17,7 +17,7 @@ from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.network_factory import Model
 from paragan.core.types import Batch, Rows, Side
-from paragan.game.compiled import refuse_uncompiled
+from paragan.game.compiled import refuse_unsupported_executor
 from paragan.hardware import device as devices, executors
 
 _AT_MOST = 8  # steps; the first are slower, and compile
@@ -68,7 +68,7 @@ class TrialRun:
         """A call that makes one step, with players of its own."""
         config = replace(config, train=replace(config.train, batch=self.rows))
         game = build.gan(config, self.found, self.device, None, self.model)
-        refuse_uncompiled(config.train.executor, game, {Side.G: config.g, Side.D: config.d}, self.ranks)
+        refuse_unsupported_executor(config.train.executor, game, {Side.G: config.g, Side.D: config.d}, self.ranks)
         return partial(build.scheme(config).step, game, self._batches())
 
     def _batches(self) -> Iterator[Batch]:

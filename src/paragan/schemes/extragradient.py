@@ -1,8 +1,8 @@
-"""Both players look a step ahead, and step from where they were by what they see there (Korpelevich 1976).
+"""Extragradient (Korpelevich 1976): both players step to a look-ahead point and update by the gradients found there.
 
-With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of either player per update, on the same
-batch; both look ahead at once, each against the other as it was. With k > 1 the earlier updates of D are plain. Not for
-late opponents: there it may diverge where plain steps converge (arXiv 2307.06886)."""
+With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update, on the same batch;
+both look ahead at once, each against the other's weights before. With k > 1 the earlier updates of D are plain. Not for
+delayed opponents: there it may diverge where plain steps converge (arXiv 2307.06886)."""
 
 from __future__ import annotations
 
@@ -11,37 +11,38 @@ from collections.abc import Iterator
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import PlayerSlot
 from paragan.core.types import Batch, Report, take_batches
+from paragan.game import scheme
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 
-NEEDS_PLAYERS = True  # themselves, not seats that play for them
+
+class Scheme(scheme.Scheme):
+    """A look-ahead step of both players, then the update from where they were."""
+
+    needs_local_players = True
+
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        g_player = _local_player(gan.g)
+        d_player = _local_player(gan.d)
+        for real in take_batches(batches, d_player.updates_per_step - 1):
+            d_player.update(gan.d_turn(real), against=g_player)
+        real = next(batches)
+        d_turn = gan.d_turn(real)
+        g_turn = gan.g_turn(real)
+        d = d_player.compute_gradients(d_turn, against=g_player)
+        g = g_player.compute_gradients(g_turn, against=d_player)
+        d_player.look_ahead(d)
+        g_player.look_ahead(g)
+        d = d_player.compute_gradients(d_turn, against=g_player)
+        g = g_player.compute_gradients(g_turn, against=d_player)
+        return gan.observe(d_player.apply_gradients(d), g_player.apply_gradients(g))
 
 
-def step(gan: GAN, batches: Iterator[Batch]) -> Report:
-    generator, critic = _here(gan.g), _here(gan.d)
-    for real in take_batches(batches, critic.updates_per_step - 1):
-        critic.update(gan.d_turn(real), against=generator)
-    d_turn, g_turn = gan.d_turn(real := next(batches)), gan.g_turn(real)
-    d, g = critic.compute_gradients(d_turn, against=generator), generator.compute_gradients(g_turn, against=critic)
-    critic.look_ahead(d)
-    generator.look_ahead(g)
-    d, g = critic.compute_gradients(d_turn, against=generator), generator.compute_gradients(g_turn, against=critic)
-    return gan.observe(critic.apply_gradients(d), generator.apply_gradients(g))
-
-
-def _here(seat: PlayerSlot) -> Player:
-    """Against an opponent as it was some updates ago the look ahead diverges where a plain step converges."""
-    if not isinstance(seat, Player):
+def _local_player(slot: PlayerSlot) -> Player:
+    """Return the slot's player; `ConfigError` for a remote one, against whose delayed answers look-ahead diverges."""
+    if not isinstance(slot, Player):
         raise ConfigError(
-            f"scheme: extragradient needs both players in one place, found {type(seat).__name__}, whose answers are "
-            "late; use optimiser optimistic_adam, or scheme synchronous"
+            f"scheme extragradient needs both players in one process, but one is a {type(slot).__name__}; use "
+            "optimizer optimistic_adam, or scheme synchronous"
         )
-    return seat
-
-
-def quiesce() -> None:
-    """Nothing is under way between two steps."""
-
-
-def close() -> None:
-    """Nothing is open after the last step."""
+    return slot

@@ -1,4 +1,4 @@
-"""The whole algorithm (Goodfellow et al. 2014, algorithm 1): k updates of D, then one of G against the D they made."""
+"""The GAN algorithm (Goodfellow et al. 2014, algorithm 1): k updates of D, then one of G against the updated D."""
 
 from __future__ import annotations
 
@@ -9,15 +9,8 @@ from paragan.game.gan import GAN
 
 
 def step(gan: GAN, batches: Iterator[Batch]) -> Report:
+    """Update D `updates_per_step` times, on one batch each, then G once."""
     for real in take_batches(batches, gan.d.updates_per_step):
         d = gan.d.update(gan.d_turn(real), against=gan.g)  # fakes come from the opponent, no graph into it
     g = gan.g.update(gan.g_turn(real), against=gan.d)  # the last batch again: no extra data is drawn
     return gan.observe(d, g)
-
-
-def quiesce() -> None:
-    """Nothing is under way between two steps."""
-
-
-def close() -> None:
-    """Nothing is open after the last step."""

@@ -22,7 +22,7 @@ from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.scheme import Scheme
-from paragan.game.state_buffers import remember
+from paragan.game.state_buffers import attach_state
 
 STEPS = 3
 NEAR = 1e-9  # of a weight in float64, relative above 1: sums of another order stay far below, a fault far above
@@ -114,7 +114,7 @@ class ReferenceRun:
         game = self.subject.game
         own = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))  # they may remember
         self.gan = GAN(seats[Side.G], seats[Side.D], game.loss, game.prior, *own, total=self.world.sum)
-        remember(self.gan)
+        attach_state(self.gan)
         self.seats = seats
 
     def _seat(self, side: Side) -> Player:

@@ -39,7 +39,7 @@ _STACKABLE = ("r1", "r2")  # penalties of each sample by itself, that draw nothi
 def unstackable_reason(cells: Sequence[Cell]) -> str | None:
     """Why these cells cannot be stacked; None: they can."""
     first = cells[0]
-    if getattr(first.scheme, "NEEDS_PLAYERS", False):
+    if first.scheme.needs_local_players:
         return "the scheme needs the players themselves"
     for cell in cells:
         for side, player in cell.players.items():
@@ -76,7 +76,7 @@ def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
         return "a penalty's weight changes from step to step"
     if cells[0].gan.augment is not None:
         return "what D is shown is varied by draws of every step"
-    if getattr(cells[0].scheme, "SHARES_FAKES", False):
+    if cells[0].scheme.shares_fakes:
         return "the scheme shows G's images to D before G's own turn"
     return None
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
@@ -20,8 +19,9 @@ from paragan.core.roles import Roles, colocated_roles, split_roles
 from paragan.core.types import Batch, Report, take_batches
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.gan import GAN
-from paragan.game.state_buffers import refuse_remembering
-from paragan.schemes._lag import LagBound, LagRecord
+from paragan.game.state_buffers import refuse_state
+from paragan.schemes._concurrent import ConcurrentScheme
+from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous import update_order
 from paragan.schemes.asynchronous.linked import RankStep
 from paragan.schemes.asynchronous.threads import ThreadStep
@@ -57,15 +57,15 @@ class Options:
     """A run folder whose record says what each update used, to repeat it (`paragan replay`)."""
 
 
-class Scheme:
+class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
+    """G and D train concurrently: in two threads of one process, or each on ranks of its own."""
+
     def __init__(self, options: Options = Options()) -> None:
+        super().__init__()
         self.options = options
-        self._roles: Roles | None = None
-        self._game: ThreadStep | RankStep | None = None
-        self._closed = False
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Who sits where. Collective. `ConfigError` where a player would have no rank."""
+        """Return which ranks hold G and which D. Collective. `ConfigError` if no rank is left for D."""
         num_g = self.options.g_ranks or max(1, world.size // 2)
         if world.size == 1:
             self._roles = colocated_roles(world, timeout_s)
@@ -73,65 +73,44 @@ class Scheme:
             self._roles = split_roles(world, num_g, timeout_s)
         else:
             raise ConfigError(
-                f"scheme.g_ranks: found {num_g} of {world.size} ranks, expected at least one left for D; give fewer"
+                f"scheme.g_ranks={num_g} leaves no rank for D: the run has {world.size} ranks; pass a smaller number"
             )
         return self._roles
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:
-        """`ConfigError` for a game whose players need more of one another than images and labels."""
+        """Raise `ConfigError` for a game whose players need more of one another than images and labels."""
         if has_pairs:
             raise ConfigError(
-                "scheme: asynchronous sends images and labels, not what they were made from, found data of pairs; "
-                "use shared_fakes"
+                "scheme asynchronous does not support paired data: only images and labels travel between G and D; use "
+                "scheme shared_fakes"
             )
         if gan.g_needs_real:
             raise ConfigError(
-                "scheme: asynchronous has no real images where G sits, found a loss or penalty that shows G's turn "
-                "some; use synchronous, or hinge"
+                "scheme asynchronous does not support losses and penalties that need real images in G's turn; use "
+                "scheme synchronous, or loss hinge"
             )
-        refuse_remembering(gan, "scheme.asynchronous", all_of_it=False)  # G's thread would read it at any moment
+        refuse_state(gan, "asynchronous", all_penalties=False)  # G's thread would read it at any moment
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         reals = list(take_batches(batches, gan.d.updates_per_step))
-        if self._game is None or self._closed or self._game.gan is not gan:
-            self._game, self._closed = self._begun(gan, reals[0]), False
-        return self._game.step(reals)
+        session = self._open_session(gan) or self._start(self._make_session(gan, reals[0]))
+        return session.step(reals)
 
-    def quiesce(self) -> None:
-        """Both players have made the same steps, and nothing that they sent is under way."""
-        if self._game is not None and not self._closed:
-            self._game.quiesce()
-
-    def close(self) -> None:
-        """The links end; all ranks come here."""
-        if self._game is not None and not self._closed:
-            self._game.close()
-            self._closed = True
-
-    @property
-    def lag_records(self) -> dict[str, LagRecord]:
-        """By side, of the players here: lags, waits, versions used."""
-        return {} if self._game is None else self._game.lag_records
-
-    def describe(self) -> dict[str, dict[str, Any]]:
-        """The same as JSON has it, since the last time."""
-        return {side: told.drain() for side, told in self.lag_records.items()}
-
-    def _begun(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
-        chosen = self.options
-        pace = LagBound(
-            chosen.staleness,
-            chosen.age,
+    def _make_session(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
+        options = self.options
+        bound = LagBound(
+            options.staleness,
+            options.age,
             gan.d.updates_per_step,
-            chosen.reuse,
-            chosen.g_batch,
-            chosen.lag_lr,
-            chosen.fall_back,
+            options.reuse,
+            options.g_batch,
+            options.lag_lr,
+            options.fall_back,
         )
-        kept = BufferOptions(chosen.capacity, chosen.max_age, chosen.cached, chosen.balance)
-        buffer = Buffer(kept, gan.prior.seed)
+        buffer_options = BufferOptions(options.capacity, options.max_age, options.cached, options.balance)
+        buffer = Buffer(buffer_options, gan.prior.seed)
         roles = self._roles or colocated_roles(ALONE)
-        orders = {} if chosen.order is None else update_order.read(Path(chosen.order), roles, gan)
+        orders = {} if options.order is None else update_order.read(Path(options.order), roles, gan)
         if not roles.is_split:
-            return ThreadStep(gan, first, buffer, pace, orders)
-        return RankStep(gan, roles, first, buffer, pace, orders)
+            return ThreadStep(gan, first, buffer, bound, orders)
+        return RankStep(gan, roles, first, buffer, bound, orders)

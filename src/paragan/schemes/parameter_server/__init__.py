@@ -8,9 +8,8 @@ their gradients: `synchronous` on the whole batch. Alone, a process is its own w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -22,7 +21,7 @@ from paragan.core.types import Batch, Can, Report
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes import synchronous
-from paragan.schemes._lag import LagRecord
+from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes.parameter_server.server import Server
 from paragan.schemes.parameter_server.worker import Worker
 
@@ -38,65 +37,47 @@ class Options:
     """
 
 
-class Scheme:
+class Scheme(ConcurrentScheme[Server | Worker]):
+    """Rank 0 holds both players; the other ranks compute gradients. `synchronous` in a process without other ranks."""
+
     def __init__(self, options: Options = Options()) -> None:
+        super().__init__()
         self.options = options
-        self._roles: Roles | None = None
-        self._game: Server | Worker | None = None
-        self._closed = False
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Rank 0 serves, the others work. Collective."""
+        """Return the roles: rank 0 is the server, the others are workers. Collective."""
         self._roles = colocated_roles(world, timeout_s) if world.size == 1 else server_roles(world, timeout_s)
         return self._roles
 
     def refuse(self, gan: GAN, has_pairs: bool) -> None:
-        """`ConfigError` for players whose updates need more than gradients."""
-        seats = [seat for seat in (gan.g, gan.d) if isinstance(seat, Player)]
-        if self._is_served and any(seat.calling.dtype is torch.float16 for seat in seats):
+        """Raise `ConfigError` for players whose updates need more than gradients."""
+        if not self._has_server:
+            return
+        players = [player for player in (gan.g, gan.d) if isinstance(player, Player)]
+        if any(player.calling.dtype is torch.float16 for player in players):
             raise ConfigError(
-                "scheme: parameter_server has no loss scale that all workers know, found precision fp16; use bf16"
+                "scheme parameter_server does not support precision fp16: workers do not share a loss scale; use bf16"
             )
         comparing = [penalty.name for penalty in (*gan.g_penalties, *gan.d_penalties) if Can.COUPLED in penalty.needs]
         comparing += ["the loss"] * gan.loss.compares
-        workers = self._roles.world.size - 1 if self._roles is not None and self._is_served else 1
-        if workers > 1 and comparing:
+        num_workers = 1 if self._roles is None else self._roles.world.size - 1
+        if num_workers > 1 and comparing:
             raise ConfigError(
-                f"scheme: parameter_server deals a batch to {workers} workers, found {comparing[0]}, which compares "
-                "all of its samples; use scheme synchronous"
+                f"scheme parameter_server does not support {comparing[0]} with {num_workers} workers: it compares all "
+                "samples of a batch, and each worker has a part; use scheme synchronous"
             )
 
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
-        if not self._is_served:
+        if not self._has_server:
             return synchronous.step(gan, batches)
-        if self._game is None or self._closed or self._game.gan is not gan:
-            self._game, self._closed = self._begun(gan), False
-        return self._game.step(batches)
-
-    def quiesce(self) -> None:
-        """Every gradient has been applied, and every worker has been answered."""
-        if self._game is not None and not self._closed:
-            self._game.quiesce()
-
-    def close(self) -> None:
-        """The links end; all ranks come here."""
-        if self._game is not None and not self._closed:
-            self._game.close()
-            self._closed = True
+        session = self._open_session(gan) or self._start(self._make_session(gan))
+        return session.step(batches)
 
     @property
-    def lag_records(self) -> Mapping[str, LagRecord]:
-        """By side, of turns that were played here: how late their weights were, waits, versions used."""
-        return {} if self._game is None else self._game.lag_records
-
-    def describe(self) -> dict[str, dict[str, Any]]:
-        """The same as JSON has it, since the last time."""
-        return {side: told.drain() for side, told in self.lag_records.items()}
-
-    @property
-    def _is_served(self) -> bool:
+    def _has_server(self) -> bool:
         return self._roles is not None and self._roles.has_server
 
-    def _begun(self, gan: GAN) -> Server | Worker:
+    def _make_session(self, gan: GAN) -> Server | Worker:
         assert self._roles is not None
-        return (Server if self._roles.sides else Worker)(gan, self._roles, self.options.staleness)
+        kind = Server if self._roles.sides else Worker
+        return kind(gan, self._roles, self.options.staleness)
