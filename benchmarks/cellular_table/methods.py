@@ -18,7 +18,7 @@ from paragan.coevolution.population import Population
 from paragan.coevolution.profile import ROUTINES
 from paragan.config import RunConfig, load
 from paragan.core.dist import ALONE
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.evaluation import scorer
 
 # Routine names of the upstream-style loop -> ours. Its `update_genomes` are the training steps.
@@ -112,4 +112,4 @@ def _renamed(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _print_line(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)
+    print(to_printable(line), file=sys.stderr, flush=True)

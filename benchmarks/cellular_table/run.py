@@ -16,7 +16,7 @@ from benchmarks.cellular_table.methods import Iterate, MethodUnavailableError, s
 from benchmarks.cellular_table.report import write
 from benchmarks.cellular_table.rows import ONE_CORE, UPSTREAM, WORKERS, CellularOptions, GridResult, MethodResult
 from benchmarks.progress import ProgressLog
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 
 # Approximate seconds per cell of one iteration, for the estimate of the time left.
 _COST = {ONE_CORE: 1.0, WORKERS: 1.0, UPSTREAM: 4.5}
@@ -35,7 +35,7 @@ def run(options: CellularOptions, out: Path) -> None:
             out.mkdir(parents=True, exist_ok=True)
         results.append(grid)
         paths = write(options, results, out, today, complete=len(results) == len(grids))
-    print(printable(Path(paths[-1]).read_text() + "\n" + "\n".join(map(str, paths))))
+    print(to_printable(Path(paths[-1]).read_text() + "\n" + "\n".join(map(str, paths))))
 
 
 def measure(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ParaganError
-from paragan.core.files import new_file
+from paragan.core.files import create_file
 from paragan.distributed.launch.rank_env import environment, open_store
 
 _MODULE = "benchmarks.table1.rank"
@@ -48,7 +48,7 @@ class RowProcesses:
         self.folder.mkdir(parents=True, exist_ok=True)
         file, store = open_store()
         for rank in range(self.ranks):
-            with new_file(self._log(rank)) as log:
+            with create_file(self._log(rank)) as log:
                 self.processes.append(
                     subprocess.Popen(
                         [sys.executable, "-P", "-m", _MODULE, json.dumps(job)],

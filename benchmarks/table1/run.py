@@ -17,7 +17,7 @@ from benchmarks.progress import ProgressLog
 from benchmarks.table1.processes import RowError, RowProcesses
 from benchmarks.table1.report import write
 from benchmarks.table1.rows import PLAIN, Group, Row, RowResult, Table, Table1Options
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 
 _QUIET = ("train.threads=1", "every.sample_kimg=0", "every.score_kimg=0")
 
@@ -37,7 +37,7 @@ def run(options: Table1Options, out: Path) -> None:
             results[-1][1].extend(measure_group(options, table, group, progress))
             write(options, results, out, today)
     paths = write(options, results, out, today, complete=True)
-    print(printable("\n".join(map(str, paths))))
+    print(to_printable("\n".join(map(str, paths))))
 
 
 def measure_group(
@@ -138,4 +138,4 @@ def _attempt(result: RowResult, work: Callable[[], None]) -> None:
         if result.is_base:
             raise
         result.error = str(error).removeprefix(f"{result.row.name}: ")
-        print(printable(error), file=sys.stderr, flush=True)
+        print(to_printable(error), file=sys.stderr, flush=True)

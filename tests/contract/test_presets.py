@@ -43,5 +43,7 @@ def test_the_pairs_are_what_they_are_called():
 
 
 def test_an_unknown_preset_is_refused_with_what_there_is():
-    with pytest.raises(ConfigError, match=r"found 'paragn', expected one of .*paragan, ttur, .*did you mean 'paragan'"):
+    with pytest.raises(
+        ConfigError, match=r"unknown preset 'paragn'; choose one of .*paragan, ttur, .*did you mean 'paragan'"
+    ):
         config.load("digits", ["preset=paragn"])

@@ -15,9 +15,9 @@ import pytest
 import paragan
 from paragan import config
 from paragan.config import run_config
-from paragan.config.fill import ConfigReader
+from paragan.config.config_reader import ConfigReader
 from paragan.core import registry, strict_yaml
-from paragan.core.settings_tree import Place
+from paragan.core.settings_tree import SourceLocation
 
 RECIPES = registry.names("recipes")
 CODE = [folder for folder in registry.categories() if folder not in ("recipes", "presets")]
@@ -59,7 +59,7 @@ def test_default_options_pass_their_own_check(folder, name):
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
     written = strict_yaml.dump(run_config._plain(kind()))
     filler = ConfigReader(config.check)
-    assert filler.fill(kind, strict_yaml.document(written, Place("defaults"), [])) == kind()
+    assert filler.fill(kind, strict_yaml.read_document(written, SourceLocation("defaults"), [])) == kind()
     assert filler.problems == []
 
 

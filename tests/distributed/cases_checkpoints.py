@@ -15,7 +15,7 @@ from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
 from paragan.core.pieces import Pieces, StoredTensors
-from paragan.core.shard import local
+from paragan.core.shard import local_shard
 from paragan.core.types import Side
 from paragan.core.window import Window
 from paragan.engine.agreement import Agreement
@@ -172,7 +172,7 @@ def _spoil(gan, what: str) -> None:
     elif what == "the clock":
         gan.clock.images += 1
     elif what == "a piece":
-        local(gan.g.net.blocks[0].layer.parametrizations.weight.original).add_(1.0)
+        local_shard(gan.g.net.blocks[0].layer.parametrizations.weight.original).add_(1.0)
 
 
 def diverged(world: World, folder: str, rank: int) -> list:
@@ -181,7 +181,7 @@ def diverged(world: World, folder: str, rank: int) -> list:
     next(trainer.run())
     with torch.no_grad():
         if world.rank == rank:
-            local(next(trainer.players["g"].net.parameters()).detach()).fill_(float("nan"))
+            local_shard(next(trainer.players["g"].net.parameters()).detach()).fill_(float("nan"))
     try:
         trainer.save()
     except ParaganError as error:

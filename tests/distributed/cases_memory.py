@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.shard import local
+from paragan.core.shard import local_shard
 from paragan.core.types import Batch, Rows, Side
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
@@ -60,9 +60,9 @@ def held(world: World, name: str, width: int, steps: int = 1) -> dict[str, int]:
         synchronous.step(gan, iter([Batch(rows, torch.zeros(rows.count, 1, 8, 8))]))
     state = [t for seat in seats for entry in seat.optimizer.state.values() for t in entry.values()]
     return {
-        "weights": _bytes(local(p) for seat in seats for p in seat.net.parameters()),
+        "weights": _bytes(local_shard(p) for seat in seats for p in seat.net.parameters()),
         "optimizer": _bytes(t for t in state if isinstance(t, Tensor)),
-        "average": _bytes(local(p) for seat in seats for p in seat.ema.net.parameters()),
+        "average": _bytes(local_shard(p) for seat in seats for p in seat.ema.net.parameters()),
         "total": total,
     }
 

@@ -15,7 +15,7 @@ import pytest
 import paragan
 from paragan.cli.main import main
 from paragan.core.errors import DataError, ParaganError, outcome
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from tests.processes import running
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(paragan.__file__).parents[1])}
@@ -206,9 +206,9 @@ def test_what_the_user_can_mend_is_a_line_and_a_code(verb, capsys, raised, code,
 
 
 def test_what_is_printable():
-    assert printable("caf\u00e9 \u732b, a line\nand another") == "caf\u00e9 \u732b, a line\nand another"
+    assert to_printable("caf\u00e9 \u732b, a line\nand another") == "caf\u00e9 \u732b, a line\nand another"
     controls = "\x00\x07\r\t\x1b\x7f\x9b\udcff" + "".join(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
-    assert printable(controls) == "?" * len(controls)
+    assert to_printable(controls) == "?" * len(controls)
 
 
 @pytest.mark.parametrize(

@@ -242,9 +242,9 @@ def test_outside_code_is_never_imported_unasked(run, evil, place):
     for path in (run, run / "g.safetensors"):
         assert "evil.nets" in refused(path)
         for verb in (sample, export):
-            with pytest.raises(pg.ConfigError, match=r"if you trust this one, give --trust \(in Python: trust=True\)"):
+            with pytest.raises(pg.ConfigError, match=r"if you trust it, pass --trust \(in Python: trust=True\)"):
                 verb(path)
-    with pytest.raises(pg.ConfigError, match="give --trust"):
+    with pytest.raises(pg.ConfigError, match="pass --trust"):
         evaluate.run(run, False, None, None, False)
     assert not evil.exists()
 

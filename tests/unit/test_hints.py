@@ -7,7 +7,7 @@ import re
 import pytest
 
 from paragan import config
-from paragan.config.known_names import HINTS
+from paragan.config.hints import HINTS
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 
@@ -36,24 +36,24 @@ def test_hints_give_names_that_exist_for_names_that_do_not():
 @pytest.mark.parametrize(
     ("word", "given"),
     [
-        ("lr=1e-4", "give g.optimizer.lr=0.0001 d.optimizer.lr=0.0001"),
-        ("train.lr=2", "give g.optimizer.lr=2 d.optimizer.lr=2"),
-        ("optimizer.lr=1e-3", "give g.optimizer.lr=0.001 d.optimizer.lr=0.001"),
-        ("optimizer=SGD", "give g.optimizer=SGD d.optimizer=SGD"),
-        ("epochs=5", "give train.kimg=K, thousands of images: K = 5 x number of images / 1000"),
-        ("batch=64", "give train.batch=64"),
-        ("Batch-Size=64", "give train.batch=64"),
-        ("betas=[0, 0.9]", "give g.optimizer.arguments.betas=[0,0.9] d.optimizer.arguments.betas=[0,0.9]"),
-        ("data.path=photos", "give data.name=folder data.path=photos for a folder of images, or train the recipe own"),
-        ("loss=wgan", "'wgan' is called wasserstein here; give loss.name=wasserstein"),
-        ("loss=BCE", "'BCE' is called nonsaturating here; give loss.name=nonsaturating"),
-        ("loss=vanilla", "give loss.name=nonsaturating"),
-        ("loss=lsgan", "give loss.name=least_squares"),
-        ("penalties=gp", "give penalties.0.name=gradient_penalty"),
-        ("scheme.age=1", "unknown setting; asynchronous has it: give scheme.name=asynchronous too"),
-        ("model.g_widths=[8]", "unknown setting; mlp has it: give model.name=mlp too"),
-        ("data.variant=auto", "cifar10 has it: give data.name=cifar10 too"),
-        ("data.flip=true", "have it: give data.name=NAME too"),
+        ("lr=1e-4", "use g.optimizer.lr=0.0001 d.optimizer.lr=0.0001"),
+        ("train.lr=2", "use g.optimizer.lr=2 d.optimizer.lr=2"),
+        ("optimizer.lr=1e-3", "use g.optimizer.lr=0.001 d.optimizer.lr=0.001"),
+        ("optimizer=SGD", "use g.optimizer=SGD d.optimizer=SGD"),
+        ("epochs=5", "use train.kimg=K, thousands of images: K = 5 x number of images / 1000"),
+        ("batch=64", "use train.batch=64"),
+        ("Batch-Size=64", "use train.batch=64"),
+        ("betas=[0, 0.9]", "use g.optimizer.arguments.betas=[0,0.9] d.optimizer.arguments.betas=[0,0.9]"),
+        ("data.path=photos", "use data.name=folder data.path=photos for a folder of images, or train the recipe own"),
+        ("loss=wgan", "'wgan' is called wasserstein in paragan; use loss.name=wasserstein"),
+        ("loss=BCE", "'BCE' is called nonsaturating in paragan; use loss.name=nonsaturating"),
+        ("loss=vanilla", "use loss.name=nonsaturating"),
+        ("loss=lsgan", "use loss.name=least_squares"),
+        ("penalties=gp", "use penalties.0.name=gradient_penalty"),
+        ("scheme.age=1", "unknown key; it belongs to asynchronous: pass scheme.name=asynchronous too"),
+        ("model.g_widths=[8]", "unknown key; it belongs to mlp: pass model.name=mlp too"),
+        ("data.variant=auto", "it belongs to cifar10: pass data.name=cifar10 too"),
+        ("data.flip=true", ": pass data.name=NAME too"),
     ],
 )
 def test_the_settings_of_other_trainers_are_answered_with_those_to_give(word, given):

@@ -191,7 +191,7 @@ def test_the_log_of_the_run_to_come_is_not_set_aside(tmp_path):
 def test_to_a_rank_a_second_signal_says_nothing_new(capfd):
     """The terminal, the launcher and torchrun all hand on the same request."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    asked = Interrupt(patient=True, says="")
+    asked = Interrupt(patient=True, message="")
     for number in (signal.SIGTERM, signal.SIGTERM):
         asked._ask(number, None)
     assert asked.requested and not asked.aborted

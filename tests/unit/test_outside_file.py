@@ -39,7 +39,7 @@ def project(tmp_path, monkeypatch):
 def test_a_file_next_to_the_recipe_trains_samples_and_exports(project, capsys):
     assert main(["train", "project/wgan.yaml", "--out", "run"]) == 0
     assert main(["sample", "run", "--num", "2"]) == 2
-    assert "give --trust" in capsys.readouterr().err
+    assert "pass --trust" in capsys.readouterr().err
     assert main(["sample", "run", "--num", "2", "--trust"]) == 0
     assert main(["export", "run", "--out", "there", "--trust"]) == 0
     assert str(project) not in (Path("there") / "README.md").read_text()
@@ -82,9 +82,9 @@ def test_modules_next_to_the_file_are_found_after_installed_ones(project):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("wgan", "wgan.yaml:2: model.name: no models file 'wgan'; to use the file wgan.py, give model.name=wgan.py"),
-        ("parts.wgan", "cannot import 'parts.wgan'; to use the file parts/wgan.py, give model.name=parts/wgan.py"),
-        ("gan.py", "wgan.yaml:2: model.name: no file "),
+        ("wgan", "wgan.yaml:2: model.name: unknown model 'wgan'; to use the file wgan.py, pass model.name=wgan.py"),
+        ("parts.wgan", "cannot import 'parts.wgan'; to use the file parts/wgan.py, pass model.name=parts/wgan.py"),
+        ("gan.py", "/gan.py does not exist; give the path of a .py file"),
     ],
 )
 def test_a_name_that_is_not_found_tells_which_file_is_there(project, name, said):
@@ -97,5 +97,5 @@ def test_a_name_that_is_not_found_tells_which_file_is_there(project, name, said)
 
 
 def test_a_loaded_config_imports_no_file_next_to_it(project):
-    with pytest.raises(ConfigError, match="give --trust"):
+    with pytest.raises(ConfigError, match="pass --trust"):
         load("project/wgan.yaml", outside=())

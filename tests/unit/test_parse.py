@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paragan.config import override_words
+from paragan.config.overrides import is_override, write_word
 from paragan.core import strict_yaml
 from paragan.core.errors import ConfigError
-from paragan.core.settings_tree import Node, Place
+from paragan.core.settings_tree import Node, SourceLocation
 
 
 def read(text: str):
     """The plain nest and the problems of a YAML text."""
     problems = []
-    return strict_yaml.document(text, Place("x.yaml", 1), problems).plain(), [str(p) for p in problems]
+    return strict_yaml.read_document(text, SourceLocation("x.yaml", 1), problems).plain(), [str(p) for p in problems]
 
 
 def over(text: str, *words: str):
     """The plain nest after overrides, and their problems."""
     problems = []
-    tree = strict_yaml.document(text, Place("x.yaml", 1), problems)
+    tree = strict_yaml.read_document(text, SourceLocation("x.yaml", 1), problems)
     tree = tree if tree.value is not None else Node(tree.place, {})
     for word in words:
-        override_words.put(tree, word, problems)
+        write_word(tree, word, problems)
     return tree.plain(), [str(p) for p in problems]
 
 
@@ -42,7 +42,7 @@ def over(text: str, *words: str):
     ],
 )
 def test_an_unquoted_scalar_means_what_it_looks_like(text, value):
-    found = strict_yaml.scalar(text)
+    found = strict_yaml.parse_scalar(text)
     assert found == value
     assert type(found) is type(value)
 
@@ -59,11 +59,11 @@ def test_keys_are_text():
 def test_an_empty_file_is_an_empty_map(text, tmp_path):
     path = tmp_path / "empty.yaml"
     path.write_text(text, encoding="utf-8")
-    assert strict_yaml.file(path, []).plain() == {}
+    assert strict_yaml.read_file(path, []).plain() == {}
 
 
 def test_every_node_knows_its_line():
-    tree = strict_yaml.document("a: 1\nb:\n  - x\n  - c: 2\n\n    d: 3\n", Place("x.yaml", 1), [])
+    tree = strict_yaml.read_document("a: 1\nb:\n  - x\n  - c: 2\n\n    d: 3\n", SourceLocation("x.yaml", 1), [])
     second = tree.value["b"].value[1]
     assert [str(node.place) for node in (tree.value["a"], tree.value["b"], second.value["d"])] == [
         "x.yaml:1",
@@ -76,8 +76,8 @@ def test_all_duplicate_keys_are_reported_and_the_first_value_stays():
     found, problems = read("a: 1\nb: {c: 1, c: 2}\na: 3\n")
     assert found == {"a": 1, "b": {"c": 1}}
     assert problems == [
-        "x.yaml:2: b.c: found the key a second time, expected it once (first: x.yaml:2)",
-        "x.yaml:3: a: found the key a second time, expected it once (first: x.yaml:1)",
+        "x.yaml:2: b.c: duplicate key, first at x.yaml:2; remove one of them",
+        "x.yaml:3: a: duplicate key, first at x.yaml:1; remove one of them",
     ]
 
 
@@ -87,16 +87,16 @@ BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("a
 @pytest.mark.parametrize(
     ("text", "line", "found"),
     [
-        (BOMB, 1, "anchor or alias"),
-        ("a: 1\nb: *a\n", 2, "anchor or alias"),
+        (BOMB, 1, "anchors and aliases"),
+        ("a: 1\nb: *a\n", 2, "anchors and aliases"),
         ("a:\n  <<: {b: 1}\n", 2, "merge key"),
         ("a: 1\nb: !!python/name:os.system x\n", 2, "tag"),
         ("a: !!int 3\n", 1, "tag"),
         ("a: 1\n---\nb: 2\n", 2, "second document"),
-        ("? [a]\n: 1\n", 1, "list or map as a key"),
-        ("a: 1\nb: [1, 2\n", 3, "not YAML"),
-        ("a: 1\n\tb: 2\n", 2, "not YAML"),
-        ("a: '\n", 2, "not YAML"),
+        ("? [a]\n: 1\n", 1, "list or map cannot be a key"),
+        ("a: 1\nb: [1, 2\n", 3, "not valid YAML"),
+        ("a: 1\n\tb: 2\n", 2, "not valid YAML"),
+        ("a: '\n", 2, "not valid YAML"),
         ("a: \x00\n", 1, "characters"),
         ("a: " + "[" * 100_000, 1, "deeper than 32"),
         ("".join(f"{'  ' * i}a:\n" for i in range(40)), 33, "deeper than 32"),
@@ -116,16 +116,16 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path):
     folder.mkdir()
     listed.write_text("- a\n")
     said = {
-        big: f"{big}: found more than 1 MiB",
-        binary: f"{binary}:2: found bytes that are not UTF-8",
-        folder: f"{folder}: expected a YAML file that can be read: Is a directory",
-        listed: f"{listed}:1: found ['a'], expected a map",
-        tmp_path / "none.yaml": f"{tmp_path / 'none.yaml'}: found no such file",
-        Path("a\0b.yaml"): "a\0b.yaml: expected a YAML file that can be read",
+        big: f"{big}: larger than 1 MiB",
+        binary: f"{binary}:2: not UTF-8 text",
+        folder: f"{folder}: cannot be read: Is a directory",
+        listed: f"{listed}:1: must be a map of `key: value`, not ['a']",
+        tmp_path / "none.yaml": f"{tmp_path / 'none.yaml'}: does not exist",
+        Path("a\0b.yaml"): "a\0b.yaml: cannot be read",
     }
     for path, start in said.items():
         with pytest.raises(ConfigError) as caught:
-            strict_yaml.file(path, [])
+            strict_yaml.read_file(path, [])
         assert str(caught.value).startswith(start)
         assert "\n" not in str(caught.value)
 
@@ -157,15 +157,15 @@ def test_an_override_opens_what_was_null():
 @pytest.mark.parametrize(
     ("word", "problem"),
     [
-        ("l.2.w=1", "command line: l.2.w: found the index '2', expected 0 to 1 (1 appends)"),
-        ("l.x=1", "command line: l.x: found the index 'x', expected 0 to 1 (1 appends)"),
-        ("a.b.c=1", "command line: a.b.c: found the value 1 above 'c', expected a map there"),
-        ("a..b=1", "command line: found 'a..b=1', expected key.path=value"),
-        ("a", "command line: found 'a', expected key.path=value"),
-        ("a=[1", "command line: a: found text that is not YAML: "),
-        ("a=[*x]", "command line: a: found an anchor or alias"),
-        ("a={b: 1, b: 2}", "command line: b: found the key a second time"),
-        ("a=\udcff", "command line: a: found '\\udcff', which is not UTF-8 text"),
+        ("l.2.w=1", "command line: l.2.w: invalid index '2'; use 0 to 1 (1 appends)"),
+        ("l.x=1", "command line: l.x: invalid index 'x'; use 0 to 1 (1 appends)"),
+        ("a.b.c=1", "command line: a.b.c: 'c' cannot be set below the value 1, which is not a map"),
+        ("a..b=1", "command line: 'a..b=1' is not an override; use key.path=value"),
+        ("a", "command line: 'a' is not an override; use key.path=value"),
+        ("a=[1", "command line: a: not valid YAML: "),
+        ("a=[*x]", "command line: a: anchors and aliases"),
+        ("a={b: 1, b: 2}", "command line: b: duplicate key"),
+        ("a=\udcff", "command line: a: '\\udcff' is not UTF-8 text"),
     ],
 )
 def test_an_override_that_fits_nowhere_is_a_problem(word, problem):
@@ -178,7 +178,7 @@ def test_an_override_that_fits_nowhere_is_a_problem(word, problem):
 
 @pytest.mark.parametrize("word", ["digits", "runs/a=b/config.yaml", "./x=1.yaml", "=3", "3=4", "a b=1"])
 def test_a_recipe_is_not_an_override(word):
-    assert not override_words.matches(word)
+    assert not is_override(word)
 
 
 AWKWARD = [

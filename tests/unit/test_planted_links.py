@@ -122,7 +122,7 @@ def test_an_exported_file_is_readable_by_others(trained, tmp_path, capfd):
 
 def test_a_failed_write_leaves_the_former_file_and_no_other(tmp_path):
     files.write_text(tmp_path / "a", "before")
-    with contextlib.suppress(ZeroDivisionError), files.whole(tmp_path / "a") as file:
+    with contextlib.suppress(ZeroDivisionError), files.atomic_write(tmp_path / "a") as file:
         file.write(b"half")
         raise ZeroDivisionError
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "before")]
@@ -132,7 +132,7 @@ def test_temporary_files_of_a_killed_process_are_removed_and_those_of_a_live_one
     (tmp_path / ".a.01234567.tmp").write_text("of a killed process")
     (tmp_path / ".a.link.tmp").symlink_to(tmp_path / "elsewhere")
     (tmp_path / ".ab.01234567.tmp").write_text("of another file")
-    with files.whole(tmp_path / "a") as live:
+    with files.atomic_write(tmp_path / "a") as live:
         live.write(b"first")
         files.write_text(tmp_path / "a", "second")
         assert (tmp_path / "a").read_text() == "second"

@@ -10,7 +10,7 @@ import pytest
 from paragan.cli import train_launch
 from paragan.cli.main import main
 from paragan.config import changes, load
-from paragan.config.fill import ANY
+from paragan.config.config_reader import ANY
 from paragan.core import registry
 from tests.tiny_run import SMALL, TINY
 
@@ -59,7 +59,7 @@ def test_no_verb_imports_what_the_config_of_a_run_folder_names(evil, place, capf
     file = str(folder / "config.yaml")
     for words in (["train", file], ["train", str(folder)], ["train", file, "--out", "x"], ["verify", file]):
         assert main(words) == 2
-        assert "code outside paragan; a loaded file may not name any" in capfd.readouterr().err
+        assert "code outside paragan, which this file may not import" in capfd.readouterr().err
     assert main(["config", file]) == 0
     assert "evil.nets" in capfd.readouterr().out
     assert not evil.exists()
@@ -76,7 +76,7 @@ def test_trust_imports_it(evil, capfd):
 def test_verify_with_trust_imports_it(evil, capfd):
     file = str(run_folder("loss") / "config.yaml")
     assert main(["verify", file, "--trust"]) == 2  # it offers no losses
-    assert "found no d_loss and no g_loss" in capfd.readouterr().err and evil.exists()
+    assert "does not define d_loss and g_loss" in capfd.readouterr().err and evil.exists()
 
 
 def test_config_prints_outside_names_of_a_recipe_and_imports_nothing(evil, capfd):

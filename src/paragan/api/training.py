@@ -17,13 +17,13 @@ import torch
 from paragan import build, config
 from paragan.api.estimator import Estimator, Networks
 from paragan.config import RunConfig
-from paragan.config.fill import ANY
+from paragan.config.config_reader import ANY
 from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import plain_file
+from paragan.core.files import open_regular_file
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import here
 from paragan.export.bundle import read_score
 from paragan.export.generator import GeneratorReader, load_generator
@@ -138,7 +138,7 @@ class Run:
     def _lines(self) -> Iterator[dict[str, Any]]:
         path = self.folder / "metrics.jsonl"
         try:
-            with plain_file(path) as file:
+            with open_regular_file(path) as file:
                 for line in file:
                     yield json.loads(line)
         except (OSError, ValueError) as error:
@@ -213,4 +213,4 @@ def _instance(network: Any, seed: int) -> Any:
 
 
 def _warn(line: str) -> None:
-    warnings.warn(printable(line), stacklevel=2)
+    warnings.warn(to_printable(line), stacklevel=2)

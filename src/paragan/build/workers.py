@@ -28,7 +28,7 @@ from paragan.coevolution.workers.worker import CommunicatorFactory, Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, RankError
-from paragan.core.files import subfolder
+from paragan.core.files import create_subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.handshake import offer, unfit, unreached
 from paragan.distributed.launch.local_workers import LocalWorkers
@@ -124,7 +124,7 @@ class _CoordinatorServer:
         """Start the workers, or call them, and wait for them."""
         config, (host, port) = self.config, self.listener.address
         assert config.workers is not None and self.found is not None
-        save_token(subfolder(self.folder, "ranks") / "token", self.token)
+        save_token(create_subfolder(self.folder, "ranks") / "token", self.token)
         if self.company is not None:
             self.company.call({"token": self.token, "host": host, "port": port})
         elif self.crew is not None:

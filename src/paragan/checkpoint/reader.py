@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
-from paragan.core.files import plain_file, read_bytes
+from paragan.core.files import open_regular_file, read_bytes
 from paragan.core.pieces import StoredTensors
 
 MANIFEST, STATE = "manifest.json", "state.json"
@@ -123,7 +123,7 @@ def _open_group(paths: list[Path]) -> StoredTensors:
     shapes: dict[str, tuple[int, ...]] = {}
     for path in paths:
         try:
-            with plain_file(path):  # safetensors would wait for a pipe
+            with open_regular_file(path):  # safetensors would wait for a pipe
                 file: Any = safe_open(path, "pt")
             found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
         except _UNREADABLE:
@@ -166,7 +166,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def file_sha256(path: Path) -> str:
     """Of a file, in hexadecimal."""
-    with plain_file(path) as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

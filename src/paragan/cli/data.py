@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paragan.cli.arguments import AsJson
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
     from paragan.datasets._dataset_check import DatasetReport
@@ -37,7 +37,9 @@ def check(path: Pictures, size: Size = None, as_json: AsJson = False) -> None:
 
     found = _dataset_check.check_dataset(path, size, _progress())
     print(
-        json.dumps(asdict(found)) if as_json else "\n".join(printable(line.replace("\n", "?")) for line in lines(found))
+        json.dumps(asdict(found))
+        if as_json
+        else "\n".join(to_printable(line.replace("\n", "?")) for line in lines(found))
     )
     if found.num_damaged or not found.command:
         raise typer.Exit(2)

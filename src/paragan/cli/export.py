@@ -12,7 +12,7 @@ import typer
 from paragan.cli.arguments import Best, Trust
 from paragan.cli.sample import Trained
 from paragan.core.errors import ConfigError
-from paragan.core.files import subfolder
+from paragan.core.files import create_subfolder
 
 
 class Format(Enum):
@@ -56,7 +56,7 @@ def export(
     if out is not None and alone is not None:
         print(bundle.write_file(out, alone.value))
     else:
-        folder = out or subfolder(path if path.is_dir() else path.parent, "export")
+        folder = out or create_subfolder(path if path.is_dir() else path.parent, "export")
         print("\n".join(bundle.write(folder, [wish.value for wish in wanted])))
 
 

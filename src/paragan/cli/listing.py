@@ -13,12 +13,12 @@ from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paragan.config.fill import NAMED
+from paragan.config.config_reader import NAMES_ONLY
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import TORCH_OPTIMISERS
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.distributed.launch import mpiexec, rank_env
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def loaded(recipe: str, overrides: list[str], outside: Container[str] | None = N
 def _warn(line: str) -> None:
     """Of the ranks of a run, none repeats what its launcher has said."""
     if rank_env.here() is None and mpiexec.here() is None:
-        print(printable(line), file=sys.stderr)
+        print(to_printable(line), file=sys.stderr)
 
 
 def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
@@ -71,13 +71,13 @@ def show_config(recipe: str, overrides: list[str], as_json: bool) -> None:
     """
     from paragan.config import dump, to_tree  # here, since pydantic is not needed to list
 
-    config = loaded(recipe, overrides, NAMED)
+    config = loaded(recipe, overrides, NAMES_ONLY)
     print(json.dumps(to_tree(config), indent=2) if as_json else dump(config), end="\n" if as_json else "")
 
 
 def explain_config(recipe: str, overrides: list[str], as_json: bool) -> None:
     """Every setting a run would have with its meaning, values, default and where it was set, or a JSON list."""
-    loaded(recipe, overrides, NAMED)
+    loaded(recipe, overrides, NAMES_ONLY)
     from paragan.config.reference import of_run
 
     settings = of_run(recipe, overrides)
@@ -93,8 +93,8 @@ def explain_config(recipe: str, overrides: list[str], as_json: bool) -> None:
 
 def _known(name: str) -> str:
     if name not in registry.categories():
-        meant = registry.did_you_mean(registry.closest_name(name, registry.categories()))
-        raise ConfigError(f"found the shelf {name!r}, expected one of {', '.join(registry.categories())}{meant}")
+        hint = registry.did_you_mean(registry.closest_name(name, registry.categories()))
+        raise ConfigError(f"unknown category {name!r}; choose one of {', '.join(registry.categories())}{hint}")
     return name
 
 

@@ -25,10 +25,10 @@ from paragan.cli.sample import sample
 from paragan.cli.verify import verify
 from paragan.cli.watch import watch
 from paragan.cli.worker import worker
-from paragan.config.fill import ANY
+from paragan.config.config_reader import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 
 app = typer.Typer(
     add_completion=False,
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if code == 1:
             raise
         if line:
-            print(printable(line), file=sys.stderr)
+            print(to_printable(line), file=sys.stderr)
         return code
 
 
@@ -80,7 +80,7 @@ def _run(argv: list[str]) -> int:
 def _misused(error: TyperException) -> int:
     """What is wrong with the words of a command, in one line; the whole help where none were given."""
     if error.format_message().startswith("Usage:"):
-        print(printable(error.format_message()), file=sys.stderr)
+        print(to_printable(error.format_message()), file=sys.stderr)
         return ParaganError.exit_code
     context = getattr(error, "ctx", None)
     verb = program_command() if context is None else context.command_path

@@ -22,7 +22,7 @@ def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
     """
     from paragan.cli.train_launch import start
     from paragan.config import load
-    from paragan.config.fill import ANY
+    from paragan.config.config_reader import ANY
 
     config_file = path / "config.yaml"
     if not config_file.is_file():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from paragan.config import override_words
+from paragan.config.overrides import is_override
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
@@ -22,8 +22,8 @@ ANY_OPTION = {"ignore_unknown_options": True}  # settings of a verb: `read_words
 def read_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], Path | None]:
     """The recipe (a name or a YAML file), the settings, and the run folder where one stands in place of a recipe."""
     _refuse_options(words or (), context)
-    overrides = [word for word in words or () if override_words.matches(word)]
-    recipes = [word for word in words or () if not override_words.matches(word)]
+    overrides = [word for word in words or () if is_override(word)]
+    recipes = [word for word in words or () if not is_override(word)]
     unfinished = next((word for word in recipes if _is_key(word)), None)
     if unfinished is not None:
         raise ConfigError(f"command line: found {unfinished!r} without a value, expected {unfinished}=VALUE")
@@ -65,7 +65,7 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     if found is None:
         return
     from paragan.config import RunConfig
-    from paragan.config.known_names import HINTS
+    from paragan.config.hints import HINTS
 
     option, given, value = words[found].partition("=")
     following = words[found + 1] if found + 1 < len(words) else ""

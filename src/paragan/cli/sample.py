@@ -14,7 +14,7 @@ import typer
 
 from paragan.cli.arguments import Best, Seed, Trust
 from paragan.core.errors import ConfigError
-from paragan.core.files import subfolder
+from paragan.core.files import create_subfolder
 from paragan.storage.image_formats import check_animation_path, check_sheet_path
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _target(path: Path, sampler: Sampler, seed: int | None, ending: str, words: 
     kind = "sample" if ending == ".png" else "walk"
     seed = sampler.seed if seed is None else seed
     name = "-".join([kind, f"step-{sampler.facts.step}", f"seed-{seed}", *map(_plain, words)])[:150] + ending
-    return subfolder(path, "samples") / name if path.is_dir() else path.parent / name
+    return create_subfolder(path, "samples") / name if path.is_dir() else path.parent / name
 
 
 def _plain(word: str) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 from paragan import build
 from paragan.build import grid
 from paragan.config import RunConfig, load, loads
-from paragan.config.fill import ANY
+from paragan.config.config_reader import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.engine.trainer import Trainer
 from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Sampler
@@ -60,4 +60,4 @@ def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampl
 
 
 def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr)
+    print(to_printable(line), file=sys.stderr)

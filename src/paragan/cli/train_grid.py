@@ -52,7 +52,7 @@ def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: 
 
     company = of_torchrun(config, place)
     try:
-        with install(patient=True, says="") if place.rank else install() as interrupt:
+        with install(patient=True, message="") if place.rank else install() as interrupt:
             return _together(config, recipe, out, fresh, company, interrupt)
     finally:
         leave(World())
@@ -81,7 +81,9 @@ def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, among: 
     rank, size = among
     run = os.environ.get(mpiexec.RUN)
     error, code = None, 1
-    interrupt = install(patient=True, says="") if rank or run else install()  # until the process ends: so does mpiexec
+    interrupt = (
+        install(patient=True, message="") if rank or run else install()
+    )  # until the process ends: so does mpiexec
     try:
         from paragan.runs.grids import of_mpiexec
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from paragan.config import RunConfig, outside_names
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status, launcher
 from paragan.distributed.launch.local_ranks import Job
 from paragan.distributed.launch.rank_env import RankEnv, here, num_cores
@@ -54,13 +54,13 @@ def _as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: b
         os.dup2(2, 1)  # what outside code prints, it prints on every rank
     if (before := exit_status.settled(out, place)) is not None:
         return before.code
-    with install(patient=True, says="" if place.rank else "stopping after this step") as interrupt:
+    with install(patient=True, message="" if place.rank else "stopping after this step") as interrupt:
         if (
             place.rank == 0
             and exit_status.claimed(out, place)
             and (last := exit_status.first(exit_status.of_run(out, place.run)))
         ):
-            print(printable(f"starting again from the last checkpoint: {last.reason}"), flush=True)
+            print(to_printable(f"starting again from the last checkpoint: {last.reason}"), flush=True)
         from paragan.cli.train import run
 
         return run(config, recipe, out, fresh, interrupt, place)

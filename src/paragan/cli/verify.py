@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paragan.cli.arguments import AsJson, Trust
-from paragan.config import override_words
+from paragan.config.overrides import is_override
 from paragan.core.errors import ConfigError
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
     from paragan.cli.verify_networks import VerifyRequest
@@ -51,8 +51,8 @@ def verify(
 
     Also after a restart, and twice in a row. Needs no data.
     """
-    targets = [word for word in words if not override_words.matches(word)]
-    overrides = tuple(word for word in words if override_words.matches(word))
+    targets = [word for word in words if not is_override(word)]
+    overrides = tuple(word for word in words if is_override(word))
     if len(targets) != 1:
         found = " and ".join(targets) or "none"
         raise ConfigError(f"verify: found {found}, expected one module such as mine.nets, or one recipe")
@@ -60,7 +60,7 @@ def verify(
     from paragan.cli.verify_networks import VerifyRequest
 
     findings = list(told_of(_examined(VerifyRequest(targets[0], overrides, size, classes, ranks, trust))))
-    print(json.dumps([asdict(f) for f in findings], indent=1) if as_json else printable(table(findings, _width())))
+    print(json.dumps([asdict(f) for f in findings], indent=1) if as_json else to_printable(table(findings, _width())))
     raise typer.Exit(2 if any(finding.result == "FAILED" for finding in findings) else 0)
 
 
@@ -82,7 +82,7 @@ def told_of(findings: Iterable[LawResult]) -> Iterator[LawResult]:
     """The same; how far it is is told on stderr: a line per row, on a terminal one that is written over."""
     live = sys.stderr.isatty()
     for finding in findings:
-        line = printable(f"{finding.law}, {finding.strategy}: {finding.result}")
+        line = to_printable(f"{finding.law}, {finding.strategy}: {finding.result}")
         print(f"\r\x1b[K{line}" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
         yield finding
     if live:

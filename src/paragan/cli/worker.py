@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 
 Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the coordinator listens, as it prints it.")]
 
@@ -30,7 +30,7 @@ def worker(address: Address, device: Device = "auto") -> None:
         from paragan.build.workers import worker as work
         from paragan.distributed.transports.signed_frames import find_token
 
-        if why := work(find_token(), host, int(port), lambda text: print(printable(text), flush=True), device):
+        if why := work(find_token(), host, int(port), lambda text: print(to_printable(text), flush=True), device):
             raise RankError(f"worker: {why}")
 
 

@@ -1,15 +1,22 @@
-"""`key.path=value` words over a recipe: another choice of a file drops the settings that belonged to the old one."""
+"""`key.path=value` words of the command line, written over a recipe.
+
+Choosing another file, such as another model, drops the recipe's settings of the former one.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
-from paragan.config import override_words
-from paragan.core.settings_tree import COMMAND_LINE, Node, Problem
+from paragan.core import strict_yaml
+from paragan.core.settings_tree import COMMAND_LINE, Node, Problem, UnreadableError, shorten
 
-_CHOSEN = ("data", "model", "loss", "augment", "scheme")
+_WORD = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)
+_CHOICES = ("data", "model", "loss", "augment", "scheme")
 _LISTS = ("penalties", "writers")
 
 
@@ -21,52 +28,58 @@ class Overrides:
         self._dropped: dict[str, dict[str, Any]] = {}  # section -> dotted key -> value in the recipe
 
     def write(self, word: str, problems: list[Problem]) -> None:
-        """`loss=hinge` is short for `loss.name=hinge`, `penalties=r1` for `penalties=[r1]`."""
+        """Write one word. `loss=hinge` is short for `loss.name=hinge`, `penalties=r1` for `penalties=[r1]`."""
         for node in self._sections().values():
             if isinstance(node.value, str):  # the short form, so that a key may be written below it
                 node.value = {"name": Node(node.place, node.value)}
         before = {key: dict(_entries(node)) for key, node in self._sections().items()}
-        override_words.put(self.tree, word, problems)
-        short = self._complete(word.partition("=")[0], before)
+        write_word(self.tree, word, problems)
+        short = self._expand_short_form(word.partition("=")[0], before)
         for key, node in self._sections().items():
             if isinstance(node.value, dict) and key in before and _name(node.value) != _name(before[key]):
-                self._drop(key, node.value, keeps_words=key != short)
+                self._drop(key, node.value, with_words=key == short)
 
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
-        """A line for each choice that changed other settings. settings: the whole config by dotted key.
+        """A line for each choice that dropped settings of the recipe. settings: the whole config by dotted key.
 
-        Settings of outside code are its own affair, whatever their names.
+        Choices of outside code get none: their settings may have any names.
         """
         for section, dropped in self._dropped.items():
-            lost = [
+            lines = [
                 f"{key}={json.dumps(value, separators=(',', ':'))}"
                 for key, value in dropped.items()
                 if (key in settings or ".arguments." in key) and settings.get(key) != value and not self._has(key)
             ]
             name = settings.get(f"{section}.name")
-            if lost and "." not in str(name):
-                yield f"warning: {section}.name={name} drops the recipe's {' '.join(lost)}; add what you want to keep"
+            if lines and "." not in str(name):
+                yield f"warning: {section}.name={name} drops the recipe's {' '.join(lines)}; add what you want to keep"
 
-    def _complete(self, key: str, before: Mapping[str, dict[str, Node]]) -> str | None:
-        """Bring the short form that a word may have written at `key` into the full one; the key if it was one."""
+    def _expand_short_form(self, key: str, before: Mapping[str, dict[str, Node]]) -> str | None:
+        """Replace the short form at `key` by the full one; returns the key where it was a choice's short form."""
         assert isinstance(self.tree.value, dict)
         node = self.tree.value.get(key)
         if key in _LISTS and node is not None and isinstance(node.value, (str, dict)):
             node.value = [Node(node.place, node.value)]
-        chosen = self._sections().get(key)
-        if chosen is not None and isinstance(chosen.value, str):
-            chosen.value = {**before.get(key, {}), "name": Node(chosen.place, chosen.value)}
+        choice = self._sections().get(key)
+        if choice is not None and isinstance(choice.value, str):
+            choice.value = {**before.get(key, {}), "name": Node(choice.place, choice.value)}
             return key
         return None
 
-    def _drop(self, section: str, entries: dict[str, Node], keeps_words: bool) -> None:
-        """Drop all but the name; of an optimiser, its arguments alone. keeps_words: what earlier words set stays."""
+    def _drop(self, section: str, entries: dict[str, Node], with_words: bool) -> None:
+        """Drop all entries but the name; of an optimiser, its arguments only.
+
+        with_words: also what earlier words of the command line set.
+        """
         dropped = self._dropped.setdefault(section, {})
         if section.endswith(".optimizer"):
-            section, entries, keeps_words = f"{section}.arguments", _entries(entries.get("arguments")), True
-        kept = {"name", *(key for key, node in entries.items() if keeps_words and node.place == COMMAND_LINE)}
-        for key in [key for key in entries if key not in kept]:
-            dropped[f"{section}.{key}"] = entries.pop(key).plain()
+            section = f"{section}.arguments"
+            entries = _entries(entries.get("arguments"))
+            with_words = False
+        for key in list(entries):
+            is_word = entries[key].place == COMMAND_LINE
+            if key != "name" and (with_words or not is_word):
+                dropped[f"{section}.{key}"] = entries.pop(key).plain()
 
     def _has(self, key: str) -> bool:
         """Whether a word wrote the key again."""
@@ -81,14 +94,94 @@ class Overrides:
     def _sections(self) -> dict[str, Node]:
         """The nodes that choose a file by its name, by dotted key."""
         tree = _entries(self.tree)
-        found = {key: tree[key] for key in _CHOSEN if key in tree}
+        sections = {key: tree[key] for key in _CHOICES if key in tree}
         for side in ("g", "d"):
             player = _entries(tree.get(side))
-            found |= {f"{side}.{key}": player[key] for key in ("optimizer", "strategy") if key in player}
+            sections |= {f"{side}.{key}": player[key] for key in ("optimizer", "strategy") if key in player}
         for key in _LISTS:
             items = tree[key].value if key in tree else None
-            found |= {f"{key}.{i}": node for i, node in enumerate(items if isinstance(items, list) else ())}
-        return found
+            sections |= {f"{key}.{i}": node for i, node in enumerate(items if isinstance(items, list) else ())}
+        return sections
+
+
+def is_override(word: str) -> bool:
+    """Whether a word is `key.path=value`, and not the name or path of a recipe."""
+    return _WORD.fullmatch(word) is not None
+
+
+def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
+    """Write one override into the tree; what cannot be written is added to `problems`.
+
+    `penalties.0.weight=3` reaches into a list, where the index after the last appends. Maps and lists that are missing
+    on the way are created.
+    """
+    match = _WORD.fullmatch(word)
+    if match is None:
+        problems.append(Problem(COMMAND_LINE, "", f"{shorten(word)} is not an override; use key.path=value"))
+        return
+    try:
+        _write(tree, match[1].split("."), _parse_value(match[2], problems))
+    except UnreadableError as error:
+        problems.append(replace(error.problem, path=match[1]))
+
+
+def merge(tree: Node, other: Node) -> None:
+    """Write all settings of `other` over the tree. An entry with a `name` replaces the former one entirely."""
+    assert isinstance(other.value, dict)
+    for key, value in other.value.items():
+        former = tree.value.get(key) if isinstance(tree.value, dict) else None
+        are_maps = former is not None and isinstance(former.value, dict) and isinstance(value.value, dict)
+        if are_maps and former is not None and "name" not in _entries(value):
+            merge(former, value)
+        else:
+            _set(tree, key, value)
+
+
+def _write(tree: Node, keys: list[str], value: Node) -> None:
+    node = tree
+    for key, following in pairwise(keys):
+        node = _descend(node, key, following)
+    _entry(node, keys[-1])
+    _set(node, keys[-1], value)
+
+
+def _set(node: Node, key: str, value: Node) -> None:
+    if isinstance(node.value, dict):
+        node.value[key] = value
+    elif isinstance(node.value, list):
+        node.value[int(key) : int(key) + 1] = [value]
+
+
+def _descend(node: Node, key: str, following: str) -> Node:
+    """The node at `key`; a new list or map, as the following key requires, where there is none."""
+    inner = _entry(node, key)
+    if inner is None or inner.value is None:
+        inner = Node(COMMAND_LINE, [] if following.isdecimal() else {})
+        _set(node, key, inner)
+    return inner
+
+
+def _entry(node: Node, key: str) -> Node | None:
+    """The node at `key`; None where it can be added. Raises where `node` cannot have this key."""
+    if isinstance(node.value, dict):
+        return node.value.get(key)
+    if not isinstance(node.value, list):
+        raise UnreadableError(
+            COMMAND_LINE, f"{key!r} cannot be set below the value {shorten(node.value)}, which is not a map"
+        )
+    count = len(node.value)
+    if not key.isdecimal() or int(key) > count:
+        raise UnreadableError(COMMAND_LINE, f"invalid index {key!r}; use 0 to {count} ({count} appends)")
+    return node.value[int(key)] if int(key) < count else None
+
+
+def _parse_value(text: str, problems: list[Problem]) -> Node:
+    """YAML where the text begins as a list, map or quotation; otherwise one scalar."""
+    if any("\ud800" <= character <= "\udfff" for character in text):  # how Python passes on bytes it cannot decode
+        raise UnreadableError(COMMAND_LINE, f"{shorten(text)} is not UTF-8 text")
+    if text.lstrip()[:1] in ("[", "{", '"', "'"):
+        return strict_yaml.read_document(text, COMMAND_LINE, problems)
+    return Node(COMMAND_LINE, strict_yaml.parse_scalar(text.strip()))
 
 
 def _entries(node: Node | None) -> dict[str, Node]:

@@ -1,8 +1,7 @@
-"""`RunConfig`, the root of everything a run can be told, and how it is read, checked and written.
+"""`RunConfig`, all settings of a run, and how it is read, checked and written.
 
-Options are plain dataclasses on their floors; this file alone uses pydantic, to check the values at the leaves. All
-problems of a recipe and its overrides are found in one pass and reported together, each with its line. Nothing here
-imports torch.
+Options are plain dataclasses in the packages that use them; values at the leaves are checked with pydantic. All
+problems of a recipe and its overrides are reported together, each with its line. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -16,28 +15,27 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
-from paragan.config import override_words
-from paragan.config.fill import ANY, ConfigReader
-from paragan.config.known_names import HINTS
-from paragan.config.overrides import Overrides
-from paragan.config.values import check
+from paragan.config.config_reader import ANY, ConfigReader
+from paragan.config.hints import HINTS
+from paragan.config.overrides import Overrides, merge
+from paragan.config.values import check_value
 from paragan.core import registry, strict_yaml
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice, Range
-from paragan.core.settings_tree import Node, Place, Problem, Unreadable, brief, refuse
+from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, raise_problems, shorten
 from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
 from paragan.evaluation.options import ScoreOptions
 from paragan.game.options import PlayerOptions
 
 FORMAT = 1
 _PRESET = "preset="
-_RUN_MARKS = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
+_RUN_FILES = ("metrics.jsonl", "checkpoints", "run.lock", "environment.json", "exit.json")
 _ADDRESS = re.compile(r"[^\s:]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """One run. Periods and lengths are in thousands of real images (kimg)."""
+    """All settings of one run. Periods and lengths are in thousands of real images (kimg)."""
 
     data: Annotated[Choice, Category("datasets")]
     """The data set."""
@@ -52,7 +50,7 @@ class RunConfig:
     d: PlayerOptions = field(default_factory=PlayerOptions)
     """The discriminator's optimiser, schedule, precision and placement."""
     augment: Annotated[Choice, Category("augment")] | None = None
-    """Differentiable augmentation of what D sees; null: none."""
+    """Differentiable augmentation of the images that D receives; null: none."""
     scheme: Annotated[Choice, Category("schemes")] = field(default_factory=lambda: choose("schemes", "synchronous"))
     """The order of updates in one step."""
     train: TrainOptions = field(default_factory=TrainOptions)
@@ -64,13 +62,13 @@ class RunConfig:
     writers: tuple[Annotated[Choice, Category("writers")], ...] = field(
         default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))
     )
-    """What is written during the run; jsonl is required, it is the record."""
+    """Outputs written during the run; jsonl is required, it is the record."""
     grid: GridOptions | None = None
     """A population instead of one pair; train.kimg is then per cell. null: one pair."""
     workers: Annotated[int, Range(least=1, most=1024)] | None = None
     """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi", "nccl"] = "gloo"
-    """Between the workers of a grid: gloo; mpi, under mpiexec or to start it; nccl from accelerator to
+    """How the workers of a grid exchange genomes: gloo; mpi, under mpiexec or to start it; nccl from accelerator to
     accelerator, one for each worker (not run on a device yet).
     """
     coordinator: str = "127.0.0.1:0"
@@ -88,25 +86,30 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.coordinator):
-            raise ConfigError(f"coordinator: found {self.coordinator!r}, expected HOST:PORT, as 127.0.0.1:0")
+            raise ConfigError(f"coordinator must be HOST:PORT, such as 127.0.0.1:0, not {self.coordinator!r}")
         if self.grid is None and self.workers is not None:
-            expected = f"devices={self.workers}, or a grid"
-            raise ConfigError(f"workers: found {self.workers} without a grid, expected {expected}")
+            raise ConfigError(
+                f"workers={self.workers} needs a grid; set grid.shape, or pass devices={self.workers} for one pair"
+            )
         if self.grid is not None and self.init is not None:
             raise ConfigError("init is not available for a grid; leave it out")
         if self.grid is not None and self.train.executor != "eager":
-            found = f"{self.train.executor} for a grid, which has an executor of its own"
-            raise ConfigError(f"train.executor: found {found}, expected eager: set grid.executor")
+            raise ConfigError(
+                f"train.executor={self.train.executor} is not available for a grid; set grid.executor instead"
+            )
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
-            found = f"{self.grid.heartbeat_s:g} s with train.timeout_s={self.train.timeout_s:g}"
-            raise ConfigError(f"grid.heartbeat_s: found {found}, expected less than half of it")
+            raise ConfigError(
+                f"grid.heartbeat_s={self.grid.heartbeat_s:g} must be less than half of "
+                f"train.timeout_s={self.train.timeout_s:g}"
+            )
         names = [writer.name for writer in self.writers]
         if "jsonl" not in names:
-            found = ", ".join(names) or "none"
-            raise ConfigError(f"writers: found {found}, expected jsonl among them: it is the record of the run")
+            raise ConfigError(
+                f"writers must include jsonl, the record of the run, not only {', '.join(names) or 'none'}"
+            )
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ConfigError(f"writers: found {twice} twice, expected each once")
+            raise ConfigError(f"writers has {twice} twice; name each writer once")
 
     @property
     def coordinator_address(self) -> tuple[str, int]:
@@ -118,15 +121,15 @@ class RunConfig:
     def max_steps(self) -> range:
         """The steps of the run as a range: `for step in config.max_steps`; `len(config.max_steps)` is their number.
 
-        As many as it takes to show D `train.kimg` thousand images. A range because the poster's program loops over it.
+        Enough for D to receive `train.kimg` thousand real images. A range, since the poster's program loops over it.
         """
         images = round(self.train.kimg * 1000)
         return range(-(-images // (self.train.batch * self.d.updates_per_step)))
 
 
-def choose(folder: str, name: str) -> Choice:
-    """A file of a shelf with its default options."""
-    return Choice(name, registry.options(folder, name)())
+def choose(category: str, name: str) -> Choice:
+    """A file of a category with its default options."""
+    return Choice(name, registry.options(category, name)())
 
 
 def load(
@@ -137,10 +140,10 @@ def load(
 ) -> RunConfig:
     """The config of a recipe with `key.path=value` words written over it.
 
-    recipe: a name on the shelf, or a path ending in .yaml or .yml. A word `preset=NAME` stands for all that the preset
-    sets, and comes before the other words. outside: the outside code (dotted paths) that the file may name; unless
-    given any, but none where the file lies in a run folder. warn: called with a line for each word that drops settings
-    of the recipe. Raises `ConfigError` with one line per problem: file:line: key: found …, expected …, did you mean …
+    recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word `preset=NAME` stands for all
+    settings of the preset, and is applied before the other words. outside: the outside code (dotted paths) that the
+    file may name; default: any, but none where the file is in a run folder. warn: called with a line for each word that
+    drops settings of the recipe. Raises `ConfigError` with one line per problem: `file:line: key: problem; fix`.
     """
     config, _, warnings = _read(recipe, overrides, outside)
     for line in warnings:
@@ -149,7 +152,7 @@ def load(
 
 
 def load_with_places(recipe: str, overrides: Sequence[str], outside: Container[str]) -> tuple[RunConfig, Node]:
-    """The config, and what was written for it, with the file and line of each value."""
+    """The config, and the tree it was read from, with the file and line of each value."""
     return _read(recipe, overrides, outside)[:2]
 
 
@@ -162,26 +165,26 @@ def _read(
         outside = () if _is_of_a_run(recipe, tree) else ANY
     _check_format(tree)
     for word in [word for word in overrides if word.startswith(_PRESET)]:
-        _lay_over(tree, word.removeprefix(_PRESET), problems)
-    written = Overrides(tree)
+        _apply_preset(tree, word.removeprefix(_PRESET), problems)
+    writer = Overrides(tree)
     for word in [word for word in overrides if not word.startswith(_PRESET)]:
-        written.write(word, problems)
-    config = _filled(tree, problems, outside)
-    return config, tree, written.warnings(_flat(to_tree(config)))
+        writer.write(word, problems)
+    config = _fill(tree, problems, outside)
+    return config, tree, writer.warnings(_flat(to_tree(config)))
 
 
-def loads(text: str, shown: str, outside: Container[str] = ANY) -> RunConfig:
-    """The same of a recipe in memory; `shown` is its name in messages."""
+def loads(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
+    """The config of a recipe in memory. source: its name in messages."""
     problems: list[Problem] = []
-    tree = strict_yaml.top(text, Place(shown, 1), problems)
+    tree = strict_yaml.read_map(text, SourceLocation(source, 1), problems)
     _check_format(tree)
-    return _filled(tree, problems, outside)
+    return _fill(tree, problems, outside)
 
 
-def _filled(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    filler = ConfigReader(check, outside, HINTS)
-    config = filler.fill(RunConfig, tree)
-    refuse([*problems, *filler.problems])
+def _fill(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
+    reader = ConfigReader(check_value, outside, HINTS)
+    config = reader.fill(RunConfig, tree)
+    raise_problems([*problems, *reader.problems])
     assert config is not None
     return config
 
@@ -197,7 +200,7 @@ def dump(config: RunConfig) -> str:
 
 
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
-    """What differs from the recipe: dotted key -> [value in the recipe, value here]; None where one has no such key."""
+    """The differences from the recipe: dotted key -> [recipe's value, value here]; None where one has no such key."""
     try:
         plain = load(recipe, outside=outside_names(config))
     except ConfigError:  # a recipe that is incomplete without overrides
@@ -206,7 +209,7 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:
-    """The dotted paths of outside code that a config names."""
+    """The outside code that a config names: dotted paths and files."""
     return frozenset(_chosen_names(config))
 
 
@@ -216,49 +219,49 @@ def differences(a: RunConfig, b: RunConfig) -> list[str]:
 
 
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
-    """What differs: dotted key -> the values of both; None where one has no such key."""
+    """The differences: dotted key -> the values of both; None where one has no such key."""
     flat_a, flat_b = _flat(to_tree(a)), _flat(to_tree(b))
     keys = {**flat_a, **flat_b}
-    odd = [key for key in keys if key not in flat_a or key not in flat_b or flat_a[key] != flat_b[key]]
-    return {key: (flat_a.get(key), flat_b.get(key)) for key in odd}
+    differing = [key for key in keys if key not in flat_a or key not in flat_b or flat_a[key] != flat_b[key]]
+    return {key: (flat_a.get(key), flat_b.get(key)) for key in differing}
 
 
 def _open(recipe: str, problems: list[Problem]) -> Node:
     if recipe.endswith((".yaml", ".yml")):
-        return strict_yaml.file(Path(recipe), problems)
+        return strict_yaml.read_file(Path(recipe), problems)
     known = registry.names("recipes")
     if recipe not in known:
-        meant = registry.did_you_mean(registry.closest_name(recipe, known))
-        expected = f"one of {len(known)} (digits, own, …) or a path ending in .yaml"
-        raise ConfigError(f"found the recipe {recipe!r}, expected {expected}{meant}")
-    return strict_yaml.file(registry.find_source("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
+        hint = registry.did_you_mean(registry.closest_name(recipe, known))
+        choices = f"choose one of {len(known)} (digits, own, …) or give a path ending in .yaml"
+        raise ConfigError(f"unknown recipe {recipe!r}; {choices}{hint}")
+    return strict_yaml.read_file(registry.find_source("recipes", recipe), problems, shown=f"recipes/{recipe}.yaml")
 
 
 def _is_of_a_run(recipe: str, tree: Node) -> bool:
-    """Whether a file was written by a run, here or elsewhere: such a file does not decide which code is imported."""
+    """Whether a file was written by a run, here or elsewhere: such a file must not decide which code is imported."""
     path = Path(recipe)
     if path.suffix not in (".yaml", ".yml"):
         return False
     folders = {path.parent, path.resolve().parent}
-    if any(os.path.lexists(folder / mark) for folder in folders for mark in _RUN_MARKS):
+    if any(os.path.lexists(folder / name) for folder in folders for name in _RUN_FILES):
         return True
     assert isinstance(tree.value, dict)
     return path.name == "config.yaml" and "format" in tree.value
 
 
-def _lay_over(tree: Node, name: str, problems: list[Problem]) -> None:
-    preset = strict_yaml.file(registry.find_source("presets", name), problems, shown=f"presets/{name}.yaml")
+def _apply_preset(tree: Node, name: str, problems: list[Problem]) -> None:
+    preset = strict_yaml.read_file(registry.find_source("presets", name), problems, shown=f"presets/{name}.yaml")
     _check_format(preset)
-    override_words.lay_over(tree, preset)
+    merge(tree, preset)
 
 
 def _check_format(tree: Node) -> None:
-    """A file of a later format is refused whole: its keys may mean something else."""
+    """Refuse a file of a later format: its keys may mean something else."""
     assert isinstance(tree.value, dict)
     node = tree.value.pop("format", None)
     if node is not None and (type(node.value) is not int or node.value != FORMAT):
-        text = f"found {brief(node.plain())}, expected {FORMAT}; a file of a later format needs a later paragan"
-        raise Unreadable(node.place, text, "format")
+        text = f"must be {FORMAT}, not {shorten(node.plain())}; a file of a later format needs a later paragan"
+        raise UnreadableError(node.place, text, "format")
 
 
 def _plain(value: Any) -> Any:
@@ -272,7 +275,7 @@ def _plain(value: Any) -> Any:
 
 
 def _chosen_names(value: Any) -> Iterator[str]:
-    """Every name of a file with a dot in it, wherever it stands."""
+    """Every chosen name with a dot in it, at any depth."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for f in dataclasses.fields(value):
             item = getattr(value, f.name)

@@ -1,4 +1,4 @@
-"""Values at the leaves of a config, checked by pydantic."""
+"""Check of the values at the leaves of a config, with pydantic."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from paragan.config.describe import is_union
+from paragan.config.field_types import is_union
 from paragan.core.option_types import Range
 
 
-def check(hint: Any, value: Any) -> Any:
-    """The value as the type has it; JSON is where a strict check still takes a list for a tuple and 1 for 1.0."""
+def check_value(hint: Any, value: Any) -> Any:
+    """The value converted to the type; `ValueError` where it does not fit.
+
+    Checked as JSON, where a strict check still accepts a list for a tuple and 1 for 1.0.
+    """
     return _adapter(hint).validate_json(json.dumps(value))
 
 
@@ -23,7 +26,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _bounded(hint: Any) -> Any:
-    """The same type with every `Range` as a constraint that pydantic knows."""
+    """The same type with every `Range` as pydantic's constraint."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         marks = [Field(ge=mark.least, gt=mark.above, le=mark.most) for mark in arguments[1:] if isinstance(mark, Range)]

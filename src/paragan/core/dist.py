@@ -85,7 +85,7 @@ class World:
         dist.all_gather(all_of_them, padded, group=self.control)
         return [json.loads(bytes(t[:n].tolist())) for t, n in zip(all_of_them, lengths.tolist(), strict=True)]
 
-    def pieces(self, tensor: Tensor) -> list[Tensor]:
+    def gather_tensors(self, tensor: Tensor) -> list[Tensor]:
         """A host tensor of each rank, by rank; they may differ in their first axis only."""
         if self.size == 1:
             return [tensor]

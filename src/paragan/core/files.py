@@ -25,7 +25,7 @@ _NAME_CHARACTERS = 100  # of the final name in a temporary one, which has to be 
 
 
 @contextmanager
-def whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new file that replaces `path` unless the block fails. mode: of the file, less the umask."""
     _remove_stale(path)
     file, temporary = _created(path, mode)
@@ -40,7 +40,7 @@ def whole(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 def write_bytes(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Replace `path`, whole or not at all, also when the machine stops in between."""
-    with whole(path, mode) as file:
+    with atomic_write(path, mode) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -51,7 +51,7 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def new_file(path: Path) -> BinaryIO:
+def create_file(path: Path) -> BinaryIO:
     """An empty file in place of whatever has this name, for a process that writes while others read."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, _NEW, 0o666), "wb")
@@ -72,11 +72,11 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        with plain_file(source) as held, new_file(target) as file:
+        with open_regular_file(source) as held, create_file(target) as file:
             shutil.copyfileobj(held, file)
 
 
-def subfolder(folder: Path, name: str) -> Path:
+def create_subfolder(folder: Path, name: str) -> Path:
     """`folder/name`, created if necessary, for writing. `CheckpointError` where it is a link."""
     path = folder / name
     refuse_link(path)
@@ -93,7 +93,7 @@ def refuse_link(path: Path) -> None:
 
 
 @contextmanager
-def plain_file(path: Path) -> Iterator[BufferedReader]:
+def open_regular_file(path: Path) -> Iterator[BufferedReader]:
     """Open for reading. `OSError` for a pipe or a device, which might never end; never waits for one."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -103,7 +103,7 @@ def plain_file(path: Path) -> Iterator[BufferedReader]:
 
 def read_bytes(path: Path, most: int) -> bytes:
     """All of a plain file. `OSError` where it is none, or has more than `most` bytes."""
-    with plain_file(path) as file:
+    with open_regular_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))

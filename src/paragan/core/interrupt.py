@@ -39,8 +39,9 @@ class Interrupt:
     aborted: bool = False
     signal_number: int | None = None  # the number of the first signal
 
-    def __init__(self, patient: bool = False, says: str = STOP_MESSAGE) -> None:
-        self.patient, self.says = patient, says
+    def __init__(self, patient: bool = False, message: str = STOP_MESSAGE) -> None:
+        self.patient = patient
+        self.message = message
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupt:
@@ -60,14 +61,14 @@ class Interrupt:
             self.requested, self.signal_number = True, number
             _replace_closed_terminal()
             fresh_line = _SHOW_CURSOR + b"\n" if os.isatty(2) else b""
-            if self.says:
+            if self.message:
                 with suppress(OSError):  # a full disk, or no reader: the request stands
-                    os.write(2, fresh_line + f"{self.says}\n".encode())  # print may not be re-entered here
+                    os.write(2, fresh_line + f"{self.message}\n".encode())  # print may not be re-entered here
 
 
-def install(patient: bool = False, says: str = STOP_MESSAGE) -> Interrupt:
+def install(patient: bool = False, message: str = STOP_MESSAGE) -> Interrupt:
     """Catch the signals that request a stop. Only the main thread of a process may; raises `ValueError` elsewhere."""
-    interrupt = Interrupt(patient, says)
+    interrupt = Interrupt(patient, message)
     for number in (signal.SIGTERM, *_MAY_BE_IGNORED):
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
             interrupt._before[number] = signal.signal(number, interrupt._ask)

@@ -1,4 +1,4 @@
-"""Somebody else's code that fails: one line with the place in their file, not our traceback."""
+"""Failures of outside code, as one line with the place in the user's file instead of a traceback of paragan's."""
 
 from __future__ import annotations
 
@@ -10,23 +10,30 @@ from pathlib import Path
 
 from paragan.core.errors import ConfigError, ParaganError
 
-_NOT_THEIRS = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<")
+_LIBRARY = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<")
+_MAX_CHARACTERS = 300
 
 
 @contextmanager
-def reraise_as_config_error(what: str) -> Iterator[None]:
-    """Whatever fails inside becomes a `ConfigError`: what, where in their code, and why."""
+def reraise_as_config_error(action: str) -> Iterator[None]:
+    """Turn any failure inside into a `ConfigError`: what was done, the reason, and the line of outside code.
+
+    Errors of paragan and `MemoryError` pass unchanged.
+    """
     try:
         yield
     except (ParaganError, MemoryError):
         raise
     except Exception as error:
-        reason = (str(error).splitlines() or [""])[0][:300]
-        raise ConfigError(f"{what} raised {type(error).__name__}: {reason}{_place(error)}") from error
+        reason = (str(error).splitlines() or [""])[0][:_MAX_CHARACTERS]
+        raise ConfigError(f"{action} raised {type(error).__name__}: {reason}{_location(error)}") from error
 
 
-def _place(error: Exception) -> str:
-    """The last line of the traceback that is neither ours nor a library's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not f.filename.startswith(_NOT_THEIRS) and "site-packages" not in f.filename]
-    return f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+def _location(error: Exception) -> str:
+    """The last line of the traceback that belongs neither to paragan nor to a library."""
+    outside = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_LIBRARY) and "site-packages" not in frame.filename
+    ]
+    return f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""

@@ -1,4 +1,4 @@
-"""Outside code in a single file: `model.name: wgan.py`, next to the recipe that names it."""
+"""Outside code in a single file, such as `model.name: wgan.py` next to the recipe that names it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from paragan.core.errors import ConfigError
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name is a file's and no dotted path's."""
+    """Whether a name is that of a file, not a dotted path."""
     return name.endswith(".py")
 
 
 def absolute_path(name: str, source: str) -> str:
-    """The whole path of a file that `source` names: next to a recipe, else in the working directory."""
+    """The absolute path of a file that `source` names: next to a recipe, else in the working directory."""
     folder = Path(source).parent if os.path.isfile(source) else Path()
     return os.path.abspath(folder / name)
 
 
 def find_file(name: str) -> Path:
-    """The file; `ConfigError` where there is none."""
+    """The path of the file; `ConfigError` where there is none."""
     path = Path(name)
     if not os.path.isfile(path):  # also where no file can have this name
-        raise ConfigError(f"no file {name}; give the path of a .py file, from the recipe's folder")
+        raise ConfigError(f"{name} does not exist; give the path of a .py file, relative to the recipe's folder")
     return path
 
 
 def load(path: Path) -> ModuleType:
-    """The module of the file, imported once. Modules next to it are found, after all that are installed."""
+    """Import the file once. It can import modules next to it; installed modules take precedence."""
     name = f"paragan-file:{path}"
     if name in sys.modules:
         return sys.modules[name]

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def printable(text: object) -> str:
+def to_printable(text: object) -> str:
     """The same lines with a question mark for all else that is not printed: escapes, bells, turns of direction."""
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in str(text))

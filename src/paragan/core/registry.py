@@ -1,8 +1,8 @@
-"""The folder is the registry: `model.name: biggan` is `models/biggan.py`, outside code a dotted path or a .py file.
+"""Files as a registry: `model.name: biggan` is `models/biggan.py`; outside code is a dotted path or a .py file.
 
-A file on a shelf may have a frozen dataclass `Options`. It is *read* from the source, not imported, so that help and
-config errors stay fast and leave torch alone; the class may therefore use only builtins, dataclasses, typing and
-`core.options`.
+A category is a folder of such files: models, losses, penalties, … A file may have a frozen dataclass `Options`. It is
+*read* from the source, not imported, so that help and config errors are fast and do not import torch; the class may
+therefore use only builtins, dataclasses, typing and `core.option_types`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,24 @@ from paragan.core.outside_code import reraise_as_config_error
 
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
-_SHELVES = (
-    *("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "metrics"),
-    *("writers", "recipes", "presets"),
-)
+_NOUNS = {  # category -> what one file of it is, for messages
+    "models": "model",
+    "losses": "loss",
+    "penalties": "penalty",
+    "augment": "augmentation",
+    "datasets": "dataset",
+    "schemes": "scheme",
+    "parallel": "strategy",
+    "optim": "optimizer",
+    "metrics": "metric",
+    "writers": "writer",
+    "recipes": "recipe",
+    "presets": "preset",
+}
 FROM_MEMORY = "from_memory"  # `model.name` of a run whose networks a program passes
-_RECORDED = {("models", FROM_MEMORY)}  # written into configs by programs, and never offered as a choice
+_HIDDEN = {("models", FROM_MEMORY)}  # written into configs by programs, and never offered as a choice
 
-_OFFERED = {  # what outside code must offer
+_REQUIRED_NAMES = {  # what outside code has to define
     "models": ("Generator", "Discriminator"),
     "losses": ("d_loss", "g_loss"),
     "penalties": ("Penalty",),
@@ -47,94 +57,113 @@ _OFFERED = {  # what outside code must offer
 
 
 def categories() -> list[str]:
-    """The shelves there are: folders whose files are chosen by name."""
-    return [shelf for shelf in _SHELVES if (_ROOT / shelf).is_dir()]
+    """The folders whose files are chosen by name."""
+    return [category for category in _NOUNS if (_ROOT / category).is_dir()]
 
 
-def names(shelf: str) -> list[str]:
-    """Names of the public files on a shelf, sorted."""
-    folder = _ROOT / shelf
-    files = [path.stem for path in folder.glob(f"*{_suffix(shelf)}")]
+def noun(category: str) -> str:
+    """One file of a category in words: `losses` -> loss."""
+    return _NOUNS.get(category, f"file of {category}/")
+
+
+def names(category: str) -> list[str]:
+    """Names of the public files of a category, sorted."""
+    folder = _ROOT / category
+    files = [path.stem for path in folder.glob(f"*{_suffix(category)}")]
     packages = [path.parent.name for path in folder.glob("*/__init__.py")]
     public = [name for name in (*files, *packages) if not name.startswith("_")]
-    return sorted(name for name in public if (shelf, name) not in _RECORDED)
+    return sorted(name for name in public if (category, name) not in _HIDDEN)
 
 
-def load(shelf: str, name: str) -> ModuleType:
-    """Import a file of a shelf, or outside code: then in one line if that fails or lacks a name."""
-    path = find_source(shelf, name)
+def load(category: str, name: str) -> ModuleType:
+    """Import a file of a category, or outside code.
+
+    Raises `ConfigError`, in one line, where outside code cannot be imported or lacks a required name.
+    """
+    path = find_source(category, name)
     if "." not in name:
-        return importlib.import_module(f"paragan.{shelf}.{name}")
+        return importlib.import_module(f"paragan.{category}.{name}")
     with reraise_as_config_error(f"importing {name}"):
         module = outside_file.load(path) if outside_file.is_file_name(name) else importlib.import_module(name)
-    if missing := [wanted for wanted in _OFFERED.get(shelf, ()) if not hasattr(module, wanted)]:
-        describe_choices = " and ".join(_OFFERED[shelf])
-        raise ConfigError(f"{path}: found no {' and no '.join(missing)}, expected {describe_choices} ({shelf}.{name})")
+    required = _REQUIRED_NAMES.get(category, ())
+    if missing := [needed for needed in required if not hasattr(module, needed)]:
+        raise ConfigError(f"{noun(category)} {name!r} does not define {' and '.join(missing)}; add it to {path}")
     return module
 
 
-def options(shelf: str, name: str) -> type:
+def options(category: str, name: str) -> type:
     """The `Options` dataclass of a file, without importing the file; an empty one where it has none.
 
-    Those of every data set have `labels` too; False leaves the labels out.
+    Those of every dataset have `labels` too; False leaves the labels out.
     """
-    kind = _options(find_source(shelf, name), f"{shelf}.{name}")
-    return _with_labels(kind) if shelf == "datasets" else kind
+    kind = _options(find_source(category, name), f"{category}.{name}")
+    return _with_labels(kind) if category == "datasets" else kind
 
 
-def find_source(shelf: str, name: str, also: tuple[str, ...] = ()) -> Path:
-    """The source file behind a name, or a `ConfigError` that lists what there is (and, with it, `also`)."""
+def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
+    """The source file of a name; `ConfigError` with the valid names (and those in `also`) where there is none."""
     if outside_file.is_file_name(name):
         return outside_file.find_file(name)
     if "." in name:
-        return _outside(name)
-    if name not in names(shelf) and (shelf, name) not in _RECORDED:
-        meant = did_you_mean(closest_name(name, [*also, *names(shelf)]))
-        raise ConfigError(f"found {name!r}, expected {describe_choices(shelf, also)}{meant}")
-    package = _ROOT / shelf / name / "__init__.py"
-    return package if package.is_file() else _ROOT / shelf / f"{name}{_suffix(shelf)}"
+        return _find_outside_module(name)
+    if name not in names(category) and (category, name) not in _HIDDEN:
+        hint = did_you_mean(closest_name(name, [*also, *names(category)]))
+        raise ConfigError(f"unknown {noun(category)} {name!r}; choose {describe_choices(category, also)}{hint}")
+    package = _ROOT / category / name / "__init__.py"
+    return package if package.is_file() else _ROOT / category / f"{name}{_suffix(category)}"
 
 
-def describe_choices(shelf: str, also: tuple[str, ...] = ()) -> str:
-    """What may be named, for messages."""
-    known = ", ".join([*also, *names(shelf)])
-    return f"{f'one of {known}' if known else f'a file of {shelf}/'} (or a dotted path or .py file of outside code)"
+def describe_choices(category: str, also: tuple[str, ...] = ()) -> str:
+    """The valid names of a category, for messages."""
+    known = ", ".join([*also, *names(category)])
+    return f"{f'one of {known}' if known else f'a {noun(category)}'} (or a dotted path or .py file of your code)"
 
 
 def closest_name(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known word most like this one, if any is alike at all; capitals do not matter."""
+    """The known word most similar to this one, None where none is; case is ignored.
+
+    least: required similarity in [0, 1], as `difflib.get_close_matches` has it.
+    """
     folded = {name.casefold(): name for name in known}
     close = get_close_matches(word.casefold(), folded, 1, least)
     return folded[close[0]] if close else None
 
 
 def did_you_mean(word: str | None) -> str:
-    """The end of a message."""
+    """The end of a message that suggests a word; empty for None."""
     return "" if word is None else f", did you mean {word!r}?"
 
 
-def _suffix(shelf: str) -> str:
-    return ".yaml" if shelf in ("recipes", "presets") else ".py"
+def _suffix(category: str) -> str:
+    return ".yaml" if category in ("recipes", "presets") else ".py"
 
 
-def _outside(name: str) -> Path:
-    found = _search(name) if all(part.isidentifier() for part in name.split(".")) else None
-    if found is None or found.origin is None or not found.origin.endswith(".py"):
-        describe_choices = "the dotted path of a module (is its folder on PYTHONPATH?) or a file such as mine.py"
-        raise ConfigError(f"found {name!r}, expected {describe_choices}")
-    return Path(found.origin)
+def _find_outside_module(name: str) -> Path:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(f"cannot import {name!r}: it is not the dotted path of a module, such as mygan.nets")
+    spec = _find_spec(name)
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        raise ConfigError(f"cannot import {name!r}: it has no .py source file; give a module that has one")
+    return Path(spec.origin)
 
 
-def _search(name: str) -> ModuleSpec | None:
-    """None: there is no such module. The search imports the packages around it, which may fail in their own ways."""
+def _find_spec(name: str) -> ModuleSpec:
+    """The search imports the packages around the module, which may raise errors of their code."""
+    spec = None
+    missing = name
     try:
         with reraise_as_config_error(f"importing {name.rpartition('.')[0]}"):
-            return importlib.util.find_spec(name)
+            spec = importlib.util.find_spec(name)
     except ConfigError as error:
-        missing = getattr(error.__cause__, "name", None)
-        if isinstance(error.__cause__, ModuleNotFoundError) and f"{name}.".startswith(f"{missing}."):
-            return None
-        raise
+        missing = str(getattr(error.__cause__, "name", None))
+        if not isinstance(error.__cause__, ModuleNotFoundError) or not f"{name}.".startswith(f"{missing}."):
+            raise
+    if spec is None:
+        raise ConfigError(
+            f"cannot import {name!r}: no module named {missing!r} on PYTHONPATH; add its parent folder, "
+            "or give a .py file such as mine.py"
+        )
+    return spec
 
 
 @cache  # one class per file, so that two configs of the same settings are equal
@@ -142,38 +171,48 @@ def _options(path: Path, name: str) -> type:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     except (SyntaxError, ValueError) as error:
-        raise ConfigError(f"found a file that Python cannot read, {path}: {error}") from None
-    wanted = [node for node in tree.body if _is_readable(node)]
+        raise ConfigError(f"{path} is not valid Python: {error}") from None
+    readable = [node for node in tree.body if _is_readable(node)]
     module = ModuleType(f"paragan-options:{name}")
     module.__file__ = str(path)  # where the meanings of its fields are read
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:
-        code = compile(ast.Module(wanted, []), str(path), "exec")
+        code = compile(ast.Module(readable, []), str(path), "exec")
         with reraise_as_config_error(f"{path}: `Options`"):
-            exec(code, module.__dict__)  # noqa: S102 our shelf, or code the user named
+            exec(code, module.__dict__)  # noqa: S102 a file of paragan, or code the user named
             kind: type = module.__dict__.get("Options", _NoOptions)
             get_type_hints(kind, include_extras=True)
     except ConfigError as error:
         if not isinstance(error.__cause__, NameError):
             raise
         allowed = ", ".join(_READABLE[1:])
-        text = f"{path}: {error.__cause__}; `Options` is read, not imported, and may use only {allowed}"
-        raise ConfigError(text) from None
+        raise ConfigError(
+            f"{path}: {error.__cause__}; `Options` is read, not imported, and may use only {allowed}"
+        ) from None
     if not is_dataclass(kind):
-        raise ConfigError(f"{path}: found a plain class `Options`, expected @dataclass(frozen=True) above it")
+        raise ConfigError(f"{path}: `Options` is not a dataclass; put @dataclass(frozen=True) above it")
     return kind
 
 
 @cache
 def _with_labels(kind: type) -> type:
-    """The same settings and `labels`; a data set that has such a setting of another type takes False as well."""
-    held = next((one for one in fields(kind) if one.name == "labels"), None)
-    hint, default = (bool, True) if held is None else (get_type_hints(kind)["labels"] | Literal[False], held.default)
-    meaning = "Whether the labels of the data are used." if held is None else meanings(kind).get("labels", "")
-    labels = field(default=default, metadata={MEANING: f"{meaning} false: none, the run is unconditional.".lstrip()})
-    is_frozen = kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    """The same settings and `labels`; a dataset that has such a setting of another type takes False as well."""
+    labels = next((one for one in fields(kind) if one.name == "labels"), None)
+    if labels is None:
+        hint = bool
+        default = True
+        meaning = "Whether the labels of the data are used."
+    else:
+        hint = get_type_hints(kind)["labels"] | Literal[False]
+        default = labels.default
+        meaning = meanings(kind).get("labels", "")
+    meaning = f"{meaning} false: none, the run is unconditional.".lstrip()
     return make_dataclass(
-        "Options", [("labels", hint, labels)], bases=(kind,), frozen=is_frozen, namespace={"__doc__": kind.__doc__}
+        "Options",
+        [("labels", hint, field(default=default, metadata={MEANING: meaning}))],
+        bases=(kind,),
+        frozen=kind.__dataclass_params__.frozen,  # type: ignore[attr-defined]
+        namespace={"__doc__": kind.__doc__},
     )
 
 
@@ -187,4 +226,4 @@ def _is_readable(node: ast.stmt) -> bool:
 
 @dataclass(frozen=True)
 class _NoOptions:
-    pass
+    """Stands for the `Options` of a file that has none."""

@@ -1,4 +1,4 @@
-"""A tree of settings that remembers where each value was written, and the problems found in it."""
+"""A tree of settings with the file and line of each value, and the problems in it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Scalar = str | int | float | bool | None
 
 
 @dataclass(frozen=True, order=True)
-class Place:
-    """Where a value was written; line 0: the source has no lines (the command line)."""
+class SourceLocation:
+    """The file and line of a value; line 0: the source has no lines (the command line)."""
 
     source: str
     line: int = 0
@@ -22,64 +22,67 @@ class Place:
         return f"{self.source}:{self.line}" if self.line else self.source
 
 
-MOST_SHOWN = 50  # problems in one message
-_LONGEST = 1000  # characters of one problem
-COMMAND_LINE = Place("command line")
+MAX_PROBLEMS = 50  # problems in one message
+_MAX_CHARACTERS = 1000  # characters of one problem
+COMMAND_LINE = SourceLocation("command line")
 
 
 @dataclass
 class Node:
-    """A value with its place; an entry of a map has the place of its key."""
+    """A value with its location; an entry of a map has the location of its key."""
 
-    place: Place
+    place: SourceLocation
     value: Scalar | list[Node] | dict[str, Node]
 
     def plain(self) -> Any:
-        """The same nest without places."""
+        """The same nested value without locations."""
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
 
 
-class Written(dict[str, Any]):
-    """A free map of settings that knows its dotted key and where each entry was written."""
+class LocatedDict(dict[str, Any]):
+    """A map with free keys, its dotted key in the config and the location of each entry."""
 
-    def __init__(self, values: Mapping[str, Any], path: str = "", places: Mapping[str, Place] | None = None) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], path: str = "", places: Mapping[str, SourceLocation] | None = None
+    ) -> None:
         super().__init__(values)
-        self.path, self.places = path, dict(places or {})
+        self.path = path
+        self.places = dict(places or {})
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing the user must change; path is the dotted key, empty for the whole file."""
+    """One thing the user has to change. path: the dotted key; empty for the whole file."""
 
-    place: Place
+    place: SourceLocation
     path: str
     text: str
 
     def __str__(self) -> str:
         line = ": ".join(filter(None, (str(self.place), self.path, self.text)))
-        return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+        return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 3]}..."
 
 
-class Unreadable(ConfigError):
-    """The rest of this source makes no sense after this one problem."""
+class UnreadableError(ConfigError):
+    """A problem after which the rest of the source cannot be read."""
 
-    def __init__(self, place: Place, text: str, path: str = "") -> None:
+    def __init__(self, place: SourceLocation, text: str, path: str = "") -> None:
         self.problem = Problem(place, path, text)
         super().__init__(str(self.problem))
 
 
-def refuse(problems: Sequence[Problem]) -> None:
-    """One `ConfigError` with a line per problem, in the order of the lines they stand on, or nothing."""
+def raise_problems(problems: Sequence[Problem]) -> None:
+    """Raise one `ConfigError` with a line per problem, sorted by location; do nothing without problems."""
     if problems:
         lines = [str(problem) for problem in sorted(problems, key=lambda problem: problem.place)]
-        more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
-        raise ConfigError("\n".join([*lines[:MOST_SHOWN], *more]))
+        more = [f"and {len(lines) - MAX_PROBLEMS} more"] if len(lines) > MAX_PROBLEMS else []
+        raise ConfigError("\n".join([*lines[:MAX_PROBLEMS], *more]))
 
 
-def brief(value: Any) -> str:
-    """A value for a message: on one line and not long."""
+def shorten(value: Any) -> str:
+    """A value for a message, on one line of at most 60 characters."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.files import plain_file
+from paragan.core.files import open_regular_file
 from paragan.datasets._image_paths import SplitPaths
 from paragan.storage import zip_files
 
@@ -83,7 +83,7 @@ class ZipReader:
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
-        with zip_files.raise_data_errors(self._name), plain_file(path):  # a pipe would be waited for
+        with zip_files.raise_data_errors(self._name), open_regular_file(path):  # a pipe would be waited for
             self.archive = zipfile.ZipFile(path)
 
     def has(self, path: str) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from paragan.core.clock import Clock
 from paragan.core.dist import World
 from paragan.core.errors import RankError
-from paragan.core.shard import local
+from paragan.core.shard import local_shard
 from paragan.core.window import Window
 from paragan.game.player import Player
 
@@ -93,7 +93,7 @@ def _named(prefix: str, net: nn.Module, window: Window) -> Iterator[tuple[str, T
     """What has axes is cut; the rest, and buffers, every rank has."""
     for name, value in net.named_parameters():
         piece = f" (piece {window.index}{_PIECE}" if window.of > 1 and value.dim() else ""
-        yield f"{prefix}{name}{piece}", local(value.detach())
+        yield f"{prefix}{name}{piece}", local_shard(value.detach())
     yield from ((prefix + name, value.detach()) for name, value in net.named_buffers() if not value.is_meta)
 
 

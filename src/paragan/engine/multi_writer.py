@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from paragan.core.event import Event, Writer
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 
 
 class MultiWriter:
@@ -45,4 +45,4 @@ class MultiWriter:
 
 def _failure_message(name: str, error: BaseException) -> str:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return printable(f"writer {name} failed ({reason}) and is switched off; training continues")
+    return to_printable(f"writer {name} failed ({reason}) and is switched off; training continues")

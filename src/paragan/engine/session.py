@@ -13,7 +13,7 @@ import torch
 
 from paragan.core.dist import ALONE, World
 from paragan.core.event import Event, Writer
-from paragan.core.files import plain_file
+from paragan.core.files import open_regular_file
 from paragan.core.protocols import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
@@ -194,7 +194,7 @@ def describe_player(player: Player) -> dict[str, Any]:
 def read_history(record: Path, step: int) -> list[Mapping[str, Any]]:
     """Telemetry, scores and advice of the record up to `step`, oldest first."""
     found: list[Mapping[str, Any]] = []
-    with suppress(FileNotFoundError), plain_file(record) as lines:
+    with suppress(FileNotFoundError), open_regular_file(record) as lines:
         for line in lines:
             try:
                 entry = json.loads(line)

@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 
 from paragan.core import rng
 from paragan.core.protocols import Network, Source, paired
-from paragan.core.shard import whole
+from paragan.core.shard import gather_full
 from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Rows
 from paragan.game.gan import GAN
 from paragan.layers.precision import widened
@@ -164,11 +164,11 @@ def _weight(module: nn.Module) -> Tensor | None:
     """The whole of it, as the layer uses it."""
     if not parametrize.is_parametrized(module, "weight"):
         held = getattr(module, "weight", None)
-        return whole(held) if isinstance(held, Tensor) else None
+        return gather_full(held) if isinstance(held, Tensor) else None
     chain = cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)["weight"])
     if not isinstance(chain.original, DTensor):
         return cast(Tensor, module.weight)
-    weight = whole(chain.original)  # computed here from all of it: a layer alone would use its piece
+    weight = gather_full(chain.original)  # computed here from all of it: a layer alone would use its piece
     for step in chain:
         weight = step(weight)
     return weight

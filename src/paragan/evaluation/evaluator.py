@@ -236,7 +236,10 @@ def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatu
     """Blocks of `counts` rows that were dealt to the ranks, in order; what a rank has beyond its blocks is left out."""
     if world.size == 1:
         return mine
-    columns = [c if c is None else world.pieces(c) for c in (mine.features_BF, mine.logits_BK, mine.requested_labels_B)]
+    columns = [
+        None if column is None else world.gather_tensors(column)
+        for column in (mine.features_BF, mine.logits_BK, mine.requested_labels_B)
+    ]
     found: list[SampleFeatures] = []
     for number, count in enumerate(counts):
         rank, before = number % world.size, sum(counts[number % world.size : number : world.size])

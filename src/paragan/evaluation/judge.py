@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import read_bytes, subfolder, write_bytes
+from paragan.core.files import create_subfolder, read_bytes, write_bytes
 from paragan.core.protocols import Source
 from paragan.evaluation import classifier, packaged_extractors
 from paragan.evaluation.classifier import build_classifier, train_classifier
@@ -201,7 +201,7 @@ def _save(judge: Judge, folder: Path, weights: bytes, fingerprint: str) -> None:
         "fingerprint": fingerprint,
     }
     try:
-        subfolder(folder.parent, folder.name)
+        create_subfolder(folder.parent, folder.name)
         for name, content in (("judge.safetensors", weights), ("judge.json", json.dumps(note, indent=1).encode())):
             write_bytes(folder / name, content)
     except OSError as error:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import whole
+from paragan.core.files import atomic_write
 from paragan.core.types import GeneratorOutput
 from paragan.export.sampler import Sampler
 
@@ -113,7 +113,7 @@ def _traced(bare: Bare, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProg
 
 def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO], Call]) -> float:
     """Write a temporary file, compare at other batch sizes than the traced one, then rename it into place."""
-    with whole(path) as file:
+    with atomic_write(path) as file:
         call = write(file)
         worst = max(_difference(bare, call, _inputs(sampler, n)) for n in _CHECKED)
         if not worst <= MOST_DIFFERENCE:

@@ -18,7 +18,7 @@ from torch import Tensor
 from paragan import __version__
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
-from paragan.core.files import plain_file, write_bytes
+from paragan.core.files import open_regular_file, write_bytes
 from paragan.export.sampler import GeneratorInfo
 
 FORMAT = "paragan generator 1"
@@ -91,7 +91,7 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
 def _refuse_a_long_header(path: Path) -> None:
     """A safetensors file starts with the length of its header, in eight bytes."""
     try:
-        with plain_file(path) as file:
+        with open_regular_file(path) as file:
             length = int.from_bytes(file.read(8), "little")
             size = os.fstat(file.fileno()).st_size
     except OSError as error:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.core.shard import local
+from paragan.core.shard import local_shard
 from paragan.game.options import EmaOptions
 from paragan.layers.modes import remember_modes
 
@@ -24,7 +24,7 @@ class Ema:
         remember_modes(shadow)
         self.net = shadow.eval().requires_grad_(False)
         self.options = options
-        self._weights: list[Tensor] = [local(p.detach()) for p in shadow.parameters()]
+        self._weights: list[Tensor] = [local_shard(p.detach()) for p in shadow.parameters()]
         self._buffers = list(shadow.buffers())
 
     def lie_in(self, places: Sequence[Tensor]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from paragan.core.registry import closest_name, did_you_mean
-from paragan.core.settings_tree import Written
+from paragan.core.settings_tree import LocatedDict
 
 
 def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,6 +54,6 @@ def _length(value: Any) -> int:
 def _place(arguments: Mapping[str, Any], key: str = "") -> str:
     """Where it was written, and its dotted key."""
     path, place = "optimizer.arguments", None
-    if isinstance(arguments, Written):
+    if isinstance(arguments, LocatedDict):
         path, place = arguments.path, arguments.places.get(key)
     return ("" if place is None else f"{place}: ") + (f"{path}.{key}" if key else path)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Pieces, StoredTensors
-from paragan.core.shard import local
+from paragan.core.shard import local_shard
 from paragan.core.window import Window
 from paragan.game.player import Player
 
@@ -53,7 +53,7 @@ def _network(prefix: str, net: torch.nn.Module, window: Window) -> tuple[Tensors
     weights = {name for name, value in net.named_parameters(remove_duplicate=False) if value.dim()}
     held = net.state_dict()
     cut = {prefix + name for name in held if name in weights} if window.of > 1 else set()
-    return {prefix + name: local(value) for name, value in held.items()}, cut
+    return {prefix + name: local_shard(value) for name, value in held.items()}, cut
 
 
 def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:

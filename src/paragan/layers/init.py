@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.shard import put
+from paragan.core.shard import copy_full
 from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.spectral_norm import SpectralNorm
@@ -46,7 +46,7 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
             full = f"{where}.{path}" if where else path
             value = torch.empty(parameter.shape, device="cpu")
             _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, full))
-            put(parameter, value)
+            copy_full(parameter, value)
             if parametrize.is_parametrized(module, role):
                 key = (seed, "init", stream, full.removesuffix(".original"))
                 _start(_chain(module, role), value.to(parameter.device, parameter.dtype), key)

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Network, Turn
-from paragan.core.shard import local
+from paragan.core.shard import local_shard
 from paragan.core.types import Can, LossTerms, Side
 from paragan.core.window import Layout, Window
 from paragan.layers.all_reduce import RankGather
@@ -59,7 +59,7 @@ class Sharded(none.Strategy):
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_needing_whole(policy, self.name)
         here = placed(net)
-        here.shards = [(p, local(p.detach()).requires_grad_()) for p in net.parameters()]
+        here.shards = [(p, local_shard(p.detach()).requires_grad_()) for p in net.parameters()]
         return policy.optimizer([piece for _, piece in here.shards])
 
     def forward_backward(
@@ -91,7 +91,7 @@ class Sharded(none.Strategy):
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         here = placed(net)
         for weight, piece in here.shards:
-            piece.grad = None if weight.grad is None else local(weight.grad)
+            piece.grad = None if weight.grad is None else local_shard(weight.grad)
             if piece.grad is not None and not weight.dim():  # FSDP leaves weights without axes alone
                 dist.all_reduce(piece.grad, group=here.world.group)
                 piece.grad /= here.world.size
@@ -110,7 +110,7 @@ class Sharded(none.Strategy):
                 module.reshard()  # whole copies of the weights before the step must not be met again
 
     def average_shards(self, net: nn.Module) -> list[Tensor]:
-        return [local(p.detach()) for p in net.parameters()]
+        return [local_shard(p.detach()) for p in net.parameters()]
 
     def device(self, net: nn.Module) -> torch.device:
         return placed(net).world.device

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.protocols import Network, Turn
-from paragan.core.shard import put, whole
+from paragan.core.shard import copy_full, gather_full
 from paragan.core.types import Can, LossTerms, Side
 from paragan.core.window import WHOLE, Layout
 from paragan.layers.norms import keep_float32
@@ -95,11 +95,11 @@ class Strategy:
         return WHOLE
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
-        return {name: whole(value.detach()) for name, value in net.state_dict().items()}
+        return {name: gather_full(value.detach()) for name, value in net.state_dict().items()}
 
     def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
         for name, value in net.state_dict().items():
-            put(value, weights[name])
+            copy_full(value, weights[name])
 
 
 def _lower(net: nn.Module, dtype: torch.dtype) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
-from paragan.core.files import plain_file
+from paragan.core.files import open_regular_file
 from paragan.report.grid_record import Population
 from paragan.report.record_values import single_line, to_number
 from paragan.report.series import Series
@@ -169,7 +169,7 @@ class Record:
         Raises `CheckpointError` where it cannot be read.
         """
         try:
-            with plain_file(self.path) as file:
+            with open_regular_file(self.path) as file:
                 status = os.fstat(file.fileno())
                 if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
                     self._file, self._offset, self.history = (status.st_dev, status.st_ino), 0, History()

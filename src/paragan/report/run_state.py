@@ -11,8 +11,8 @@ from typing import Any
 
 from paragan.core import strict_yaml
 from paragan.core.errors import PREEMPTED, ParaganError
-from paragan.core.files import plain_file
-from paragan.core.settings_tree import Place
+from paragan.core.files import open_regular_file
+from paragan.core.settings_tree import SourceLocation
 from paragan.report.record import History, single_line, to_number
 from paragan.report.scale import format_number
 
@@ -49,7 +49,8 @@ def total_kimg(folder: Path, history: History) -> float | None:
     told, path = to_number(history.start.get("total_kimg")), folder / "config.yaml"
     if told is None:
         try:
-            told = to_number(strict_yaml.top(_read_start(path), Place(str(path), 1), []).plain()["train"]["kimg"])
+            tree = strict_yaml.read_map(_read_start(path), SourceLocation(str(path), 1), [])
+            told = to_number(tree.plain()["train"]["kimg"])
         except (ParaganError, LookupError, TypeError, RecursionError):
             return None
     return told if told is not None and told > 0 and math.isfinite(told) else None
@@ -83,7 +84,7 @@ def format_duration(seconds: float) -> str:
 
 def _read_start(path: Path) -> str:
     try:
-        with plain_file(path) as file:
+        with open_regular_file(path) as file:
             return file.read(_MOST).decode("utf-8", "replace").replace("\r\n", "\n")
     except OSError:
         return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.core.files import plain_file
+from paragan.core.files import open_regular_file
 from paragan.report.record import RecordEntry, single_line
 from paragan.storage.animation import save_animation
 
@@ -100,7 +100,7 @@ def _encode_frame(path: Path, moment: RecordEntry) -> Frame | None:
 def _read_image(path: Path, side: int) -> Image.Image | None:
     """In RGB, no side longer than `side`; None for what is missing, broken or absurdly large."""
     try:
-        with plain_file(path) as file, Image.open(file, formats=["PNG"]) as picture:
+        with open_regular_file(path) as file, Image.open(file, formats=["PNG"]) as picture:
             if picture.width * picture.height > _MOST_PIXELS or os.fstat(file.fileno()).st_size > _MOST_BYTES:
                 return None
             whole = picture.convert("RGB")

@@ -199,8 +199,8 @@ def name_of(config: RunConfig) -> str:
 def _left_open(config: RunConfig) -> dict[str, Any]:
     """What is chosen, as JSON."""
     sides = {"g": config.g, "d": config.d}
-    candidates = {name: {key: getattr(own, key) for key in _OPEN} for name, own in sides.items()}
-    return {"executor": config.train.executor, **candidates}
+    players = {name: {key: getattr(own, key) for key in _OPEN} for name, own in sides.items()}
+    return {"executor": config.train.executor, **players}
 
 
 def _with(config: RunConfig, found: Mapping[str, Any]) -> RunConfig:

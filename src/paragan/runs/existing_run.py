@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from paragan.config import RunConfig, compare, load, outside_names
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.settings_tree import brief
+from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
 
@@ -39,7 +39,9 @@ def former_run(folder: RunFolder, config: RunConfig, say: Callable[[str], None])
         return None
     rates = {key for key in changed if _RATES.fullmatch(key) and config.grid is None}
     if refused := changed.keys() - (rates if config.train.change_rates else set()):
-        shown = [f"{key} was {brief(was)}, now {brief(now)}" for key, (was, now) in changed.items() if key in refused]
+        shown = [
+            f"{key} was {shorten(was)}, now {shorten(now)}" for key, (was, now) in changed.items() if key in refused
+        ]
         named = "; ".join(shown[:_MOST_NAMED]) + ("; …" if len(shown) > _MOST_NAMED else "")
         cure = "add --change to change learning rates from here on, " if refused <= rates else ""
         raise CheckpointError(
@@ -78,7 +80,7 @@ def news(config: RunConfig, before: RunConfig | None) -> list[str]:
     for number, change in enumerate(config.history):
         if number >= len(known):
             lines.append(
-                f"{change.key} changed from {brief(change.before)} to {brief(change.after)} at step {change.step}"
+                f"{change.key} changed from {shorten(change.before)} to {shorten(change.after)} at step {change.step}"
             )
         elif change.step < known[number].step:
             lines.append(

@@ -21,7 +21,7 @@ from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
 from paragan.core.files import write_text
 from paragan.core.network_factory import Model
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.core.protocols import Source, paired
 from paragan.core.types import Side
 from paragan.distributed.launch import exit_status
@@ -142,10 +142,10 @@ def record_failure(session: Session) -> Iterator[None]:
             yield
     except BaseException as error:
         code, line = outcome(error)
-        reason = printable(line or str(error) or type(error).__name__)
+        reason = to_printable(line or str(error) or type(error).__name__)
         session.end(code, reason)
         if isinstance(error, PeerFailedError):
-            reason = printable(error.reason)  # `exit.json` is the run's
+            reason = to_printable(error.reason)  # `exit.json` is the run's
         with suppress(OSError):  # a full disk must not hide what went wrong
             _leave_word(session, code, reason)
         raise
@@ -163,7 +163,7 @@ def printer(world: World) -> Callable[[str], None]:
 
 
 def _say(text: str) -> None:
-    print(printable(text), flush=True)
+    print(to_printable(text), flush=True)
 
 
 def _keep_silent(text: str) -> None:

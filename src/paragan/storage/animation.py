@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from paragan.core.files import whole
+from paragan.core.files import atomic_write
 from paragan.storage.video import save_mp4
 
 _SIDE, _FRAME_MS = 720, 50
@@ -29,7 +29,7 @@ def save_animation(pictures: Sequence[Image.Image], path: Path, durations_ms: li
     if ending == ".mp4":
         return save_mp4(pictures, path, durations_ms)
     more = {"save_all": True, "append_images": pictures[1:], "duration": durations_ms, "loop": 0}
-    with whole(path) as file:
+    with atomic_write(path) as file:
         if ending == ".gif":
             pictures[0].save(file, "GIF", **more)
         else:

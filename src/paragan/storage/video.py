@@ -14,8 +14,8 @@ from pathlib import Path
 from PIL import Image
 
 from paragan.core.errors import DataError
-from paragan.core.files import plain_file, whole
-from paragan.core.printable import printable
+from paragan.core.files import atomic_write, open_regular_file
+from paragan.core.printable import to_printable
 from paragan.storage.image_formats import ENCODER
 
 _TIMEOUT_S = 600
@@ -36,7 +36,7 @@ def save_mp4(pictures: Sequence[Image.Image], path: Path, durations_ms: Sequence
         target = ["-vf", _EVEN, "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(film)]
         frames = ((picture, duration // unit_ms) for picture, duration in zip(pictures, durations_ms, strict=True))
         _encode([ENCODER, "-loglevel", "error", "-nostdin", *source, *target], frames)
-        with plain_file(film) as made, whole(path) as file:
+        with open_regular_file(film) as made, atomic_write(path) as file:
             shutil.copyfileobj(made, file)
 
 
@@ -62,4 +62,4 @@ def _encode(command: Sequence[str], frames: Iterable[tuple[Image.Image, int]]) -
         if code:
             messages.seek(0)
             text = " ".join(messages.read(_LONGEST).decode("utf-8", "replace").split()) or f"exit code {code}"
-            raise DataError(f"{ENCODER} could not write the film ({printable(text)}); write .webp or .gif")
+            raise DataError(f"{ENCODER} could not write the film ({to_printable(text)}); write .webp or .gif")

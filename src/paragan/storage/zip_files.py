@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paragan.core.errors import DataError
-from paragan.core.files import plain_file
+from paragan.core.files import open_regular_file
 
 # What the readers of zip and npy raise on damaged or hostile files.
 _DAMAGE_ERRORS = (
@@ -45,7 +45,7 @@ def raise_data_errors(name: str) -> Iterator[None]:
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
     """The zip file, for as long as damage in it is told."""
-    with raise_data_errors(str(path)), plain_file(path) as raw, zipfile.ZipFile(raw) as archive:
+    with raise_data_errors(str(path)), open_regular_file(path) as raw, zipfile.ZipFile(raw) as archive:
         yield archive
 
 

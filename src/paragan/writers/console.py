@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from paragan.core.event import Event
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.report.record_values import finite_or_nan, to_mapping
 
 PLAIN_PERIOD_S = 10.0
@@ -64,7 +64,7 @@ class Writer:
             self._bar = None
 
     def _say(self, text: str) -> None:
-        self._rich.print(printable(text), markup=False)
+        self._rich.print(to_printable(text), markup=False)
 
     def _progress(self, note: Event) -> None:
         kimg, self._told = note.images / 1000, _told(note.values)

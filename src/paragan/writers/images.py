@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.core.event import Event
-from paragan.core.files import subfolder, whole
+from paragan.core.files import atomic_write, create_subfolder
 from paragan.storage.image_formats import SHEET_FORMATS
 from paragan.storage.image_sheet import make_sheet
 
@@ -27,7 +27,7 @@ class Writer:
 
     def write(self, note: Event) -> None:
         if note.x_BCHW is not None:
-            subfolder(self._folder, "samples")
+            create_subfolder(self._folder, "samples")
             save_grid(note.x_BCHW, self._folder / note.values["path"], note.columns)
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) 
     path.parent.mkdir(parents=True, exist_ok=True)
     kind = SHEET_FORMATS[path.suffix.lower()]
     more = {"quality": 95} if kind == "JPEG" else {}
-    with whole(path) as file:
+    with atomic_write(path) as file:
         picture(make_sheet(x_BCHW, columns, least_pixels)).save(file, kind, **more)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.event import Event
-from paragan.core.files import open_to_append, plain_file, whole, write_text
+from paragan.core.files import atomic_write, open_regular_file, open_to_append, write_text
 
 _MOST_WAITING = 1 << 24  # bytes
 
@@ -99,7 +99,7 @@ class RankWriter(Lines):
 
 
 def _keep_until(path: Path, step: int) -> None:
-    with plain_file(path) as before, whole(path) as file:
+    with open_regular_file(path) as before, atomic_write(path) as file:
         for line in before:
             if _step(line) <= step:
                 file.write(line.rstrip(b"\r\n") + b"\n")

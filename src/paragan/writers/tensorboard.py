@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paragan.core.errors import ConfigError
 from paragan.core.event import Event
-from paragan.core.files import subfolder
+from paragan.core.files import create_subfolder
 from paragan.storage.image_sheet import make_sheet
 
 
@@ -32,7 +32,7 @@ class Writer:
                 "leave it out"
             ) from None
         self._options = options
-        self._writer = SummaryWriter(str(subfolder(folder, "tensorboard")), purge_step=step + 1 if step else 0)
+        self._writer = SummaryWriter(str(create_subfolder(folder, "tensorboard")), purge_step=step + 1 if step else 0)
 
     def write(self, note: Event) -> None:
         if note.kind in ("step", "score", "telemetry"):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, ParaganError, PeerFailedError
 from paragan.core.files import read_bytes, refuse_link, write_text
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import RankEnv
 
 _MOST_BYTES = 1 << 20
@@ -50,7 +50,7 @@ def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, 
     cause = error.rank if isinstance(error, PeerFailedError) else None
     bug = code == 1 and error is not None and not _may_pass(error)
     end = ExitStatus(
-        place.rank, code, printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL
+        place.rank, code, to_printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL
     )
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)

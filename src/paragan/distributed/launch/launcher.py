@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from paragan.core.errors import PREEMPTED, RankError
-from paragan.core.files import new_file
+from paragan.core.files import create_file
 from paragan.core.interrupt import Interrupt
-from paragan.core.printable import printable
+from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.local_ranks import Attempt, Job
 from paragan.distributed.launch.rank_env import GOES_ON
@@ -27,7 +27,7 @@ def launch(job: Job, interrupt: Interrupt) -> int:
     """
     run = uuid.uuid4().hex
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    with new_file(job.log) as log:
+    with create_file(job.log) as log:
         for number in range(job.max_restarts + 1):
             codes = Attempt(job, run, number, log).wait(interrupt)
             _record(log, number, codes)
@@ -69,5 +69,5 @@ def _told(job: Job, run: str, asked: bool) -> int:
     if code == 1:
         reason = f"rank {end.rank if end else 0}: {reason}; its traceback is in {job.log}"
     if end is None or code != PREEMPTED:
-        print(printable(reason), file=sys.stderr)
+        print(to_printable(reason), file=sys.stderr)
     return code

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from paragan.core.files import new_file, subfolder
+from paragan.core.files import create_file, create_subfolder
 
 _PATIENCE_S = 10.0
 
@@ -29,9 +29,9 @@ class LocalWorkers:
 
     def start(self, count: int) -> None:
         """So many more."""
-        subfolder(self.logs.parent, self.logs.name)
+        create_subfolder(self.logs.parent, self.logs.name)
         for _ in range(count):
-            with new_file(self.logs / f"worker-{len(self._processes) + 1}.log") as log:
+            with create_file(self.logs / f"worker-{len(self._processes) + 1}.log") as log:
                 command = [sys.executable, "-P", "-m", "paragan", "worker", f"{self.address[0]}:{self.address[1]}"]
                 command += [
                     "--device",

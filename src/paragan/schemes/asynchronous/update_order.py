@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from paragan.core.errors import ConfigError
-from paragan.core.files import plain_file
+from paragan.core.files import open_regular_file
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.gan import GAN
@@ -53,7 +53,7 @@ def _first_session(record: Path) -> Iterator[Mapping[str, Any]]:
     """The lines of kind `delays` before the second start."""
     starts = 0
     try:
-        with plain_file(record) as lines:
+        with open_regular_file(record) as lines:
             while line := lines.readline(_LINE):
                 told = _parsed(line)
                 starts += told.get("kind") == "start"

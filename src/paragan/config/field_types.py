@@ -1,4 +1,4 @@
-"""The type of an option in words, for messages."""
+"""Types of option fields: in words, for messages, and their marks, defaults and nested classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from paragan.core.option_types import Range
+from paragan.core.option_types import Category, IsPath, Range
 
 _PLAIN: dict[Any, str] = {
     **{int: "an integer", float: "a number", bool: "true or false", str: "text"},
@@ -15,11 +15,43 @@ _PLAIN: dict[Any, str] = {
 
 
 def is_union(hint: Any) -> bool:
+    """Whether a type is `A | B` or `Optional[A]`."""
     return get_origin(hint) in (Union, types.UnionType)
 
 
+def is_path(hint: Any) -> bool:
+    """Whether a type is, or contains, text that is marked as a path."""
+    return any(isinstance(part, IsPath) or is_path(part) for part in get_args(hint))
+
+
+def is_record(hint: Any) -> bool:
+    """Whether a type is an options class, marked or not."""
+    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return dataclasses.is_dataclass(kind)
+
+
+def category_of(hint: Any) -> Category | None:
+    """The category that a type's names are chosen from; None for other types."""
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((mark for mark in marks if isinstance(mark, Category)), None)
+
+
+def literal_words(hint: Any) -> tuple[Any, ...]:
+    """The values of every `Literal` in a type."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(word for part in get_args(hint) for word in literal_words(part))
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """The default of a field; `dataclasses.MISSING` where it has none."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
 def describe(hint: Any) -> str:
-    """`int | None` is "an integer or null"; ranges and the words of a `Literal` are named."""
+    """A type in words: `int | None` is "an integer or null"; ranges and the values of a `Literal` are listed."""
     origin, arguments = get_origin(hint), get_args(hint)
     if dataclasses.is_dataclass(hint):
         return f"a map of {', '.join(field.name for field in dataclasses.fields(hint)) or 'nothing'}"

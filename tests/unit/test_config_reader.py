@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from paragan import config
-from paragan.config.describe import describe
-from paragan.config.fill import ConfigReader
-from paragan.config.values import check
+from paragan.config.config_reader import ConfigReader
+from paragan.config.field_types import describe
+from paragan.config.values import check_value
 from paragan.core import registry
 from paragan.core.option_types import Category, Choice, Count, Fraction, Positive, Range
-from paragan.core.settings_tree import Node, Place
-from paragan.core.strict_yaml import document
+from paragan.core.settings_tree import Node, SourceLocation
+from paragan.core.strict_yaml import read_document
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,10 @@ class Outer:
 
 
 def fill(text: str):
-    filler = ConfigReader(check)
-    return filler.fill(Outer, document(text, Place("x"), [])), [str(problem) for problem in filler.problems]
+    filler = ConfigReader(check_value)
+    return filler.fill(Outer, read_document(text, SourceLocation("x"), [])), [
+        str(problem) for problem in filler.problems
+    ]
 
 
 def test_a_section_keeps_the_defaults_of_its_place():
@@ -61,12 +63,10 @@ def test_there_is_nothing_where_there_is_a_problem():
 
 def test_ranges_hold_inside_containers():
     assert fill("{pair: [1, 0.5], table: {a: 1}, maybe: null, anything: {a: [1]}}")[1] == []
-    assert fill("{pair: [1, 1.5]}")[1] == [
-        "x: pair: found [1, 1.5], expected a list of a number, a number >= 0 and <= 1"
-    ]
+    assert fill("{pair: [1, 1.5]}")[1] == ["x: pair: must be a list of a number, a number >= 0 and <= 1, not [1, 1.5]"]
     assert fill("{pair: [1]}")[1] != []
-    assert fill("{table: {a: 0}}")[1] == ["x: table: found {'a': 0}, expected a map"]
-    assert fill("{many: [{a: 0}]}")[1] == ["x: many.0.a: found 0, expected an integer >= 1"]
+    assert fill("{table: {a: 0}}")[1] == ["x: table: must be a map, not {'a': 0}"]
+    assert fill("{many: [{a: 0}]}")[1] == ["x: many.0.a: must be an integer >= 1, not 0"]
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,6 @@ def test_types_are_told_in_words(hint, words):
 
 
 def test_nodes_that_were_made_by_hand_read_the_same():
-    assert ConfigReader(check).fill(Inner, Node(Place("x"), {"a": Node(Place("x"), 3)})) == Inner(a=3)
+    assert ConfigReader(check_value).fill(
+        Inner, Node(SourceLocation("x"), {"a": Node(SourceLocation("x"), 3)})
+    ) == Inner(a=3)
