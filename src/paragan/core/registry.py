@@ -18,7 +18,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from paragan.core import outside_file
 from paragan.core.errors import ConfigError
@@ -198,9 +198,9 @@ def _options(path: Path, name: str) -> type:
 def _with_labels(kind: type) -> type:
     """The same settings and `labels`; a dataset that has such a setting of another type takes False as well."""
     labels = next((one for one in fields(kind) if one.name == "labels"), None)
+    hint: Any = bool
+    default: Any = True
     if labels is None:
-        hint = bool
-        default = True
         meaning = "Whether the labels of the data are used."
     else:
         hint = get_type_hints(kind)["labels"] | Literal[False]
