@@ -110,10 +110,8 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
         ("g: {strategy: {name: local_sgd, every: 0}}\n",
          "run.yaml:4: g.strategy.every: must be an integer >= 1…, not 0"),
         ("d: {optimizer: {arguments: [1]}}\n", "run.yaml:4: d.optimizer.arguments: must be a map…, not [1]"),
-        ("d: {optimizer: {name: adamw}}\n",
-         "run.yaml:4: d.optimizer.name: unknown optimizer 'adamw'; choose one of Adadelta, "),
-        ("d: {optimizer: {name: LBFGS}}\n",
-         "run.yaml:4: d.optimizer.name: unknown optimizer 'LBFGS'; choose one of Adadelta, "),
+        ("d: {optimizer: {name: adamw}}\n", "run.yaml:4: d.optimizer.name: unknown optimizer 'adamw'; choose one "),
+        ("d: {optimizer: {name: LBFGS}}\n", "run.yaml:4: d.optimizer.name: unknown optimizer 'LBFGS'; choose one "),
         ("penalties: 1\n", "run.yaml:4: penalties: must be a list…, not 1"),
         ("penalties: [r11]\n", "run.yaml:4: penalties.0.name: unknown penalty 'r11'; choose one of "),
         ("penalties:\n- r1\n- {weight: 3}\n", "run.yaml:6: penalties.1.name is required; choose one of "),
@@ -168,8 +166,7 @@ def test_all_problems_of_file_and_command_line_come_at_once(recipe):
         "run.yaml:6: train.batch: must be",
         "run.yaml:7: train.kimgs: unknown key",
     ]
-    assert len(found) == len(starts)
-    assert all(line.startswith(start) for line, start in zip(found, starts, strict=True))
+    assert [line[: len(start)] for line, start in zip(found, starts, strict=True)] == starts
 
 
 def test_a_file_full_of_nonsense_gets_a_short_answer(recipe):
