@@ -66,7 +66,7 @@ def test_a_full_disk_on_one_rank_is_told_by_all_and_leaves_nothing(tmp_path, two
     two_ranks.run(f"{CASES}:save_held", folder=folder, step=1)
     told = two_ranks.run(f"{CASES}:full_disk", folder=folder, rank=rank, step=2)
     assert told[0] == told[1]
-    assert f"rank {rank}: no space left on the device; earlier checkpoints stand" in told[0]
+    assert f"rank {rank}: no space left on the device; earlier checkpoints are intact" in told[0]
     assert os.listdir(tmp_path) == ["step-000000001"]
     two_ranks.run(f"{CASES}:save_held", folder=folder, step=2)
     assert [found[0] for found in two_ranks.run(f"{CASES}:read_held", folder=folder)] == [2, 2]

@@ -50,17 +50,17 @@ def kept(tmp_path):
         (score(math.inf, metric="l1"), False),
     ],
 )
-def test_less_is_better_where_it_was_measured_alike(kept, other, better):
+def test_best_lower_score_of_same_protocol_wins(kept, other, better):
     assert kept.is_beaten_by(other) is better
 
 
-def test_the_first_score_is_the_best_so_far(tmp_path):
+def test_best_first_score_wins(tmp_path):
     assert Best(tmp_path / "best").is_beaten_by(score(1e9))
-    with pytest.raises(CheckpointError, match="expected one of a run that was scored; leave --best out"):
+    with pytest.raises(CheckpointError, match="the run was never scored; leave --best out"):
         Best(tmp_path / "best").path()
 
 
-def test_it_outlives_the_checkpoint_and_is_replaced_whole(kept, tmp_path):
+def test_best_survives_pruning_and_is_replaced_atomically(kept, tmp_path):
     four = checkpoint(tmp_path / "step-4", "four")
     for name in ("manifest.json", "g.safetensors"):
         (tmp_path / "step-3" / name).unlink()
@@ -73,25 +73,25 @@ def test_it_outlives_the_checkpoint_and_is_replaced_whole(kept, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["best", "step-3", "step-4"]
 
 
-def test_without_links_it_is_a_copy(kept, tmp_path, monkeypatch):
+def test_best_without_hard_links_is_copied(kept, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
     kept.update(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     assert (kept.path() / "g.safetensors").read_text() == "four"
 
 
-def test_a_full_disk_leaves_the_former_one(kept, tmp_path, monkeypatch):
+def test_best_disk_full_keeps_previous(kept, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module, "link_or_copy", full)
-    with pytest.raises(CheckpointError, match=r"not written .*; make room"):
+    with pytest.raises(CheckpointError, match=r"not written .*; free disk space"):
         kept.update(checkpoint(tmp_path / "step-4", "four"), 4, 400, score(1.5))
     assert (kept.path() / "g.safetensors").read_text() == "three"
     assert not kept.is_beaten_by(score(2.0))
 
 
 @pytest.mark.parametrize("renames", [0, 1])
-def test_a_kill_while_it_is_replaced_leaves_one_that_is_whole(kept, tmp_path, monkeypatch, renames):
+def test_best_killed_replacement_leaves_a_complete_checkpoint(kept, tmp_path, monkeypatch, renames):
     left, rename = [renames], Path.rename
 
     def killed(self, target):
@@ -128,14 +128,14 @@ def run(tmp_path_factory):
     return folder
 
 
-def test_a_run_keeps_its_best_where_pruning_does_not_reach(run):
+def test_run_best_checkpoint_is_not_pruned(run):
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000000004"]
     assert read_checkpoint(run / "best").step == 2  # the untrained generator's 0.5 does not count
     assert pg.load(run).facts.step == 4
     assert pg.load(run, best=True).facts.step == 2
 
 
-def test_verbs_take_the_best(quick_judge, run, capsys, tmp_path):
+def test_cli_best_option_reads_best_checkpoint(quick_judge, run, capsys, tmp_path):
     assert main(["sample", str(run), "--best", "--num", "4"]) == 0
     assert "step-2" in capsys.readouterr().out
     assert main(["export", str(run), "--best", "--out", str(tmp_path)]) == 0
@@ -147,13 +147,13 @@ def test_verbs_take_the_best(quick_judge, run, capsys, tmp_path):
     assert "best: found beside the file" in capsys.readouterr().err
 
 
-def test_a_run_that_was_never_scored_has_none(tmp_path):
+def test_run_never_scored_has_no_best(tmp_path):
     tiny_run.train(tmp_path / "run")
     with pytest.raises(CheckpointError, match="no best checkpoint"):
         pg.load(tmp_path / "run", best=True)
 
 
-def test_complete_finishes_a_replacement_that_was_killed_between_its_renames(tmp_path):
+def test_best_finish_replacement_after_kill_between_renames(tmp_path):
     best, new, old = Best(tmp_path / "best"), tmp_path / ".best.new", tmp_path / ".best.old"
     for folder in (new, old):
         folder.mkdir()

@@ -52,14 +52,14 @@ def files_of(path):
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, (4, 5)), (2, (3, 4, 5)), (9, (1, 2, 3, 4, 5))])
-def test_prune_before_removes_what_a_kill_has_left_and_nothing_newer(store, keep, left):
+def test_prune_before_removes_leftovers_and_nothing_newer(store, keep, left):
     for step in range(1, 6):
         CheckpointWriter(store.folder, keep=9).save(*example(step))
     CheckpointWriter(store.folder, keep).prune_before(store.path_of(4))
     assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in left]
 
 
-def test_round_trip_and_keep_last(store):
+def test_writer_round_trip_keeps_the_last(store):
     for step in range(1, 6):
         store.save(*example(step))
     assert [p.name for p in store.paths()] == [f"step-{n:09d}" for n in (3, 4, 5)]
@@ -69,7 +69,7 @@ def test_round_trip_and_keep_last(store):
     assert files_of(found.path) == ["d.safetensors", "g.safetensors", "manifest.json", "state.json"]
 
 
-def test_none_before_the_first(store):
+def test_newest_without_checkpoints_is_none(store):
     assert store.newest() is None
 
 
@@ -88,7 +88,7 @@ def flip(path):
     [(name, damage) for name in ("g.safetensors", "state.json") for damage in (truncate, flip, os.unlink)]
     + [("manifest.json", truncate), ("manifest.json", os.unlink)],
 )
-def test_a_damaged_checkpoint_is_passed_over_with_a_message(store, name, damage):
+def test_newest_damaged_is_skipped_with_message(store, name, damage):
     store.save(*example(1))
     damage(store.save(*example(2)) / name)
     assert store.newest().step == 1
@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_message(store, name, damage)
     assert store.newest().step == 2
 
 
-def test_damaged_later_checkpoints_do_not_push_out_good_ones(store):
+def test_prune_damaged_later_checkpoints_keeps_good_ones(store):
     for step in (1, 8, 9):
         store.save(*example(step))
     for step in (8, 9):
@@ -110,7 +110,7 @@ def test_damaged_later_checkpoints_do_not_push_out_good_ones(store):
     assert (store.folder / "damaged-step-000000009").exists()
 
 
-def test_the_same_step_may_be_damaged_twice(store):
+def test_writer_same_step_damaged_twice_is_set_aside(store):
     for _ in range(2):
         store.save(*example(4))
         truncate(store.save(*example(8)) / "g.safetensors")
@@ -118,37 +118,38 @@ def test_the_same_step_may_be_damaged_twice(store):
     assert [p.name for p in store.paths()] == ["step-000000004", "step-000000006"]
 
 
-def test_tied_weights_are_saved_under_both_names(store):
+def test_writer_tied_weights_are_saved_under_both_names(store):
     gan = fresh_game()
     gan.g.net.register_buffer("tied", next(gan.g.net.parameters()).detach())
     store.save(1, {"g": state_of(gan.g)[0]}, {})
     assert "net/tied" in store.newest().groups["g"]
 
 
-def test_all_damaged_is_an_error_that_says_what_to_do(store):
+def test_newest_all_damaged_raises_with_advice(store):
     truncate(store.save(*example(1)) / "d.safetensors")
-    with pytest.raises(CheckpointError, match="no undamaged checkpoint is left; start anew with --fresh"):
+    with pytest.raises(CheckpointError, match="all checkpoints are damaged; start anew with --fresh"):
         store.newest()
 
 
-def test_another_format_is_refused(store):
+def test_reader_newer_format_is_refused(store):
     path = store.save(*example(1))
     manifest = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps({**manifest, "format": 99}))
     with pytest.raises(
-        CheckpointError, match="has format 99, and this paragan reads formats up to 2; use the paragan that wrote it"
+        CheckpointError,
+        match="has format 99, but this paragan reads only format 1; use the paragan version that wrote it",
     ):
         read_checkpoint(path)
 
 
-def test_a_save_without_all_pieces_is_no_checkpoint(store):
+def test_save_with_missing_shard_raises(store):
     store.save(*example(1))
-    with pytest.raises(CheckpointError, match="expected all pieces of one cut; earlier checkpoints stand"):
+    with pytest.raises(CheckpointError, match=r"shards are missing .*; earlier checkpoints are intact"):
         store.save(2, {"g": Pieces({"net/w": torch.zeros(2)}, frozenset({"net/w"}), Window(0, 2))}, {})
     assert files_of(store.folder) == ["step-000000001"]
 
 
-def test_debris_of_a_killed_save_goes_with_the_next(store):
+def test_save_removes_leftovers_of_a_killed_save(store):
     (store.folder / ".tmp-step-000000009").mkdir(parents=True)
     store.save(*example(1))
     assert files_of(store.folder) == ["step-000000001"]
@@ -159,7 +160,7 @@ class Bomb:
         return os.mkdir, ("bomb-went-off",)
 
 
-def test_a_pickle_bomb_is_refused_even_under_a_matching_manifest(store, tmp_path, monkeypatch):
+def test_reader_pickle_under_valid_manifest_is_refused(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = store.save(*example(1))
     (path / "g.safetensors").write_bytes(pickle.dumps(Bomb()))
@@ -171,7 +172,7 @@ def test_a_pickle_bomb_is_refused_even_under_a_matching_manifest(store, tmp_path
     assert not (tmp_path / "bomb-went-off").exists()
 
 
-def test_a_manifest_cannot_name_files_outside(store):
+def test_reader_manifest_naming_outside_file_is_refused(store):
     path = store.save(*example(1))
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["files"]["../../secret"] = "0"
@@ -180,20 +181,22 @@ def test_a_manifest_cannot_name_files_outside(store):
         read_checkpoint(path)
 
 
-def test_a_full_disk_leaves_the_former_checkpoint_and_no_debris(store, monkeypatch):
+def test_save_disk_full_keeps_previous_and_leaves_no_files(store, monkeypatch):
     store.save(*example(1))
 
     def full(tensors, path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module, "save_file", full)
-    with pytest.raises(CheckpointError, match="no space left on the device; earlier checkpoints stand: make room"):
+    with pytest.raises(
+        CheckpointError, match="no space left on the device; earlier checkpoints are intact: free disk space"
+    ):
         store.save(*example(2))
     assert files_of(store.folder) == ["step-000000001"]
     assert store.newest().step == 1
 
 
-def test_a_half_written_checkpoint_is_never_seen(store, monkeypatch):
+def test_save_interrupted_leaves_no_checkpoint(store, monkeypatch):
     store.save(*example(1))
     monkeypatch.setattr(module, "file_sha256", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -207,7 +210,7 @@ def fresh_game():
     return game(*(player(side, none.Strategy()) for side in Side))
 
 
-def test_a_restored_player_goes_on_bit_for_bit():
+def test_restore_player_continues_bit_for_bit():
     straight, first, second = fresh_game(), fresh_game(), fresh_game()
     play(straight, synchronous, batches(), steps=5)
     stream = batches()
@@ -222,7 +225,7 @@ def test_a_restored_player_goes_on_bit_for_bit():
 
 
 @pytest.mark.parametrize("name", [name for name in TORCH_OPTIMISERS if name != "Muon"])  # Muon takes matrices only
-def test_every_torch_optimiser_plays_and_goes_on_bit_for_bit(name):
+def test_restore_every_torch_optimizer_continues_bit_for_bit(name):
     kind = getattr(torch.optim, name)
 
     def build():
@@ -239,7 +242,7 @@ def test_every_torch_optimiser_plays_and_goes_on_bit_for_bit(name):
     assert distance(dict(straight.g.net.state_dict()), dict(network(Side.G).state_dict())) > 1e-4
 
 
-def test_another_models_state_is_refused_by_tensor_and_changes_nothing():
+def test_restore_other_model_is_refused_and_changes_nothing():
     gan = fresh_game()
     pieces, values = state_of(gan.g)
     before = {name: value.clone() for name, value in gan.g.net.state_dict().items()}
@@ -265,7 +268,7 @@ def step(*players: Player) -> None:
             seat.optimizer.step()
 
 
-def test_weights_in_low_precision_come_back_with_their_exact_copies():
+def test_restore_low_precision_weights_with_float32_copies():
     straight, again_pure, plain = bf16_player(True), bf16_player(True), bf16_player(False)
     step(straight)
     saved = state_of(straight)[0]
@@ -279,7 +282,7 @@ def test_weights_in_low_precision_come_back_with_their_exact_copies():
     assert distance(dict(state_of(straight)[0].tensors), dict(state_of(again_pure)[0].tensors)) == 0
 
 
-def test_full_precision_weights_go_on_in_low_precision():
+def test_restore_full_precision_weights_into_low_precision():
     plain, pure = bf16_player(False), bf16_player(True)
     step(plain)
     restore(pure, *again(*state_of(plain)))

@@ -62,9 +62,7 @@ def test_a_checkpoint_of_a_later_format_is_refused_by_name_and_stays(run, capfd)
     manifest = newest(run) / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 3}))
     before = sorted(path.name for path in (run / "checkpoints").iterdir())
-    said = (
-        f"checkpoint {newest(run)} has format 3, and this paragan reads formats up to 2; use the paragan that wrote it"
-    )
+    said = f"checkpoint {newest(run)} has format 3, but this paragan reads only format 1; use the paragan version"
     assert resumed(run) == 2
     assert said in capfd.readouterr().err
     with pytest.raises(pg.CheckpointError, match="has format 3"):

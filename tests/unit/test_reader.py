@@ -1,4 +1,4 @@
-"""What a checkpoint may look like on disk: one file or pieces for a group, of this format or of the first."""
+"""Checkpoints on disk: one file or several shards per group."""
 
 from __future__ import annotations
 
@@ -9,24 +9,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from paragan.checkpoint.reader import read_checkpoint
+from paragan.checkpoint.reader import FORMAT, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 from paragan.core.pieces import Pieces
 from paragan.core.window import Window
-
-
-def test_a_checkpoint_of_format_1_is_read(tmp_path):
-    """As it was written before there were pieces."""
-    path = tmp_path / "step-000000004"
-    path.mkdir()
-    save_file({"net/w": torch.arange(6.0).view(3, 2)}, path / "g.safetensors")
-    (path / "state.json").write_text(json.dumps({"step": 4, "values": {"position": 7}}))
-    sums = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in path.iterdir()}
-    (path / "manifest.json").write_text(json.dumps({"format": 1, "files": sums}))
-    found = CheckpointWriter(tmp_path).newest()
-    assert (found.step, found.values, list(found.groups)) == (4, {"position": 7}, ["g"])
-    assert torch.equal(found.groups["g"]["net/w"], torch.arange(6.0).view(3, 2))
 
 
 def pieces_of(index: int, of: int, rows: int = 5) -> Pieces:
@@ -50,31 +37,31 @@ def cut(tmp_path):
 def sign(path):
     names = [p for p in path.iterdir() if p.name != "manifest.json"]
     sums = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in names}
-    (path / "manifest.json").write_text(json.dumps({"format": 2, "files": sums}))
+    (path / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": sums}))
 
 
-def test_pieces_are_joined_when_they_are_read(cut):
+def test_reader_sharded_group_is_concatenated(cut):
     stored = read_checkpoint(cut).groups["g"]
     assert stored.shapes == {"net/w": (5, 2), "net/one": ()}
     assert torch.equal(stored["net/w"], torch.arange(10.0).view(5, 2))
     assert stored["net/one"] == 1
 
 
-def test_a_lacking_piece_is_named_even_under_a_matching_manifest(cut):
+def test_reader_missing_shard_under_valid_manifest_is_refused(cut):
     (cut / "g.1-of-3.safetensors").unlink()
     sign(cut)
-    with pytest.raises(CheckpointError, match=r"g: found the files g\.0-of-3.*, expected all pieces of one cut"):
+    with pytest.raises(CheckpointError, match=r"g: shards are missing .*g\.0-of-3"):
         read_checkpoint(cut)
 
 
-def test_pieces_that_do_not_fit_are_refused(cut):
+def test_reader_shards_of_unequal_shape_are_refused(cut):
     save_file({"net/w": torch.zeros(2, 3)}, cut / "g.1-of-3.safetensors")
     sign(cut)
-    with pytest.raises(CheckpointError, match=r"net/w: found a piece of shape \(2, 3\) after \(2, 2\)"):
+    with pytest.raises(CheckpointError, match=r"net/w: a shard of shape \(2, 3\) does not fit the shape \(2, 2\)"):
         read_checkpoint(cut)
 
 
-def test_one_group_is_read_without_the_files_of_the_others(tmp_path):
+def test_reader_only_one_group_ignores_other_files(tmp_path):
     tensors = Pieces({"net/w": torch.zeros(2)})
     path = CheckpointWriter(tmp_path).save(1, {"g": tensors, "d": tensors}, {})
     (path / "d.safetensors").unlink()
@@ -83,7 +70,7 @@ def test_one_group_is_read_without_the_files_of_the_others(tmp_path):
         read_checkpoint(path)
 
 
-def test_a_checkpoint_without_the_group_is_refused(tmp_path):
+def test_reader_only_absent_group_is_refused(tmp_path):
     path = CheckpointWriter(tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
     with pytest.raises(CheckpointError, match=r"g\.safetensors is missing or damaged \(not in the manifest\)"):
         read_checkpoint(path, only="g")

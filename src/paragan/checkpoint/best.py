@@ -1,4 +1,4 @@
-"""The checkpoint with the best score so far, kept in a folder of its own: pruning does not reach it."""
+"""The checkpoint with the best score, in a separate folder that pruning does not touch."""
 
 from __future__ import annotations
 
@@ -15,62 +15,62 @@ from paragan.core.files import link_or_copy, read_bytes, refuse_link, write_text
 from paragan.evaluation.evaluator import Score
 
 _SCORE = "score.json"
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Best:
-    """`RUN/best`: a checkpoint folder and its `score.json`. The first metric of a score decides; less is better."""
+    """`RUN/best`: a checkpoint folder with its `score.json`. A score's first metric decides; lower is better."""
 
     folder: Path
 
     def path(self) -> Path:
-        """Where it lies; `CheckpointError` if there is none."""
-        if (path := self._held()) is not None:
+        """The folder of the checkpoint. Raises `CheckpointError` if there is none."""
+        if (path := self._find()) is not None:
             return path
-        raise CheckpointError(
-            f"{self.folder}: found no best checkpoint, expected one of a run that was scored; leave --best out"
-        )
+        raise CheckpointError(f"{self.folder}: no best checkpoint, the run was never scored; leave --best out")
 
-    def _held(self) -> Path | None:
-        """A kill between two renames leaves it under the other name."""
+    def _find(self) -> Path | None:
+        """The folder under either name: a kill between two renames leaves it under the second."""
         return next((path for path in (self.folder, self._next) if (path / MANIFEST).is_file()), None)
 
     def is_beaten_by(self, score: Score) -> bool:
-        """Whether this score is better, or the one so far was measured otherwise and does not compare."""
+        """Whether this score is better, or incomparable because the protocols differ."""
         metric, value = next(iter(score.metrics.items()))
         if not math.isfinite(value):
             return False
-        before = self._score()
+        before = self._read_score()
         same = (before.get("metric"), before.get("num_images"), before.get("protocol"))
-        if same != (metric, score.num_images, _as_read(score.protocol)):
+        if same != (metric, score.num_images, _through_json(score.protocol)):
             return True
         return not isinstance(before.get("value"), (int, float)) or value < before["value"]
 
     def update(self, checkpoint: Path, step: int, images: int, score: Score) -> None:
-        """Replace it by this finished checkpoint, without a copy of the files where the disk can link them."""
+        """Replace the best checkpoint by this one; files are hard links where the file system supports them."""
         metric, value = next(iter(score.metrics.items()))
-        told = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
+        values = {"step": step, "images": images, "metric": metric, "value": value, **score.values}
         new, old = self._next, self._former
         for folder in (self.folder, new, old):
             refuse_link(folder)
         try:
             self.finish_replacement()
             new.mkdir(parents=True)
-            write_text(new / _SCORE, json.dumps(told, indent=1) + "\n")
+            write_text(new / _SCORE, json.dumps(values, indent=1) + "\n")
             names = sorted(path.name for path in checkpoint.iterdir() if path.name not in (_SCORE, MANIFEST))
-            for name in (*names, MANIFEST):  # the manifest last: with it the folder counts
+            for name in (*names, MANIFEST):  # the manifest last: it makes the folder valid
                 link_or_copy(checkpoint / name, new / name)
             if self.folder.exists():
                 self.folder.rename(old)
             new.rename(self.folder)
         except OSError as error:
-            raise CheckpointError(f"{self.folder}: not written ({error.strerror}); make room and go on") from None
+            raise CheckpointError(
+                f"{self.folder}: not written ({error.strerror}); free disk space and run the same command again"
+            ) from None
         shutil.rmtree(old, ignore_errors=True)
 
     def finish_replacement(self) -> None:
-        """Finish a replacement that a kill interrupted, and remove what it left."""
-        if self._held() == self._next:
+        """Finish a replacement that a kill interrupted, and remove its leftovers."""
+        if self._find() == self._next:
             self._next.rename(self.folder)
         for debris in (self._next, self._former):
             shutil.rmtree(debris, ignore_errors=True)
@@ -83,15 +83,16 @@ class Best:
     def _next(self) -> Path:
         return self.folder.with_name(f".{self.folder.name}.new")
 
-    def _score(self) -> dict[str, Any]:
-        if (path := self._held()) is None:
+    def _read_score(self) -> dict[str, Any]:
+        if (path := self._find()) is None:
             return {}
         try:
-            found = json.loads(read_bytes(path / _SCORE, _MOST_BYTES))
+            score = json.loads(read_bytes(path / _SCORE, _MAX_BYTES))
         except (OSError, ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return score if isinstance(score, dict) else {}
 
 
-def _as_read(protocol: dict[str, Any]) -> Any:
+def _through_json(protocol: dict[str, Any]) -> Any:
+    """The protocol as it reads back from a file: tuples become lists."""
     return json.loads(json.dumps(protocol))

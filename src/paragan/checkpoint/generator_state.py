@@ -1,4 +1,4 @@
-"""The generator's part of a checkpoint: the other player and the optimisers stay on disk."""
+"""The generator of a checkpoint, read without the discriminator and the optimizers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from paragan.core.errors import CheckpointError
 
 @dataclass(frozen=True)
 class GeneratorState:
-    """weights: the averaged generator's where there is one, by plain name. values: as in the checkpoint."""
+    """A generator's weights: the average where there is one. values: the checkpoint's."""
 
     weights: dict[str, Tensor]
     values: dict[str, Any]
     path: Path
 
 
-def newest(folder: Path, say: Callable[[str], None]) -> GeneratorState:
-    """Of the newest checkpoint in a run folder whose generator is undamaged; `say` hears of those passed over."""
+def read_newest(folder: Path, say: Callable[[str], None]) -> GeneratorState:
+    """Read the newest checkpoint of a run folder whose generator is undamaged.
+
+    say: receives a line for every damaged checkpoint that is skipped.
+    """
     checkpoints = CheckpointWriter(folder / "checkpoints").paths()
     for path in reversed(checkpoints):
         try:
@@ -35,17 +38,17 @@ def newest(folder: Path, say: Callable[[str], None]) -> GeneratorState:
         except CheckpointError as error:
             say(f"{error}; trying the one before")
     if checkpoints:
-        raise CheckpointError(f"{folder}: no checkpoint with an undamaged generator is left; train anew with --fresh")
-    raise CheckpointError(f"{folder}: found no checkpoint yet; train first, or lower every.save_kimg")
+        raise CheckpointError(f"{folder}: the generators of all checkpoints are damaged; start anew with --fresh")
+    raise CheckpointError(f"{folder}: no checkpoint yet; train first, or lower every.save_kimg")
 
 
-def best(folder: Path) -> GeneratorState:
-    """Of the checkpoint with the best score in a run folder."""
+def read_best(folder: Path) -> GeneratorState:
+    """Read the checkpoint with the best score of a run folder."""
     return _read(Best(folder / "best").path())
 
 
 def _read(path: Path) -> GeneratorState:
-    found = read_checkpoint(path, only="g")
-    stored = found.groups["g"]
+    checkpoint = read_checkpoint(path, only="g")
+    stored = checkpoint.groups["g"]
     weights = stored.under("ema/") or stored.under("net/")
-    return GeneratorState(dict(weights), dict(found.values), path)
+    return GeneratorState(dict(weights), dict(checkpoint.values), path)

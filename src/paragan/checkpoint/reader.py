@@ -1,8 +1,8 @@
-"""A checkpoint as it lies on disk: its files verified, then its tensors read one at a time. Nothing is unpickled.
+"""Reader of checkpoints: files are verified first, then tensors are read one at a time. Nothing is unpickled.
 
-A group of tensors (one per player) is one file, `g.safetensors`, or a file per piece, `g.0-of-2.safetensors`: of a
-tensor that is cut each holds a piece along the first axis; what is whole lies in the first. Format 1 knew one file per
-group."""
+A group of tensors (one per player) is one file, `g.safetensors`, or one file per shard, `g.0-of-2.safetensors`: each
+holds a slice of every sharded tensor along the first axis, and the first one holds all tensors that are not sharded.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +24,19 @@ from paragan.core.files import open_regular_file, read_bytes
 from paragan.core.pieces import StoredTensors
 
 MANIFEST, STATE = "manifest.json", "state.json"
-_FORMATS = (1, 2)
-_MOST_JSON_BYTES = 64 << 20
+FORMAT = 1
+_MAX_JSON_BYTES = 64 << 20
 _FILE = re.compile(r"([^.]+)(?:\.(\d{1,6})-of-(\d{1,6}))?\.safetensors", re.ASCII)
 _UNREADABLE = (SafetensorError, OSError, TypeError, ValueError, RuntimeError)
 
 
 class NewerFormat(CheckpointError):
-    """Written by a later paragan: not damaged, and not to be passed over."""
+    """A checkpoint written by a later version of paragan: it is not damaged, so readers must not skip it."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """groups: tensors by name and group, read when asked for. values: plain numbers and strings."""
+    """One checkpoint. groups: tensors by group and name, read on access. values: JSON numbers, strings and maps."""
 
     step: int
     groups: Mapping[str, StoredTensors]
@@ -44,50 +45,53 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, only: str | None = None) -> Checkpoint:
-    """One checkpoint, verified against its manifest; `CheckpointError` names the first file that does not hold.
+    """Verify the checkpoint in the folder `path` against its manifest and open it.
 
-    only: this group; files of others are not looked at.
+    only: name of the one group to verify and open; None: all groups.
+    Raises `CheckpointError` that names the first missing or damaged file.
     """
     sums = _read_manifest(path)
-    wanted = _select_files(path, sums, only)
-    for name in (STATE, *(name for files in wanted.values() for name in files)):
+    files = _select_files(path, sums, only)
+    for name in (STATE, *chain.from_iterable(files.values())):
         if Path(name).name != name or not (path / name).is_file() or file_sha256(path / name) != sums[name]:
             raise CheckpointError(f"checkpoint {path}: {name} is missing or damaged (its sha256 is not the manifest's)")
-    return _open(path, wanted)
+    return _open(path, files)
 
 
 def open_verified(path: Path) -> Checkpoint:
-    """As `read`, of a checkpoint that another rank has verified."""
+    """Open a checkpoint that another rank has verified."""
     if not path.is_dir():
-        raise CheckpointError(f"checkpoint {path}: not to be seen here, but on rank 0: all hosts need one file system")
+        raise CheckpointError(
+            f"checkpoint {path}: visible to rank 0 but not to this rank; all hosts need a shared file system"
+        )
     return _open(path, _select_files(path, _read_manifest(path), None))
 
 
 def _open(path: Path, files: Mapping[str, list[str]]) -> Checkpoint:
     state = read_json(path / STATE)
     if not isinstance(state.get("step"), int) or not isinstance(state.get("values"), dict):
-        raise CheckpointError(f"checkpoint {path}: {STATE} lacks the step or its values")
+        raise CheckpointError(f"checkpoint {path}: {STATE} has no step or no values")
     groups = {group: _open_group([path / name for name in names]) for group, names in files.items()}
     return Checkpoint(state["step"], groups, state["values"], path)
 
 
 def _read_manifest(path: Path) -> dict[str, str]:
-    """sha256 of the checkpoint's files, by name."""
+    """Read the sha256 of the checkpoint's files, by name."""
     manifest = read_json(path / MANIFEST)
-    found = manifest.get("format")
-    if type(found) is int and found > _FORMATS[-1]:
+    version = manifest.get("format")
+    if type(version) is int and version > FORMAT:
         raise NewerFormat(
-            f"checkpoint {path} has format {found}, and this paragan reads formats up to {_FORMATS[-1]}; use the "
-            "paragan that wrote it, or delete that folder to resume from the checkpoint before it"
+            f"checkpoint {path} has format {version}, but this paragan reads only format {FORMAT}; use the paragan "
+            "version that wrote it, or delete that folder to resume from the checkpoint before it"
         )
-    if found not in _FORMATS:
+    if version != FORMAT:
         raise CheckpointError(
-            f"checkpoint {path}: found format {manifest.get('format')!r}, expected {_FORMATS[-1]} or less; "
-            "use the paragan that wrote it"
+            f"checkpoint {path} has format {version!r}, but this paragan reads only format {FORMAT}; use the paragan "
+            "version that wrote it"
         )
     files = manifest.get("files")
     if not isinstance(files, dict) or STATE not in files:
-        raise CheckpointError(f"checkpoint {path}: the manifest lists no {STATE}")
+        raise CheckpointError(f"checkpoint {path}: {STATE} is not listed in the manifest")
     return files
 
 
@@ -102,76 +106,77 @@ def _select_files(path: Path, names: Iterable[str], only: str | None) -> dict[st
 
 
 def group_files(names: Iterable[str]) -> dict[str, list[str]]:
-    """Files by group, in the order of their pieces; `CheckpointError` where some are lacking."""
-    found: dict[str, dict[tuple[int, int], str]] = {}
+    """Sort files by group and shard number. Raises `CheckpointError` where a shard is missing."""
+    groups: dict[str, dict[tuple[int, int], str]] = {}
     for name in names:
-        told = _FILE.fullmatch(name)
-        if told is None:
-            raise CheckpointError(f"{name[:100]} is missing or damaged (no file of a checkpoint is called so)")
-        group, index, of = told.groups()
-        found.setdefault(group, {})[(0, 1) if index is None else (int(index), int(of))] = name
-    for group, pieces in found.items():
-        if sorted(pieces) != [(index, len(pieces)) for index in range(len(pieces))]:
-            told_of = ", ".join(sorted(pieces.values())[:5])
-            raise CheckpointError(f"{group}: found the files {told_of}, expected all pieces of one cut")
-    return {group: [pieces[place] for place in sorted(pieces)] for group, pieces in found.items()}
+        match = _FILE.fullmatch(name)
+        if match is None:
+            raise CheckpointError(f"{name[:100]} is missing or damaged (checkpoints have no file of that name)")
+        group, index, count = match.groups()
+        shard = (0, 1) if index is None else (int(index), int(count))
+        groups.setdefault(group, {})[shard] = name
+    for group, shards in groups.items():
+        if sorted(shards) != [(index, len(shards)) for index in range(len(shards))]:
+            files = ", ".join(sorted(shards.values())[:5])
+            raise CheckpointError(f"{group}: shards are missing or do not belong together (files: {files})")
+    return {group: [shards[key] for key in sorted(shards)] for group, shards in groups.items()}
 
 
 def _open_group(paths: list[Path]) -> StoredTensors:
-    """The tensors of one group; of those that are cut the pieces are joined when they are read."""
-    held: dict[str, list[Any]] = {}
+    """Open the tensors of one group; shards are concatenated on access."""
+    files: dict[str, list[Any]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for path in paths:
         try:
-            with open_regular_file(path):  # safetensors would wait for a pipe
+            with open_regular_file(path):  # safetensors would block on a pipe
                 file: Any = safe_open(path, "pt")
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
+            shard = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
         except _UNREADABLE:
             raise CheckpointError(
                 f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
             ) from None
-        for name, shape in found.items():
-            held.setdefault(name, []).append(file)
+        for name, shape in shard.items():
+            files.setdefault(name, []).append(file)
             shapes[name] = _extend_shape(shapes.get(name), shape, f"{path}: {name}")
 
     def whole(name: str) -> Tensor:
         try:
-            pieces: list[Tensor] = [file.get_tensor(name) for file in held[name]]
+            shards: list[Tensor] = [file.get_tensor(name) for file in files[name]]
         except _UNREADABLE as error:
-            told = " ".join(str(error).split())[:100]
-            raise CheckpointError(f"checkpoint {paths[0].parent}: {name} cannot be read ({told})") from None
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+            text = " ".join(str(error).split())[:100]
+            raise CheckpointError(f"checkpoint {paths[0].parent}: {name} cannot be read ({text})") from None
+        return shards[0] if len(shards) == 1 else torch.cat(shards)
 
     return StoredTensors(shapes, whole)
 
 
-def _extend_shape(so_far: tuple[int, ...] | None, piece: tuple[int, ...], where: str) -> tuple[int, ...]:
-    if so_far is None:
-        return piece
-    if not piece or so_far[1:] != piece[1:]:
-        raise CheckpointError(f"checkpoint {where}: found a piece of shape {piece} after {so_far}")
-    return (so_far[0] + piece[0], *piece[1:])
+def _extend_shape(shape: tuple[int, ...] | None, shard: tuple[int, ...], where: str) -> tuple[int, ...]:
+    if shape is None:
+        return shard
+    if not shard or shape[1:] != shard[1:]:
+        raise CheckpointError(f"checkpoint {where}: a shard of shape {shard} does not fit the shape {shape} before it")
+    return (shape[0] + shard[0], *shard[1:])
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a checkpoint."""
+    """Read the JSON object in a file of a checkpoint."""
     try:
-        found = json.loads(read_bytes(path, _MOST_JSON_BYTES))
+        values = json.loads(read_bytes(path, _MAX_JSON_BYTES))
     except (OSError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        values = None
+    if not isinstance(values, dict):
         raise CheckpointError(f"checkpoint {path.parent}: {path.name} is missing or not JSON")
-    return found
+    return values
 
 
 def file_sha256(path: Path) -> str:
-    """Of a file, in hexadecimal."""
+    """Compute the sha256 of a file, in hexadecimal."""
     with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_counts(values: Any, *names: str) -> dict[str, int]:
-    """These of a checkpoint's numbers; `ValueError` for what no run counts to."""
+    """Read these counters of a checkpoint. Raises `ValueError` unless they are integers in [0, 2^48)."""
     counts = {name: values[name] for name in names}
     if any(type(count) is not int or not 0 <= count < 1 << 48 for count in counts.values()):
         raise ValueError(f"{counts}")

@@ -99,25 +99,19 @@ def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> S
         )
     config = reader.config(str(path / "config.yaml"))
     reader.network(config, str(path))
-    found_part = generator_state.best(path) if best else generator_state.newest(path, reader.say)
-    facts = _facts(found_part, lambda: reader.data(config).train)
-    sampler = _sampler(config, reader, found_part.weights, facts, str(found_part.path))
+    state = generator_state.read_best(path) if best else generator_state.read_newest(path, reader.say)
+    sampler = _sampler(config, reader, state.weights, _generator_info(state), str(state.path))
     return replace(sampler, held_out=lambda: reader.data(config).held_out)
 
 
-def _facts(found: generator_state.GeneratorState, data: Callable[[], Source]) -> GeneratorInfo:
+def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
     try:
-        _, clock = found.values["players"], found.values["clock"]
-        told = found.values["model"] if "model" in found.values else _told(data())  # before checkpoints told it
-        return GeneratorInfo.read(told["shape"], told["class_names"], clock["step"], clock["images"])
+        _, clock, model = state.values["players"], state.values["clock"], state.values["model"]
+        return GeneratorInfo.read(model["shape"], model["class_names"], clock["step"], clock["images"])
     except KeyError as error:
-        raise CheckpointError(f"checkpoint {found.path}: {error} is missing; train anew with --fresh") from None
+        raise CheckpointError(f"checkpoint {state.path}: {error} is missing; train anew with --fresh") from None
     except (ValueError, TypeError) as error:
-        raise CheckpointError(f"checkpoint {found.path}: state.json: invalid value ({error})") from None
-
-
-def _told(source: Source) -> dict[str, Any]:
-    return {"shape": source.shape, "class_names": source.class_names}
+        raise CheckpointError(f"checkpoint {state.path}: state.json: invalid value ({error})") from None
 
 
 def _sampler(
