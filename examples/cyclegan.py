@@ -66,8 +66,8 @@ class Judges(nn.Module):
         return torch.stack([self.of_a(pair[:, 0]), self.of_b(pair[:, 1])], 1)  # patch logits: the game averages them
 
 
-def cycle(outputs, feed):
-    return (outputs.extra["back"] - feed.condition).abs()
+def cycle(outputs, inputs):
+    return (outputs.extra["back"] - inputs.condition).abs()
 
 
 def main(steps=200, seed=0):

@@ -73,9 +73,9 @@ def main(steps=300, seed=0):
     (train, _), (held_out, _) = (s.fetch(torch.arange(len(s)).numpy()) for s in (train, held_out))
     train, held_out = train / 127.5 - 1, held_out / 127.5 - 1
     policy = pg.Policy(lr=2e-3, arguments={"betas": (0.5, 0.99)})
-    reconstruction = pg.Term("reconstruction", lambda outputs, feed: (outputs.images - feed.condition).abs(), 4.0)
-    codebook = pg.Term("codebook", lambda outputs, feed: outputs.extra["codebook"])
-    commitment = pg.Term("commitment", lambda outputs, feed: outputs.extra["commitment"], 0.25)
+    reconstruction = pg.Term("reconstruction", lambda outputs, inputs: (outputs.images - inputs.condition).abs(), 4.0)
+    codebook = pg.Term("codebook", lambda outputs, inputs: outputs.extra["codebook"])
+    commitment = pg.Term("commitment", lambda outputs, inputs: outputs.extra["commitment"], 0.25)
     gan = pg.GAN(
         pg.Player(pg.Side.G, Autoencoder(), policy=policy),
         pg.Player(pg.Side.D, Judge(), policy=policy),

@@ -44,8 +44,8 @@ def chart(lines: dict[str, Sequence[Point]], x_name: str, title: str, log: bool 
 
 
 def _svg(title: str, parts: list[str]) -> str:
-    told = html.escape(title, quote=True)
-    head = f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{told}" font-size="12"><title>{told}</title>'
+    name = html.escape(title, quote=True)
+    head = f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{name}" font-size="12"><title>{name}</title>'
     return "\n".join([head, *parts, "</svg>"])
 
 

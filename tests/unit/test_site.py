@@ -70,13 +70,13 @@ def test_every_kept_record_is_small_and_has_its_picture():
         assert path.stat().st_size < 100_000
 
 
-def test_the_api_page_tells_every_public_name():
+def test_api_page_has_every_public_name():
     headings = re.findall(r"^### (\w+)$", api.page(), re.M)
     assert set(headings) == {name for name in paragan.__all__ if not name.startswith("__")}
     assert " at 0x" not in api.page()
 
 
-def test_the_command_line_page_tells_every_verb():
+def test_command_line_page_has_every_verb():
     verbs = re.findall(r"^  ([a-z]+) {2,}\S", commands.page().partition("Commands:")[2].partition("```")[0], re.M)
     assert "train" in verbs
     assert re.findall(r"^## (\w+)$", commands.page(), re.M) == verbs
@@ -110,7 +110,7 @@ def test_a_record_is_kept_thin_with_the_last_picture(run, tmp_path):
     assert (tmp_path / "digits.png").read_bytes() == b"picture 1000"
 
 
-def test_a_page_tells_the_run_that_is_kept(run, tmp_path):
+def test_recipe_page_describes_the_recorded_run(run, tmp_path):
     recipe.keep(run, tmp_path, "digits")
     made = recipe.pages(tmp_path)
     page = made[tmp_path / "digits.md"]
@@ -148,7 +148,7 @@ def test_the_site_has_every_page_of_its_table_of_contents():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="zensical comes with the extra `docs`")
-def test_the_site_builds_without_a_warning_and_asks_nothing_of_other_hosts(tmp_path):
+def test_site_builds_without_warnings_and_loads_nothing_from_other_hosts(tmp_path):
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
@@ -156,5 +156,5 @@ def test_the_site_builds_without_a_warning_and_asks_nothing_of_other_hosts(tmp_p
     assert built.returncode == 0, built.stdout + built.stderr
     assert (tmp_path / "build" / "site" / "index.html").exists()
     for page in (tmp_path / "build" / "site").rglob("*.html"):
-        asked = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?://[^"]+)"', page.read_text())
-        assert asked == [], page
+        remote = re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(https?://[^"]+)"', page.read_text())
+        assert remote == [], page
