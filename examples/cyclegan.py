@@ -1,13 +1,13 @@
 """Two generators and two discriminators in one game: unpaired translation in the manner of CycleGAN (Zhu et al. 2017).
 
 Domain A shows red discs, domain B blue squares; no disc has a partner among the squares. A player is a side of the
-game, not a network: both translators sit in one module, both judges in the other, and one step trains all four. What
-the way there and back loses is a `pg.Term` on what the generator returns beside its images.
+game, not a network: both translators are one module, both discriminators another, and one step trains all four. The
+cycle loss is a `pg.Term` on the reconstructions that the generator returns next to its images.
 
     python examples/cyclegan.py
 
-Trains about 20 s on one CPU core and writes cyclegan.png: discs, the squares made of them, the discs made of
-those. Colour and shape change, the place stays.
+Trains about 20 s on one CPU core and writes cyclegan.png: discs, their translations to squares, and the
+reconstructed discs. Colour and shape change, the position does not.
 """
 
 import torch
@@ -23,7 +23,7 @@ RED, BLUE = torch.tensor([0.9, -0.8, -0.8]), torch.tensor([-0.8, -0.4, 0.9])
 
 
 def shapes(num, kind, draws):
-    """Images (num, 3, SIZE, SIZE) in [-1, 1]: one disc or square on grey, anywhere."""
+    """Images (num, 3, SIZE, SIZE) in [-1, 1]: one disc or square at a random place on grey."""
     x, y = torch.rand(2, num, 1, 1, generator=draws) * (SIZE - 8) + 3.5
     rows, columns = torch.arange(SIZE).view(1, -1, 1), torch.arange(SIZE).view(1, 1, -1)
     dx, dy = (columns - x).abs(), (rows - y).abs()
@@ -45,7 +45,7 @@ def judge(width=24):
 
 
 class Translators(nn.Module):
-    """A pair (B, 2, 3, H, W) of an A and a B to the pair of a made A and a made B."""
+    """Translates pairs (B, 2, 3, H, W) of an A and a B to pairs of a generated A and a generated B."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def cycle(outputs, inputs):
 
 
 def main(steps=200, seed=0):
-    """Train; returns discs that were never seen, their translation, and the way back."""
+    """Train; returns new discs, their translations and their reconstructions."""
     torch.manual_seed(seed)
     draws = torch.Generator().manual_seed(seed)
     policy = pg.Policy(lr=1e-3, arguments={"betas": (0.5, 0.99)})

@@ -1,4 +1,4 @@
-"""A notebook in one file: settings, two networks, a run, its numbers, images, and the run opened again.
+"""A notebook in one file: settings, two networks, a run, its metrics, samples, and loading the run.
 
     python examples/notebook.py
 

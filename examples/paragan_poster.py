@@ -1,9 +1,9 @@
-"""Figure 5 of the ParaGAN poster, with its missing pieces filled in: a config, two small networks, data.
+"""Figure 5 of the ParaGAN poster, with its missing parts filled in: a config, two small networks, data.
 
     python examples/paragan_poster.py
     torchrun --nproc-per-node 2 examples/paragan_poster.py
 
-Trains about 20 s on one CPU core. The run folder is runs/paragan_poster; the same command again goes on from there.
+Trains about 20 s on one CPU core. The run folder is runs/paragan_poster; the same command resumes from there.
 Words such as `train.kimg=10` or `scheme=asynchronous` change the config.
 """
 
@@ -17,7 +17,7 @@ import paragan as pg
 
 WORDS = ["train.kimg=32", "every.sample_kimg=4", "every.save_kimg=4", "every.score_kimg=0", "g.ema.half_life_kimg=1"]
 
-cfg = pg.config.load("digits", [*WORDS, *sys.argv[1:]])  # 16x16 pictures of ten classes
+cfg = pg.config.load("digits", [*WORDS, *sys.argv[1:]])  # 16x16 images of ten classes
 torch.manual_seed(cfg.seed)
 
 

@@ -1,8 +1,8 @@
 """A hand-written DDP loop and its port: the same weights bit for bit, in half the lines.
 
-`by_hand` is the loop as one finds it in many repositories: DistributedDataParallel around both networks, hinge loss, R1
+`by_hand` is the loop of many repositories: DistributedDataParallel around both networks, hinge loss, R1
 every few updates, D frozen for G's turn, clipping, an average of G's weights. `ported` keeps the data, the networks and
-their DDP wrappers, and leaves the rest to paragan. The script runs both on equal draws and compares all weights.
+their DDP wrappers, and uses paragan for the rest. The script runs both on equal data and compares all weights.
 
     python examples/port_from_ddp.py
     torchrun --nproc-per-node 2 examples/port_from_ddp.py

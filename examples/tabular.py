@@ -1,12 +1,12 @@
 """A table instead of images: two numeric columns and a category, from a WGAN with gradient penalty.
 
 A row is three numbers of a one-hot category and two standardised measurements, so every network is a plain MLP. The
-category is drawn with a straight-through Gumbel softmax (Jang et al. 2017): D sees exact one-hot rows from both sides.
+category is drawn with a straight-through Gumbel softmax (Jang et al. 2017): D gets exact one-hot rows of both kinds.
 
     python examples/tabular.py
 
 Trains about 20 s on one CPU core, then prints the shares of the categories, the means and the correlation within each
-category, real beside made. They differ by a few hundredths.
+category, of real and generated rows. They differ by a few hundredths.
 """
 
 import copy
@@ -29,7 +29,7 @@ BATCH, LATENT = 128, 16
 
 
 def table(num, draws):
-    """Rows (num, 5): one-hot category, two numbers that go together differently in each category."""
+    """Rows (num, 5): one-hot category, two numbers whose correlation depends on the category."""
     kind = torch.multinomial(SHARES, num, replacement=True, generator=draws)
     noise, along = torch.randn(num, 2, generator=draws), CORRELATIONS[kind]
     second = along * noise[:, 0] + (1 - along.square()).sqrt() * noise[:, 1]
@@ -66,7 +66,7 @@ def summary(rows):
 
 
 def main(steps=1500, seed=0):
-    """Train; returns the summaries of 10,000 real and 10,000 made rows."""
+    """Train; returns the summaries of 10,000 real and 10,000 generated rows."""
     torch.manual_seed(seed)
     draws = torch.Generator().manual_seed(seed)
     g = Generator()

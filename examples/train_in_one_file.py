@@ -1,5 +1,5 @@
 """A whole GAN training in one file: conditional, spectral norm, hinge loss, lazy R1, averaged generator. Only torch
-(and numpy, to read the digits). What paragan does for these settings is this; a test holds it to 1e-12. Run it with
+(and numpy, to read the digits). paragan computes the same for these settings; a test holds it to 1e-12. Run it with
 python."""
 
 from pathlib import Path

@@ -1,12 +1,12 @@
 """Sound from a spectrogram, in the manner of HiFi-GAN (Kong et al. 2020): 1-D, and several discriminators at once.
 
 The generator turns frames of a coarse spectrogram and a sine at the pitch (the condition) into a waveform. Four
-discriminators in one module fold it by a period or hear it at half rate; the game averages their logits. Their inner
+discriminators in one module fold it by a period or read it at half rate; the game averages their logits. Their inner
 features, real against fake, are one term of G's loss; the distance of the spectrograms is another.
 
     python examples/vocoder.py
 
-Trains well under a minute on one CPU core, then prints how far it misses the spectrograms of chirps it never heard.
+Trains well under a minute on one CPU core, then prints the error of its spectrograms on new chirps.
 """
 
 import torch
@@ -71,7 +71,7 @@ class Judges(nn.Module):
 
 
 def main(steps=400, seed=0):
-    """Train; returns unheard chirps and what the vocoder makes of their spectrograms."""
+    """Train; returns new chirps and the vocoder's output for their spectrograms."""
     torch.manual_seed(seed)
     draws = torch.Generator().manual_seed(seed)
     adam = pg.Policy(lr=3e-3, arguments={"betas": (0.5, 0.99)})

@@ -1,8 +1,8 @@
 """An autoencoder with a codebook against a discriminator, in the manner of VQGAN (Esser et al. 2021), on digits.
 
-The "generator" makes its image from another one: what it is fed is the condition of the game, not noise. Each of the
+The "generator" makes its image from another one: its input is the condition of the game, not noise. Each of the
 4 x 4 vectors between its halves is replaced by the nearest of 64 codes, so a digit becomes sixteen small whole numbers.
-What only the losses need, the generator returns beside the image; three `pg.Term` make up its loss.
+The generator returns tensors for the losses next to the image; three `pg.Term` read them.
 
     python examples/vqgan.py
 
@@ -56,7 +56,7 @@ class Autoencoder(nn.Module):
 
 
 class Judge(nn.Module):
-    """Patch logits; it does not look at what the image was made from."""
+    """Patch logits; it ignores the condition."""
 
     def __init__(self, width=32):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Pages of the docs that are written by a program: `python -m pages`. The tests fail where one is out of date."""
+"""Generated pages of the docs: `python -m pages` writes them. A test fails if one is out of date."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pages import api, commands, recipe, settings
 
 
 def pages(docs: Path) -> dict[Path, str]:
-    """Every generated page: where it lies and what it says."""
+    """Every generated page: its path and its text."""
     single = {"api.md": api.page(), "cli.md": commands.page(), "settings.md": settings.page()}
     return {**{docs / name: text for name, text in single.items()}, **recipe.pages(docs / "recipes")}

@@ -1,4 +1,4 @@
-"""`python -m pages` writes every generated page; `python -m pages record RUN RECIPE` keeps a run for its page."""
+"""`python -m pages` writes every generated page; `python -m pages record RUN RECIPE` stores a run for its page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from pages import pages
-from pages.recipe import keep
+from pages.recipe import store_run
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -18,7 +18,7 @@ def main(words: list[str]) -> int:
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(text, encoding="utf-8")
         case ["record", run, name]:
-            keep(Path(run), DOCS / "recipes", name)
+            store_run(Path(run), DOCS / "recipes", name)
         case _:
             print(__doc__, file=sys.stderr)
             return 2

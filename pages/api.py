@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import paragan
 
-_HEAD = """# The library
+_HEAD = """# Python API
 
-Every name of `import paragan as pg`. The pieces in use: [The pieces, in your own loop](pieces.md); manager and
-estimator: [The poster's program](poster.md). `pg.config.load("digits", ["train.kimg=10"])` is the config of a recipe
-with settings of your own.
+Every name of `import paragan as pg`. [In your own loop](pieces.md) shows them in use, [The ParaGAN poster's
+program](poster.md) the manager and the estimator. `pg.config.load("digits", ["train.kimg=10"])` loads the config of a
+recipe with changed settings.
 """
 
 
@@ -29,7 +29,7 @@ def page() -> str:
 
 
 def _entry(name: str, thing: object) -> Iterator[str]:
-    """A heading, how it is made or called, what it is, and its methods."""
+    """Yield a heading, the signature, the docstring and the methods."""
     yield f"### {name}"
     if signature := _signature(name, thing):
         yield f"```text\n{signature}\n```"
@@ -42,24 +42,24 @@ def _entry(name: str, thing: object) -> Iterator[str]:
 
 
 def _signature(name: str, thing: object) -> str:
-    """With defaults; annotations as they are written in the source. Enums and errors are not called by a reader."""
+    """The signature with defaults and annotations as in the source; none for enums and errors."""
     if inspect.isclass(thing) and (_is_error(thing) or hasattr(thing, "__members__") or hasattr(thing, "_is_protocol")):
         return f"members: {', '.join(thing.__members__)}" if hasattr(thing, "__members__") else ""
     signature = inspect.signature(thing)  # type: ignore[arg-type]
-    shown = [_parameter(p) for p in signature.parameters.values()]
+    parameters = [_parameter(p) for p in signature.parameters.values()]
     end = "" if inspect.isclass(thing) else _words(" -> ", signature.return_annotation)
-    one = f"{name}({', '.join(shown)}){end}"
-    return one if len(one) <= 100 else f"{name}(\n" + "".join(f"    {p},\n" for p in shown) + f"){end}"
+    one = f"{name}({', '.join(parameters)}){end}"
+    return one if len(one) <= 100 else f"{name}(\n" + "".join(f"    {p},\n" for p in parameters) + f"){end}"
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
     star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-    shown = f"{star}{parameter.name}{_words(': ', parameter.annotation)}"
+    text = f"{star}{parameter.name}{_words(': ', parameter.annotation)}"
     default = parameter.default
     if default is inspect.Parameter.empty:
-        return shown
+        return text
     plain = isinstance(default, (int, float, str, bool, tuple, type(None))) and not _holds_objects(default)
-    return f"{shown} = {default!r}" if plain else f"{shown} = …"
+    return f"{text} = {default!r}" if plain else f"{text} = …"
 
 
 def _holds_objects(value: object) -> bool:
@@ -67,20 +67,20 @@ def _holds_objects(value: object) -> bool:
 
 
 def _words(sign: str, annotation: object) -> str:
-    """As it stands in the source."""
+    """An annotation as written in the source."""
     if annotation is inspect.Signature.empty:
         return ""
     return sign + (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation)))
 
 
 def _method(name: str, member: object) -> str:
-    """A line of a list: the first sentence of its docstring."""
+    """One item of a list: the first paragraph of the docstring."""
     call = "" if isinstance(member, property) else "()"
     return f"- `{name}{call}`: {' '.join(_text(member).split(chr(10) * 2)[0].split())}"
 
 
 def _text(thing: object) -> str:
-    """The docstring, unless it is the one a dataclass or a base class gives."""
+    """The docstring, unless a dataclass or a base class generates it."""
     own = vars(thing).get("__doc__") if inspect.isclass(thing) else getattr(thing, "__doc__", None)
     if not own or not (inspect.isclass(thing) or callable(thing) or _wraps(thing)):
         return ""

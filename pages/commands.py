@@ -1,4 +1,4 @@
-"""docs/cli.md: what `--help` says, verb by verb."""
+"""docs/cli.md: the output of `--help` for every verb."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import typer
 from paragan.cli.main import app
 
 _WIDTH = 100
-_HEAD = """# The command line
+_HEAD = """# Command line
 
-`./run VERB …` in a checkout, `paragan VERB …` where the library is installed. Exit codes: 0 done, 2 something must be
-changed (one line says what), 75 try again, 85 stopped and saved, the same command goes on."""
+Use `./run VERB …` in a checkout, `paragan VERB …` if the library is installed. Exit codes: 0 done, 2 you must change
+something (one line says what), 75 try again, 85 stopped and saved; the same command resumes."""
 
 
 def page() -> str:

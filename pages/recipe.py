@@ -1,4 +1,4 @@
-"""docs/recipes/: a page per recipe, of its own comments and the record of a real run that is kept beside the page."""
+"""docs/recipes/: a page per recipe, from the recipe's comments and the stored record of a run."""
 
 from __future__ import annotations
 
@@ -18,64 +18,64 @@ _STEPS_KEPT = 100
 _ABOUT_A_LINE = {"kind", "step", "kimg", "seconds", "num_images", "protocol", "real"}
 _INDEX = """# Recipes
 
-Each is a file that `train` takes by name; every setting can be changed on the command line.
+A recipe is a config that `train` takes by name. You can change every setting on the command line.
 
-{} of {} recipes have a complete run behind them, with its curve, samples and scores on their page; the last column has
-its final score (one run, one seed). The others have no run to show. Those for full-size data and networks need an
-accelerator and have not been trained at that size here; narrow copies have, on a CPU ([journal](../journal.md)).
+{} of {} recipes have a complete run, with its curve, samples and scores on their page; the last column has its
+final score (one run, one seed). The others have none. Those for full-size data and networks need an accelerator
+and have not been trained at that size here; narrow copies have, on a CPU ([journal](../journal.md)).
 
-Times on a CPU are rough values for one idle core. The runs shown were recorded on a busy machine and took up to four
-times as long; times of other hardware are those of published logs.
+Times on a CPU are rough values for one idle core. The runs were recorded on a busy machine and took up to four times as
+long; times of other hardware come from published logs.
 
 | recipe | what it is | complete run |
 |---|---|---|"""
 _NO_RUN = "none"
 _OTHER_FEATURES = """These scores were taken with `score.extractor={}`, whose weights are not in the package. The recipe
-now scores in the features of a packaged network; its numbers do not compare with these."""
+now uses a packaged extractor; its scores do not compare with these."""
 
 
 def pages(folder: Path) -> dict[Path, str]:
-    """A page per recipe of the shelf, and the table of all."""
+    """A page per recipe, and the table of all."""
     names = registry.names("recipes")
     scores = {name: _last_score(_record(folder, name)) for name in names}
     rows = [f"| [{name}]({name}.md) | {_comments(name)[0]} | {score or _NO_RUN} |" for name, score in scores.items()]
     head = _INDEX.format(sum(map(bool, scores.values())), len(names))
-    made = {folder / f"{name}.md": "\n\n".join(_blocks(folder, name)) + "\n" for name in names}
-    return {folder / "index.md": "\n".join([head, *rows]) + "\n", **made}
+    by_path = {folder / f"{name}.md": "\n\n".join(_blocks(folder, name)) + "\n" for name in names}
+    return {folder / "index.md": "\n".join([head, *rows]) + "\n", **by_path}
 
 
-def keep(run: Path, folder: Path, name: str) -> None:
-    """The record of a run, thinned to a hundred steps and everything that is no step, and its last picture."""
+def store_run(run: Path, folder: Path, name: str) -> None:
+    """Store the scores, the end and about a hundred steps of a run's record, and its last sample sheet."""
     lines = _read(run / "metrics.jsonl")
     steps = [number for number, line in enumerate(lines) if line["kind"] == "step"]
-    wanted = set(steps[:: max(1, -(-len(steps) // _STEPS_KEPT))])
-    kept = [line for number, line in enumerate(lines) if line["kind"] in ("score", "end") or number in wanted]
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    chosen = set(steps[:: max(1, -(-len(steps) // _STEPS_KEPT))])
+    stored = [line for number, line in enumerate(lines) if line["kind"] in ("score", "end") or number in chosen]
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in stored), encoding="utf-8")
     shutil.copy(max((run / "samples").glob("step-*.png")), folder / f"{name}.png")
 
 
 def _blocks(folder: Path, name: str) -> Iterator[str]:
     source, (first, *others) = registry.find_source("recipes", name), _comments(name)
     path = re.search(r"data\.path=\w+", first)
-    given = f" {path.group()}" if path else ""
+    argument = f" {path.group()}" if path else ""
     yield f"# {name}"
     yield first
     yield from others
-    yield f"```sh\n./run train {name}{given}\n```"
+    yield f"```sh\n./run train {name}{argument}\n```"
     yield from _run(folder, name)
     settings = [line for line in source.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    yield "## The recipe"
+    yield "## Config"
     yield "```yaml\n" + "\n".join(settings) + "\n```"
 
 
 def _run(folder: Path, name: str) -> Iterator[str]:
-    """The samples, the curves and the scores of the run that is kept."""
+    """Yield samples, scores and curves of the stored run."""
     record = _record(folder, name)
     if not record:
-        yield "There is no complete run of this recipe to show."
+        yield "There is no complete run of this recipe."
         return
     last = record[-1]
-    yield "## A run"
+    yield "## Example run"
     if (folder / f"{name}.png").exists():
         yield f"![Samples of {name} at the end of its run]({name}.png)"
     yield f"{last['step']:,} steps, {last['kimg']:g} thousand images."
@@ -96,7 +96,7 @@ def _run(folder: Path, name: str) -> Iterator[str]:
 
 
 def _scores(scores: list[Line]) -> str:
-    """A row per metric: first and last score and, where the record has it, that of real images."""
+    """A table with a row per metric: first and last value and, if recorded, that of real images."""
     first, last, real = scores[0], scores[-1], scores[-1].get("real", {})
     names = [name for name in last if name not in _ABOUT_A_LINE]
     columns = [f"{first['kimg']:g} kimg", f"{last['kimg']:g} kimg", *(["real images"] if real else [])]
@@ -122,7 +122,7 @@ def _number(value: Any) -> str:
 
 
 def _comments(name: str) -> list[str]:
-    """What the recipe says of itself, a paragraph a line."""
+    """The comments of a recipe, one paragraph per line."""
     lines = registry.find_source("recipes", name).read_text(encoding="utf-8").splitlines()
     return [line.lstrip("# ").rstrip() for line in lines if line.startswith("#")]
 
@@ -133,7 +133,7 @@ def _record(folder: Path, name: str) -> list[Line]:
 
 
 def _read(path: Path) -> list[Line]:
-    """The lines of a record; one that was cut short is left out."""
+    """The lines of a record without a truncated one."""
     lines = []
     for text in path.read_text(encoding="utf-8").splitlines():
         try:

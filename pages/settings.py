@@ -13,9 +13,9 @@ from paragan.core.option_types import TORCH_OPTIMISERS
 
 _HEAD = """# Settings
 
-`./run config RECIPE` prints the settings of a run; with `--explain` each comes with its meaning, its values, its
-default and where it was set. On the command line a setting is written `key.path=value`; in Python it is an entry of
-`paragan.train("digits", {"key.path": value})`. Lengths and periods in kimg count thousands of real images.
+`./run config RECIPE` prints the settings of a run; with `--explain`, also their meanings, values, defaults
+and where each was set. On the command line, write a setting as `key.path=value`; in Python, as an entry of
+`paragan.train("digits", {"key.path": value})`. Lengths and periods in kimg are thousands of real images.
 
 **Changing a run.** The same command resumes a run. Lengths, periods, scores, writers and placement may then differ;
 other settings are refused, with both values. `--change` (`train.change_rates`) lets a resume change learning rates
@@ -23,15 +23,15 @@ and schedules: the record gets an event with the step and both values, and confi
 
 **Starting from another run.** `init=RUN` copies the weights of a run folder, of one of its checkpoints or of an
 exported file into both networks and their averages, wherever name and shape match; with other classes only the
-tensors per class stay at their initial values. One line says what was taken. Optimiser state, clock and data order
-begin anew. The run records the path and a sha256, and a resume does not read the source again. No config and no code
-of the source is read.
+tensors per class stay at their initial values. One line reports what was copied. Optimiser state, clock and data order
+start anew. The run records the path and a sha256; a resume does not read the source again. The config and code of the
+source are never read.
 """
 _SECTIONS = {
     "The run": "", "train": "train", "every": "every", "score": "score", "g and d": "g", "init": "init",
     "history": "history", "grid": "grid",
 }  # fmt: skip
-_SHELVES = {
+_REGISTRIES = {
     "data": "datasets", "model": "models", "loss": "losses", "penalties": "penalties", "augment": "augment",
     "scheme": "schemes", "g.strategy, d.strategy": "parallel", "g.optimizer.name, d.optimizer.name": "optim",
     "writers": "writers",
@@ -52,12 +52,12 @@ def page() -> str:
             blocks += [f"## {title}", "The keys of both players: `g.optimizer.lr`, `d.optimizer.lr`, …", _table(rows)]
         else:
             blocks += [f"## {title}", _table(rows)]
-    for key, folder in _SHELVES.items():
-        blocks += [f"## {key}", *_shelf(folder)]
+    for key, folder in _REGISTRIES.items():
+        blocks += [f"## {key}", *_registry(folder)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _shelf(folder: str) -> Iterator[str]:
+def _registry(folder: str) -> Iterator[str]:
     if folder == "optim":
         yield f"Classes of torch.optim ({', '.join(TORCH_OPTIMISERS)}), and:"
     for name in registry.names(folder):

@@ -53,7 +53,7 @@ def test_scores_of_real_images_have_a_column(run, tmp_path):
         (run / "metrics.jsonl").read_text().replace('"coverage": 0.9}', '"coverage": 0.9, "real": {"coverage": 0.97}}')
     )
     (run / "metrics.jsonl").write_text(text)
-    recipe.keep(run, tmp_path, "digits")
+    recipe.store_run(run, tmp_path, "digits")
     page = recipe.pages(tmp_path)[tmp_path / "digits.md"]
     assert "| | 0 kimg | 64 kimg | real images |" in page and "| `coverage` | 0.01 | 0.9 | 0.97 |" in page
 
@@ -64,7 +64,7 @@ def test_scores_in_other_features_than_the_recipe_has_now_say_so():
     assert "not in the package" not in pages["digits"]
 
 
-def test_every_kept_record_is_small_and_has_its_picture():
+def test_every_stored_record_is_small_and_has_its_image():
     for path in (DOCS / "recipes").glob("*.jsonl"):
         assert path.with_suffix(".png").exists()
         assert path.stat().st_size < 100_000
@@ -102,8 +102,8 @@ def run(tmp_path):
     return folder
 
 
-def test_a_record_is_kept_thin_with_the_last_picture(run, tmp_path):
-    recipe.keep(run, tmp_path, "digits")
+def test_store_run_thins_the_record_and_copies_the_last_sheet(run, tmp_path):
+    recipe.store_run(run, tmp_path, "digits")
     kept = [json.loads(text) for text in (tmp_path / "digits.jsonl").read_text().splitlines()]
     assert [one["fd[judge]"] for one in kept if one["kind"] == "score"] == [100.0, 0.5]
     assert 50 <= sum(one["kind"] == "step" for one in kept) <= 100
@@ -111,7 +111,7 @@ def test_a_record_is_kept_thin_with_the_last_picture(run, tmp_path):
 
 
 def test_recipe_page_describes_the_recorded_run(run, tmp_path):
-    recipe.keep(run, tmp_path, "digits")
+    recipe.store_run(run, tmp_path, "digits")
     made = recipe.pages(tmp_path)
     page = made[tmp_path / "digits.md"]
     assert "1,000 steps, 64 thousand images." in page
