@@ -136,7 +136,7 @@ def stuck(world: World) -> str:
         scheme.close()
         return ""
     try:
-        scheme._session.side.pace = _hurried(scheme._session.side.pace)
+        scheme._session.half.limits = _hurried(scheme._session.half.limits)
         scheme.step(gan, stream)
     except Exception as error:
         return f"{type(error).__name__}: {error} after {time.monotonic() - began:.0f} s"

@@ -112,15 +112,15 @@ def silent(world: World, bound: int) -> str:
     gan, scheme, stream = begun(world, bound)
     scheme.step(gan, stream)
     scheme._session.roles = replace(scheme._roles, timeout_s=1.0)
-    said, began, longer = "", time.monotonic(), worker._LONGER_S
-    worker._LONGER_S = 1.0
+    said, began, longer = "", time.monotonic(), worker._GRACE_S
+    worker._GRACE_S = 1.0
     try:
         for _ in range(20 if world.rank < world.size - 1 else 0):
             scheme.step(gan, stream)
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
     finally:
-        worker._LONGER_S = longer
+        worker._GRACE_S = longer
         scheme.close()
     return said + " late" * (time.monotonic() - began > 20)
 

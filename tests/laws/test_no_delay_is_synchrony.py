@@ -21,7 +21,7 @@ from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
-from paragan.schemes.asynchronous.sides import DiscriminatorSide, GeneratorSide
+from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
 from tests.laws.small_gan import batches, game, network, play, player
 
 STEPS, WAIT_S = 4, 60.0
@@ -36,8 +36,8 @@ def played(pace, steps, buffer=None, delay=lambda: None):
     """Both sides of one game, each with its own half of it; they share nothing but the links."""
     on_g, on_d = game(*seats(pace.k)), game(*seats(pace.k))
     fakes, states = (ThreadLink(pace.staleness + 2, WAIT_S) for _ in range(2))
-    generator = GeneratorSide(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
-    critic = DiscriminatorSide(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE, True), [states], pace)
+    generator = GeneratorHalf(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
+    critic = DiscriminatorHalf(Buffer(buffer or BufferOptions(), 0), FakesReceiver([fakes], LIKE, True), [states], pace)
     errors = []
 
     def run(side, gan):
@@ -48,7 +48,7 @@ def played(pace, steps, buffer=None, delay=lambda: None):
                 reals = [next(stream) for _ in range(pace.k)]
                 side.step(gan, reals if side is critic else [real.rows for real in reals])
             if side is generator:
-                side.meet(steps)
+                side.wait_for_d(steps)
         except Exception as error:
             errors.append(error)
 
@@ -91,8 +91,8 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
 def test_nobody_waits_for_ever_and_a_stop_is_heard():
     for pace in (LagBound(0, 0, timeout_s=0.3), LagBound(0, 0, stopped=lambda: True)):
         fakes, states = ThreadLink(), ThreadLink()
-        side = GeneratorSide(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
+        side = GeneratorHalf(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
         began = time.monotonic()
-        with pytest.raises(RankError, match="D: nothing has come"):
+        with pytest.raises(RankError, match="no message from D"):
             side.step(game(*seats(1)), [next(batches()).rows])
         assert time.monotonic() - began < 10

@@ -17,10 +17,11 @@ from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Rows, Side
 from paragan.distributed.transports.thread_link import ThreadLink
 from paragan.engine.delays import DelayLog, mean_delays
+from paragan.game.scheme import Scheme as Base
 from paragan.parallel import none
 from paragan.report.record import History, RecordEntry
 from paragan.schemes.asynchronous import Options, Scheme, update_order
-from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, pairs
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.gradient_alarm import GradientAlarm
 from tests.laws.small_gan import batches, game, player
 from tests.tiny_run import SMALL, TINY
@@ -35,7 +36,7 @@ def small_game(k=1):
 )
 @pytest.mark.parametrize("labelled", [False, True])
 def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, num_g, num_d, labelled):
-    links = {pair: ThreadLink() for pair in pairs(total, num_g, num_d)}
+    links = {pair: ThreadLink() for pair in overlapping_ranks(total, num_g, num_d)}
     images = torch.arange(total * 4.0).view(total, 1, 2, 2)
     labels = torch.arange(total) + 10 if labelled else None
     for i, rows in enumerate(Rows(0, 0, total, total).shares(num_g)):
@@ -55,7 +56,7 @@ def test_every_image_comes_once_and_in_order_to_the_rank_whose_row_it_is(total, 
 
 def test_a_delivery_waits_for_its_last_part():
     links = [ThreadLink(), ThreadLink()]
-    inbox = FakesReceiver(links, torch.empty(1, 1, 1), labelled=False)
+    inbox = FakesReceiver(links, torch.empty(1, 1, 1), has_labels=False)
     first, second = Rows(0, 0, 2, 4), Rows(0, 2, 2, 4)
     FakesSender(links[:1]).send(first, torch.zeros(2, 1, 1, 1), None, 0)
     assert inbox.receive(0.05) is None
@@ -67,18 +68,18 @@ def test_a_delivery_waits_for_its_last_part():
 def test_the_alarm_rings_at_what_lasts_and_not_at_what_is_usual():
     usual = [1.0, 3.0, 0.5, 2.0] * 10
     alarm = GradientAlarm(10.0)
-    assert not any(alarm.rings(norm) for norm in usual)
-    assert not alarm.rings(20.0)  # one step; a mean of five is below
-    rung = [alarm.rings(40.0) for _ in range(5)]
-    assert rung[-1] and not GradientAlarm(None).rings(math.nan)
+    assert not any(alarm.triggers(norm) for norm in usual)
+    assert not alarm.triggers(20.0)  # one step; a mean of five is below
+    rung = [alarm.triggers(40.0) for _ in range(5)]
+    assert rung[-1] and not GradientAlarm(None).triggers(math.nan)
     fresh = GradientAlarm(10.0)
-    assert not any(fresh.rings(1e9 if n == 3 else 1.0) for n in range(19)), "too few to tell"
+    assert not any(fresh.triggers(1e9 if n == 3 else 1.0) for n in range(19)), "too few to tell"
     scaled, plain = GradientAlarm(10.0, scaled=True), GradientAlarm(10.0)
-    assert not any(scaled.rings(norm) for norm in [*usual, math.inf, math.inf])
-    assert any(plain.rings(norm) for norm in [*usual, math.nan])
+    assert not any(scaled.triggers(norm) for norm in [*usual, math.inf, math.inf])
+    assert any(plain.triggers(norm) for norm in [*usual, math.nan])
 
 
-@pytest.mark.parametrize("side", ["generator", "critic"])
+@pytest.mark.parametrize("side", ["generator", "discriminator"])
 def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
     scheme, gan, stream = Scheme(Options(staleness=3, fall_back=5.0)), small_game(), batches()
     for _ in range(3):
@@ -87,9 +88,9 @@ def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
     norms = iter([1.0] * 20 + [1e3] * 100)
     alarm, getattr(scheme._session, side)._alarm = (
         GradientAlarm(5.0),
-        SimpleNamespace(rings=lambda norm: alarm.rings(next(norms))),
+        SimpleNamespace(triggers=lambda norm: alarm.triggers(next(norms))),
     )
-    other = scheme._session.critic if side == "generator" else scheme._session.generator
+    other = scheme._session.discriminator if side == "generator" else scheme._session.generator
     other._alarm = GradientAlarm(None)
     for _ in range(25):
         scheme.step(gan, stream)
@@ -180,33 +181,33 @@ def record(folder, lines, end=""):
 
 def test_an_order_is_read_up_to_the_first_stop(tmp_path):
     folder = record(tmp_path, LINES, end='{"kind": "del')
-    assert update_order.used(folder, Side.G) == [[0, 1, 2]]
-    assert update_order.used(folder, Side.D) == [[1, 2, 3], [1, 1, 2]]
+    assert update_order.read_used(folder, Side.G) == [[0, 1, 2]]
+    assert update_order.read_used(folder, Side.D) == [[1, 2, 3], [1, 1, 2]]
     world = World(rank=2, size=3)
     roles = Roles(world, World(rank=1, size=2), {Side.G: range(1), Side.D: range(1, 3)})
-    assert update_order.read(folder, roles, small_game()) == {Side.D: [1, 1, 2]}
+    assert update_order.read_order(folder, roles, small_game()) == {Side.D: [1, 1, 2]}
 
 
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "found no delays of g in metrics.jsonl, expected the run folder of an asynchronous run"),
-        ([{"kind": "delays", "g": {"used": [["1"]]}}], "found an odd line of delays"),
+        ([], "has no delays of g; pass the run folder of an asynchronous run"),
+        ([{"kind": "delays", "g": {"used": [["1"]]}}], "has an invalid line of delays"),
         (
             [{"kind": "delays", "g": {"used": [[1]]}, "d": {"used": [[1], [1]]}}],
-            "found 2 ranks of d on record, expected 1",
+            "has a record of 2 ranks of d, but this run has 1",
         ),
     ],
 )
 def test_an_order_that_cannot_be_followed_is_refused(tmp_path, lines, said):
     with pytest.raises(ConfigError, match=said):
-        update_order.read(record(tmp_path, lines), colocated_roles(World()), small_game())
+        update_order.read_order(record(tmp_path, lines), colocated_roles(World()), small_game())
     with pytest.raises(ConfigError, match="No such file"):
-        update_order.used(tmp_path / "nowhere", Side.G)
+        update_order.read_used(tmp_path / "nowhere", Side.G)
     going_on = small_game()
     going_on.g.version = 3
-    with pytest.raises(ConfigError, match="found a run that goes on"):
-        update_order.read(tmp_path, colocated_roles(World()), going_on)
+    with pytest.raises(ConfigError, match="cannot be used to resume a run"):
+        update_order.read_order(tmp_path, colocated_roles(World()), going_on)
 
 
 def test_an_order_ends_with_its_record(tmp_path):
@@ -214,7 +215,7 @@ def test_an_order_ends_with_its_record(tmp_path):
     scheme, gan, stream = Scheme(Options(staleness=0, order=str(tmp_path))), small_game(), batches()
     for _ in range(2):
         scheme.step(gan, stream)
-    with pytest.raises(ConfigError, match="found an end after 2 updates, expected a shorter run"):
+    with pytest.raises(ConfigError, match="ends after 2 updates, but the run is longer"):
         scheme.step(gan, stream)
     scheme.close()
 
@@ -238,7 +239,7 @@ def test_delays_are_joined_over_ranks_and_told_once():
     (line,) = delays.fallback_messages(found)
     assert line.startswith("d: gradients have left all proportion: from its update 7 on")
     assert delays.fallback_messages(found) == []
-    assert DelayLog(SimpleNamespace(scheme=SimpleNamespace())).read() == {}
+    assert DelayLog(SimpleNamespace(scheme=Base(), roles=SimpleNamespace(is_split=False))).read() == {}
 
 
 def test_the_report_adds_histograms_up_and_leaves_what_is_none():

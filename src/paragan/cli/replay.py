@@ -46,9 +46,9 @@ def replay(path: Run, out: Out = None, trust: Trust = False) -> None:
 def _num_steps(path: Path, k: int) -> int:
     """As many as both players have on record."""
     from paragan.core.types import Side
-    from paragan.schemes.asynchronous.update_order import used
+    from paragan.schemes.asynchronous.update_order import read_used
 
-    of_g, of_d = (min(len(of_rank) for of_rank in used(path, side)) for side in (Side.G, Side.D))
+    of_g, of_d = (min(len(of_rank) for of_rank in read_used(path, side)) for side in (Side.G, Side.D))
     return min(of_g, of_d // k)
 
 

@@ -1,4 +1,4 @@
-"""How far apart two players may be, and what is told of how far they were."""
+"""Bounds on how old an opponent or a fake may be, and the record of how old they were."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class LagBound:
-    """staleness: S, of G's opponent. age: A, of the fakes that D is shown. k: D's updates per step. reuse: D is shown
-    the fakes of G's own turn, instead of some made for it.
+    """Bounds and options of an asynchronous step.
 
-    g_batch: images of G's turn over all its ranks; as many as D's unless given. lag_lr: c of a learning rate that is
-    multiplied by 1 / (1 + c lag). fall_back: factor of the alarm. order: what each update is to use, as `Told.used` has
-    it, instead of what has come. stopped: looked at while waiting; then it ends with a `RankError`.
+    staleness: S, the most steps that G's opponent may be old. age: A, the same of the fakes that D trains on. k: D's
+    updates per step. reuse: D trains on the fakes of G's own turns, instead of others.
+
+    g_batch: images of G's turn over all its ranks; None: as many as D's. lag_lr: c of a learning rate that is
+    multiplied by 1 / (1 + c lag). fall_back: factor of the gradient alarm. order: what each update must use, as in
+    `LagRecord.used`, instead of what has arrived. stopped: polled while waiting; True ends the wait with a `RankError`.
     """
 
     staleness: int = 1
@@ -31,23 +33,23 @@ class LagBound:
     stopped: Callable[[], bool] = lambda: False
 
     @property
-    def is_late(self) -> bool:
-        """Whether either player may answer to what the other no longer is."""
+    def allows_lag(self) -> bool:
+        """Whether either player may train against an earlier version of the other."""
         return bool(self.staleness or self.age)
 
     @property
-    def room(self) -> int:
-        """Messages that may be under way on a link."""
+    def max_in_flight(self) -> int:
+        """Messages that may be in flight on a link."""
         return self.k * (max(self.staleness, self.age) + 2)
 
 
 @dataclass
 class LagRecord:
-    """For the record. lags: how often the opponent, or a fake, was so many steps old. waits: how often an update waited
-    for the other side for up to so many milliseconds (powers of 2), wait_s: in all.
+    """Lags and waits of one player, for the record.
 
-    used: for each of G's updates the version of D that it met; for each of D's how many deliveries had come.
-    in_step_at: the version at which S fell to 0.
+    lags: how often the opponent, or a fake, was so many steps old. waits: how often an update waited for the other
+    side, by milliseconds rounded up to a power of 2; wait_s: seconds in all. used: for each of G's updates the version
+    of D that it met; for each of D's how many deliveries had arrived. in_step_at: the version at which S became 0.
     """
 
     lags: Counter[int] = field(default_factory=Counter)
@@ -61,8 +63,11 @@ class LagRecord:
         self.waits[0 if seconds < 5e-4 else 1 << max(0, math.ceil(math.log2(seconds * 1000)))] += 1
 
     def drain(self) -> dict[str, Any]:
-        """All of it as JSON has it, since the last time."""
-        told = {"lags": dict(self.lags), "waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
-        told |= {"used": self.used, "in_step_at": self.in_step_at}
-        self.lags, self.waits, self.wait_s, self.used = Counter(), Counter(), 0.0, []
-        return told
+        """Return all of it as JSON and start over; `in_step_at` stays."""
+        values = {"lags": dict(self.lags), "waits_ms": dict(self.waits), "wait_s": round(self.wait_s, 4)}
+        values |= {"used": self.used, "in_step_at": self.in_step_at}
+        self.lags = Counter()
+        self.waits = Counter()
+        self.wait_s = 0.0
+        self.used = []
+        return values

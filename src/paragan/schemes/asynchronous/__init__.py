@@ -1,9 +1,9 @@
-"""G and D play at the same time: each against the other as it was up to S steps ago (ParaGAN, section "asynchronous").
+"""G and D train at the same time, each against the other as it was up to S steps ago (ParaGAN, "asynchronous").
 
-On several ranks some hold G and the others D, each player on a group of its own with half of the memory and of the
-bytes; G's images travel to D's ranks, D's state to G's. In one process they play in two threads. Nobody is ever
-further ahead than the bounds: at S = A = 0 this is `synchronous`, or `shared_fakes` where `reuse` is on. Sources: the
-ParaGAN poster and arXiv 2411.03999; bounded staleness: Ho et al. 2013.
+On several ranks some hold G and the others D, each player on a group of ranks with half of the memory and of the bytes;
+G's images travel to D's ranks, D's state to G's. In one process they train in two threads. No player is ever further
+ahead than the bounds: at S = A = 0 this is `synchronous`, or `shared_fakes` where `reuse` is on. Sources: the ParaGAN
+poster and arXiv 2411.03999; bounded staleness: Ho et al. 2013.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from paragan.game.state_buffers import refuse_state
 from paragan.schemes._concurrent import ConcurrentScheme
 from paragan.schemes._lag import LagBound
 from paragan.schemes.asynchronous import update_order
-from paragan.schemes.asynchronous.linked import RankStep
-from paragan.schemes.asynchronous.threads import ThreadStep
+from paragan.schemes.asynchronous.rank_step import RankStep
+from paragan.schemes.asynchronous.thread_step import ThreadStep
 
 
 @dataclass(frozen=True)
 class Options:
-    """How far G and D may be apart, and what is bounded (docs/asynchronous.md)."""
+    """Bounds of the lag between G and D, and where each is placed (docs/asynchronous.md)."""
 
     staleness: Natural = 1
     """Steps that the D which G trains against may lag behind."""
     age: Natural = 0
     """Steps that the fakes which D trains on may be old."""
     reuse: bool = True
-    """Train D on the images of G's own turns instead of making others."""
+    """Train D on the images of G's own turns instead of generating others."""
     g_ranks: Count | None = None
     """Ranks that hold G; null: half of them. The others hold D."""
     g_batch: Count | None = None
     """Images of G's turn over all its ranks; null: as many as D's."""
     capacity: Count = 4096
-    """Most fakes that wait on a rank of D."""
+    """Most fakes that are buffered on a rank of D."""
     max_age: Natural = 8
-    """Steps after which a waiting fake is dropped."""
+    """Steps after which a buffered fake is dropped."""
     cached: Fraction = 0.0
-    """Share of D's fakes that is drawn from the waiting ones."""
+    """Share of D's fakes that is drawn from the buffer."""
     balance: bool = True
     """Whether the fakes of a batch have the labels of the real ones in equal numbers."""
     lag_lr: NotNegative = 0.0
@@ -54,7 +54,7 @@ class Options:
     fall_back: Positive | None = 50.0
     """`staleness` becomes 0 where gradients grow beyond this many times their usual size; null: never."""
     order: FilePath | None = None
-    """A run folder whose record says what each update used, to repeat it (`paragan replay`)."""
+    """A run folder whose recorded order of updates is repeated (`paragan replay`)."""
 
 
 class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
@@ -98,7 +98,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
 
     def _make_session(self, gan: GAN, first: Batch) -> ThreadStep | RankStep:
         options = self.options
-        bound = LagBound(
+        limits = LagBound(
             options.staleness,
             options.age,
             gan.d.updates_per_step,
@@ -110,7 +110,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         buffer_options = BufferOptions(options.capacity, options.max_age, options.cached, options.balance)
         buffer = Buffer(buffer_options, gan.prior.seed)
         roles = self._roles or colocated_roles(ALONE)
-        orders = {} if options.order is None else update_order.read(Path(options.order), roles, gan)
+        orders = {} if options.order is None else update_order.read_order(Path(options.order), roles, gan)
         if not roles.is_split:
-            return ThreadStep(gan, first, buffer, bound, orders)
-        return RankStep(gan, roles, first, buffer, bound, orders)
+            return ThreadStep(gan, first, buffer, limits, orders)
+        return RankStep(gan, roles, first, buffer, limits, orders)

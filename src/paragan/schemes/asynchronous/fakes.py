@@ -1,7 +1,8 @@
-"""Fakes on their way from the ranks of G to the ranks of D whose rows they are."""
+"""Messages with fakes, from the ranks of G to the ranks of D that hold the same rows."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
 
 @dataclass(frozen=True)
 class FakesMessage:
-    """Images of one version and their labels, on the host. note: what G's ranks say beside."""
+    """Images of one version of G and their labels, on the host. note: a flag from G's ranks (`half_steps`)."""
 
     images: Tensor
     y_B: Tensor | None
@@ -23,63 +24,69 @@ class FakesMessage:
 
 
 class FakesSender:
-    """From one rank of G: every rank of D gets, of the images made here, those among its share of the batch.
+    """Sends the images of one rank of G to the ranks of D: each receives those in its share of the batch.
 
-    posts: by rank of D; None where it never gets any from here.
+    senders: by rank of D; None for a rank that shares no rows with this one.
     """
 
-    def __init__(self, posts: Sequence[SendEnd | None]) -> None:
-        self.posts = posts
+    def __init__(self, senders: Sequence[SendEnd | None]) -> None:
+        self.senders = senders
 
     def send(self, rows: Rows, images: Tensor, y_B: Tensor | None, version: int, note: int = 0) -> None:
-        """rows: of the batch that was made, whose images are here."""
-        images, y_B = images.cpu(), None if y_B is None else y_B.cpu()
-        for post, share in zip(self.posts, _shares(rows.total, len(self.posts)), strict=True):
+        """Send images of these rows of the global batch."""
+        images = images.cpu()
+        y_B = None if y_B is None else y_B.cpu()
+        for sender, share in zip(self.senders, _shares(rows.total, len(self.senders)), strict=True):
             cut = _common(rows, share)
-            if post is not None:
-                data = _bytes(images[cut], None if y_B is None else y_B[cut])
-                post.send(Message(version, data, note))
+            if sender is not None:
+                data = _pack(images[cut], None if y_B is None else y_B[cut])
+                sender.send(Message(version, data, note))
 
     def close(self) -> None:
-        for post in self.posts:
-            if post is not None:
-                post.close()
+        for sender in self.senders:
+            if sender is not None:
+                sender.close()
 
 
 class FakesReceiver:
-    """At one rank of D: what the ranks of G have sent for one version, as one delivery in the order of rows.
+    """Receives on one rank of D what the ranks of G sent for one version, as one delivery in the order of rows.
 
-    like: one image, on the host; labelled: images come with labels.
+    like: one image, on the host. has_labels: images come with labels.
     """
 
-    def __init__(self, inboxes: Sequence[ReceiveEnd], like: Tensor, labelled: bool) -> None:
-        self.inboxes, self.like, self.labelled = inboxes, like, labelled
-        self._come: list[Message] = []  # of the delivery under way
+    def __init__(self, receivers: Sequence[ReceiveEnd], like: Tensor, has_labels: bool) -> None:
+        self.receivers = receivers
+        self.like = like
+        self.has_labels = has_labels
+        self._received: list[Message] = []  # of an incomplete delivery
 
     def receive(self, wait_s: float) -> FakesMessage | None:
-        """The next; None if it is not complete within `wait_s` for each part."""
-        while len(self._come) < len(self.inboxes):
-            message = self.inboxes[len(self._come)].receive(wait_s)
+        """Return the next delivery; None if a part of it does not arrive within `wait_s`."""
+        while len(self._received) < len(self.receivers):
+            message = self.receivers[len(self._received)].receive(wait_s)
             if message is None:
                 return None
-            self._come.append(message)
-        come, self._come = self._come, []
-        assert len({message.version for message in come}) == 1, "ranks of G send the same versions"
-        parts = [_images(message.data, self.like, self.labelled) for message in come]
+            self._received.append(message)
+        messages = self._received
+        self._received = []
+        assert len({message.version for message in messages}) == 1, "ranks of G send the same versions"
+        parts = [_unpack(message.data, self.like, self.has_labels) for message in messages]
         labels = [y_B for _, y_B in parts if y_B is not None]
-        note = max(message.note for message in come)
+        note = max(message.note for message in messages)
         images = torch.cat([images for images, _ in parts])
-        return FakesMessage(images, torch.cat(labels) if labels else None, come[0].version, note)
+        return FakesMessage(images, torch.cat(labels) if labels else None, messages[0].version, note)
 
     def close(self) -> None:
-        for inbox in self.inboxes:
-            inbox.close()
+        for receiver in self.receivers:
+            receiver.close()
 
 
-def pairs(total: int, num_g: int, num_d: int) -> list[tuple[int, int]]:
-    """(rank of G, rank of D) that have rows of a batch of `total` in common, where either role shares all of it."""
-    of_g, of_d = _shares(total, num_g), _shares(total, num_d)
-    return [(i, j) for i in range(num_g) for j in range(num_d) if _overlap(of_g[i], of_d[j])]
+def overlapping_ranks(total: int, num_g: int, num_d: int) -> list[tuple[int, int]]:
+    """Return all (rank of G, rank of D) that share rows of a batch of `total`, which each role divides."""
+    g_rows = _shares(total, num_g)
+    d_rows = _shares(total, num_d)
+    ranks = itertools.product(range(num_g), range(num_d))
+    return [(i, j) for i, j in ranks if _overlap(g_rows[i], d_rows[j])]
 
 
 def _shares(total: int, ranks: int) -> tuple[Rows, ...]:
@@ -87,7 +94,7 @@ def _shares(total: int, ranks: int) -> tuple[Rows, ...]:
 
 
 def _common(here: Rows, share: Rows) -> slice:
-    """Which of the images of `here` belong to `share`."""
+    """Return the part of the images of `here` that belongs to `share`."""
     first = max(here.first, share.first)
     return slice(first - here.first, first - here.first + _overlap(here, share))
 
@@ -96,14 +103,14 @@ def _overlap(a: Rows, b: Rows) -> int:
     return max(0, min(a.first + a.count, b.first + b.count) - max(a.first, b.first))
 
 
-def _bytes(images: Tensor, y_B: Tensor | None) -> Tensor:
-    held = [images] if y_B is None else [images, y_B]
-    return torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for value in held])
+def _pack(images: Tensor, y_B: Tensor | None) -> Tensor:
+    tensors = [images] if y_B is None else [images, y_B]
+    return torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for value in tensors])
 
 
-def _images(data: Tensor, like: Tensor, labelled: bool) -> tuple[Tensor, Tensor | None]:
-    """What `_bytes` was given."""
+def _unpack(data: Tensor, like: Tensor, has_labels: bool) -> tuple[Tensor, Tensor | None]:
+    """Return the images and labels that `_pack` wrote."""
     image = like.numel() * like.element_size()
-    count = len(data) // (image + 8 * labelled)
+    count = len(data) // (image + 8 * has_labels)
     images = data[: count * image].clone().view(like.dtype).view(count, *like.shape)
-    return images, data[count * image :].clone().view(torch.int64) if labelled else None
+    return images, data[count * image :].clone().view(torch.int64) if has_labels else None

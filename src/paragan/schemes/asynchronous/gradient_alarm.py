@@ -1,4 +1,4 @@
-"""Tells when a player's gradients have left all proportion: then nobody should play against late answers."""
+"""Detects exploding gradients: then no player should train against delayed answers."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ from collections import deque
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-_RECENT, _USUAL, _FEWEST = 5, 200, 20
+_NUM_RECENT = 5
+_WINDOW = 200
+_MIN_NORMS = 20
 
 
 @dataclass
 class GradientAlarm:
-    """Rings where the mean of the last 5 gradient norms is over `factor` times the median of 200; None: never.
+    """Triggers when the mean of the last 5 gradient norms exceeds `factor` times the median of 200; None: never.
 
-    Waits for 20 of them. Norms that are not finite count as large: where a loss scale is looked for, they are left out.
+    Needs 20 norms. Norms that are not finite count as large. scaled: they are left out, because a loss scale is still
+    being searched.
     """
 
     factor: float | None
     scaled: bool = False
-    _norms: deque[float] = field(default_factory=lambda: deque(maxlen=_USUAL))
+    _norms: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
-    def rings(self, norm: float) -> bool:
-        """Told of one more norm."""
+    def triggers(self, norm: float) -> bool:
+        """Add one norm; returns whether gradients have exploded."""
         if self.factor is None or (self.scaled and not math.isfinite(norm)):
             return False
         self._norms.append(norm if math.isfinite(norm) else math.inf)
-        if len(self._norms) < _FEWEST:
+        if len(self._norms) < _MIN_NORMS:
             return False
-        recent = fmean(list(self._norms)[-_RECENT:])
+        recent = fmean(list(self._norms)[-_NUM_RECENT:])
         return recent > self.factor * median(self._norms)

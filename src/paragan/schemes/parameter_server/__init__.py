@@ -1,9 +1,9 @@
-"""One rank holds both players and applies the gradients of all others as they come (Dean et al. 2012, "Downpour").
+"""One rank holds both players and applies the gradients of the others as they arrive (Dean et al. 2012, "Downpour").
 
-A worker plays D's turns and G's on rows of its own, with a copy of either network, and sends what it would have stepped
-by. It is never more than S steps ahead of the slowest, nor plays on weights that lack more than S of anybody's steps
-(Ho et al. 2013, "stale synchronous parallel"). At S = 0 the server waits for all workers and steps once by the sum of
-their gradients: `synchronous` on the whole batch. Alone, a process is its own worker, and that is `synchronous`, too.
+A worker runs the turns of D and G on its rows of the batch, with copies of both networks, and sends the gradients. It
+is never more than S steps ahead of the slowest worker, nor uses weights that lack more than S steps of any worker (Ho
+et al. 2013, "stale synchronous parallel"). At S = 0 the server waits for all workers and steps once with the sum of
+their gradients: `synchronous` on the whole batch. A process without other ranks is its own worker, also `synchronous`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from paragan.schemes.parameter_server.worker import Worker
 
 @dataclass(frozen=True)
 class Options:
-    """How far workers may be apart."""
+    """How far workers may be ahead of one another."""
 
     staleness: Natural = 1
-    """Steps that a worker may be ahead of the slowest, and that its weights may be old. 0: one update per turn,
-    from the gradients of all workers. From 1 on: one update per worker, each on its share of the batch; learning
-    rate schedules count those.
+    """Steps that a worker may be ahead of the slowest, and that its weights may be old. 0: one update per turn, with
+    the gradients of all workers. 1 or more: one update per worker, each on its share of the batch; learning rate
+    schedules count these.
     """
 
 

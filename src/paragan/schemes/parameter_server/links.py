@@ -1,4 +1,4 @@
-"""The bound between a server and its workers, and the links that it gives room to."""
+"""The staleness bound of a server and its workers, and the links between them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from paragan.core.types import Side
 from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.schemes.parameter_server.messages import most_bytes
+from paragan.schemes.parameter_server.messages import max_message_bytes
 
-_NUMBER = itertools.count()  # of this process's games: all ranks begin them in one order
+_SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
 
 
 @dataclass(frozen=True)
 class StalenessBound:
-    """staleness: S, in steps. per_step: turns of either player in one step of a worker.
+    """staleness: S, in steps. per_step: turns of each player in one step of a worker.
 
-    Counted in turns of a side: whoever has made n of them plays on weights that contain all that every worker has made
-    before n - S per_step, so nobody is further ahead of anybody.
+    A worker that has made n turns of a side computes with weights that contain all turns that every worker has made
+    before n - S per_step, so no worker is further ahead of another.
     """
 
     staleness: int
@@ -32,34 +32,36 @@ class StalenessBound:
         return cls(staleness, {Side.G: 1, Side.D: gan.d.updates_per_step})
 
     @property
-    def order(self) -> list[Side]:
-        """Of the turns in a step."""
+    def turns(self) -> list[Side]:
+        """The turns of a step, in order."""
         return [Side.D] * self.per_step[Side.D] + [Side.G]
 
     @property
-    def room(self) -> int:
-        """Messages to or from a worker that may be under way: so many it may leave unanswered, or unread."""
-        return (self.staleness + 1) * len(self.order) + 2
+    def max_in_flight(self) -> int:
+        """Messages to or from a worker that may be unread or unanswered."""
+        return (self.staleness + 1) * len(self.turns) + 2
 
-    def least(self, side: Side, number: int) -> int:
-        """How many turns of every worker the weights of somebody who has made `number` of them contain at least."""
+    def required_turns(self, side: Side, number: int) -> int:
+        """Turns of every worker that the weights must contain for a worker that has made `number` turns."""
         return number - self.staleness * self.per_step[side]
 
-    def steps(self, side: Side, turns: int) -> int:
-        """Turns as steps, begun ones as whole ones."""
+    def to_steps(self, side: Side, turns: int) -> int:
+        """Convert turns to steps, rounded up."""
         return -(-turns // self.per_step[side])
 
 
-def links(roles: Roles, gan: GAN, room: int) -> list[tuple[GlooSender, GlooReceiver]]:
-    """This rank's ends, by worker; a worker has its own alone. All ranks make theirs in one order."""
-    number, world, here = next(_NUMBER), roles.world, int(roles.world.rank > 0)
-    most = max(most_bytes(seat.net) for seat in (gan.g, gan.d) if isinstance(seat, Player))
-    found = []
+def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSender, GlooReceiver]]:
+    """Open this rank's link ends: on the server one pair per worker, on a worker one. Collective."""
+    number = next(_SESSION_NUMBERS)
+    world = roles.world
+    here = int(world.rank > 0)  # this rank in a link of two
+    max_bytes = max(max_message_bytes(player.net) for player in (gan.g, gan.d) if isinstance(player, Player))
+    ends = []
     for worker in range(1, world.size):
         if world.rank in (0, worker):
-            names = (f"server/{number}/{worker}/{way}" for way in ("up", "down"))
-            up, down = (pair(world.store, name, here, roles.timeout_s) for name in names)
-            sends, takes = (up, down) if here else (down, up)
-            post = GlooSender(sends, 1 - here, room, roles.timeout_s)
-            found.append((post, GlooReceiver(takes, 1 - here, most, room, roles.timeout_s)))
-    return found
+            up = pair(world.store, f"server/{number}/{worker}/up", here, roles.timeout_s)
+            down = pair(world.store, f"server/{number}/{worker}/down", here, roles.timeout_s)
+            sending, receiving = (up, down) if here else (down, up)
+            sender = GlooSender(sending, 1 - here, max_in_flight, roles.timeout_s)
+            ends.append((sender, GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)))
+    return ends

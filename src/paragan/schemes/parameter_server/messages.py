@@ -1,4 +1,4 @@
-"""What a server and its workers send each other, as bytes: up, what a turn does to a network; down, its weights."""
+"""Messages of a server and its workers, as bytes: up, gradients and buffers of a turn; down, the network's state."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from paragan.game.snapshot import num_bytes, packed, unpacked
 
 @dataclass(frozen=True)
 class NetworkChange:
-    """What one turn does to a network, on the host. gradients: by parameter; None where the turn does not lead to it.
+    """Gradients and buffers of one turn, on the host. gradients: by parameter; None where the turn does not reach it.
 
-    buffers: as the turn has left them: the vectors of spectral norm, the statistics of batch norm.
+    buffers: their values after the turn: vectors of spectral norm, statistics of batch norm.
     """
 
     gradients: Sequence[Tensor | None]
@@ -24,51 +24,52 @@ class NetworkChange:
 
     @classmethod
     def read(cls, data: Tensor, net: nn.Module) -> NetworkChange:
-        """What `moved` has written of a network of this kind."""
-        weights, buffers = list(net.parameters()), _buffers(net)
+        """Read what `pack_change` wrote. net: a network of the same class."""
+        weights = list(net.parameters())
+        buffers = _buffers(net)
         reached = data[: len(weights)].tolist()
-        there = [weight for weight, is_there in zip(weights, reached, strict=True) if is_there]
-        values = unpacked("gradients", data[len(weights) :], [*there, *buffers])
-        return cls([next(values) if is_there else None for is_there in reached], list(values))
+        present = [weight for weight, has_gradient in zip(weights, reached, strict=True) if has_gradient]
+        values = unpacked("gradients", data[len(weights) :], [*present, *buffers])
+        return cls([next(values) if has_gradient else None for has_gradient in reached], list(values))
 
     @classmethod
     def total(cls, parts: Sequence[NetworkChange]) -> NetworkChange:
-        """Gradients added up, of shares of one batch; buffers as their mean, which of equal ones is the same bits."""
+        """Sum the gradients of shares of one batch; buffers become their mean, bit-exact where they are equal."""
         gradients = zip(*(part.gradients for part in parts), strict=True)
         buffers = zip(*(part.buffers for part in parts), strict=True)
-        return cls([_sum(given) for given in gradients], [_mean(given) for given in buffers])
+        return cls([_sum(values) for values in gradients], [_mean(values) for values in buffers])
 
-    def times(self, factor: float) -> NetworkChange:
-        """With larger gradients."""
+    def scaled(self, factor: float) -> NetworkChange:
+        """Return the same change with its gradients multiplied by `factor`."""
         return NetworkChange([None if g is None else g * factor for g in self.gradients], self.buffers)
 
     @torch.no_grad()
     def apply(self, player: Player, images: int) -> Tensor:
-        """The player moves so; the norm of the gradients. images: that they are of."""
-        for mine, value in zip(_buffers(player.net), self.buffers, strict=True):
-            mine.copy_(value)
+        """Step the player by these gradients; returns their norm. images: that they were computed on."""
+        for buffer, value in zip(_buffers(player.net), self.buffers, strict=True):
+            buffer.copy_(value)
         return player.apply_external_gradients(self.gradients, images)
 
 
-def moved(net: nn.Module) -> Tensor:
-    """As bytes: which parameters have a gradient, those gradients, the buffers."""
+def pack_change(net: nn.Module) -> Tensor:
+    """Return as bytes: which parameters have a gradient, these gradients, the buffers."""
     weights = dict(net.named_parameters())
-    found = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+    gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
     device = next(net.parameters()).device
-    reached = torch.tensor([name in found for name in weights], dtype=torch.uint8, device=device)
-    return packed({"": reached, **found} | {f"buffer {i}": b for i, b in enumerate(_buffers(net))}).cpu()
+    reached = torch.tensor([name in gradients for name in weights], dtype=torch.uint8, device=device)
+    return packed({"": reached, **gradients} | {f"buffer {i}": b for i, b in enumerate(_buffers(net))}).cpu()
 
 
 @torch.no_grad()
-def become(net: nn.Module, weights: Tensor) -> None:
-    """What `packed` has written of a network of this kind."""
-    held = list(net.state_dict().values())
-    for mine, value in zip(held, unpacked("weights", weights, held), strict=True):
-        mine.copy_(value)
+def load_packed(net: nn.Module, weights: Tensor) -> None:
+    """Load what `packed` wrote of a network of the same class."""
+    tensors = list(net.state_dict().values())
+    for tensor, value in zip(tensors, unpacked("weights", weights, tensors), strict=True):
+        tensor.copy_(value)
 
 
-def most_bytes(net: nn.Module) -> int:
-    """Of a message about it, either way."""
+def max_message_bytes(net: nn.Module) -> int:
+    """Return the size of the largest message about a network, in either direction."""
     return num_bytes(net.state_dict().values()) + len(list(net.parameters()))
 
 
@@ -77,13 +78,15 @@ def _buffers(net: nn.Module) -> list[Tensor]:
     return [value for name, value in net.state_dict().items() if name not in weights]
 
 
-def _sum(given: Iterable[Tensor | None]) -> Tensor | None:
-    """In their order, of those that are there."""
-    there = [value for value in given if value is not None]
-    return torch.stack(there).sum(0) if len(there) > 1 else next(iter(there), None)
+def _sum(values: Iterable[Tensor | None]) -> Tensor | None:
+    """Return the sum of the tensors in their order; None if all are None."""
+    present = [value for value in values if value is not None]
+    return torch.stack(present).sum(0) if len(present) > 1 else next(iter(present), None)
 
 
-def _mean(given: Sequence[Tensor]) -> Tensor:
-    """From the first one on, so that equal ones stay as they are; of counts the first."""
-    first = given[0]
-    return first + torch.stack([one - first for one in given]).mean(0) if first.is_floating_point() else first
+def _mean(values: Sequence[Tensor]) -> Tensor:
+    """Return the mean, as an offset to the first, so that equal values stay bit-exact; of counts the first."""
+    first = values[0]
+    if not first.is_floating_point():
+        return first
+    return first + torch.stack([value - first for value in values]).mean(0)

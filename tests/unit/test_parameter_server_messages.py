@@ -11,7 +11,7 @@ from paragan.core.types import Side
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.snapshot import packed
-from paragan.schemes.parameter_server.messages import NetworkChange, become, most_bytes, moved
+from paragan.schemes.parameter_server.messages import NetworkChange, load_packed, max_message_bytes, pack_change
 
 
 class Net(nn.Module):
@@ -39,21 +39,21 @@ def played(seed, count=1):
     return net
 
 
-def test_gradients_and_buffers_come_back_as_they_were():
+def test_network_change_packed_and_read_returns_equal_gradients_and_buffers():
     net = played(1, count=7)
-    data = moved(net)
-    assert data.dtype == torch.uint8 and len(data) <= most_bytes(net)
+    data = pack_change(net)
+    assert data.dtype == torch.uint8 and len(data) <= max_message_bytes(net)
     found = NetworkChange.read(data, Net())
     for (name, weight), gradient in zip(net.named_parameters(), found.gradients, strict=True):
         assert gradient is None if name == "unused" else gradient.equal(weight.grad), name
     assert found.buffers[0].equal(net.mean) and int(found.buffers[1]) == 7
 
 
-def test_a_player_moves_as_if_it_had_played_itself():
+def test_network_change_applied_equals_an_update_of_the_player():
     net = played(1)
     mine, theirs = (Player(Side.D, played(1), policy=Policy(torch.optim.Adam, 0.1, max_norm=0.5)) for _ in range(2))
     mine.net.mean.zero_()
-    norm = NetworkChange.read(moved(net), mine.net).apply(mine, 5)
+    norm = NetworkChange.read(pack_change(net), mine.net).apply(mine, 5)
     expected = theirs.apply_external_gradients([weight.grad for weight in theirs.net.parameters()], 5)
     assert norm.equal(expected) and norm > 0.5
     state = theirs.net.state_dict()
@@ -64,7 +64,7 @@ def test_a_player_moves_as_if_it_had_played_itself():
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
-def test_gradients_may_lie_otherwise_than_weights(kind):
+def test_external_gradients_in_another_memory_layout_give_the_same_step(kind):
     """Fused kernels look at the memory, not at strides."""
     nets = []
     for layout in (torch.channels_last, torch.contiguous_format):
@@ -76,7 +76,7 @@ def test_gradients_may_lie_otherwise_than_weights(kind):
     assert all(torch.equal(a, b) for a, b in zip(*(net.parameters() for net in nets), strict=True))
 
 
-def test_a_step_by_numbers_that_are_not_finite_is_skipped():
+def test_external_gradients_that_are_not_finite_skip_the_step():
     player = Player(Side.D, played(1))
     before = {name: value.clone() for name, value in player.net.state_dict().items()}
     bad = [None if w.grad is None else torch.full_like(w, torch.nan) for w in player.net.parameters()]
@@ -85,8 +85,8 @@ def test_a_step_by_numbers_that_are_not_finite_is_skipped():
     assert (player.version, int(player.updates)) == (1, 0)
 
 
-def test_several_workers_add_up_and_agree():
-    parts = [NetworkChange.read(moved(played(seed, count=seed)), Net()) for seed in (1, 2, 3)]
+def test_network_change_total_sums_gradients_and_averages_buffers():
+    parts = [NetworkChange.read(pack_change(played(seed, count=seed)), Net()) for seed in (1, 2, 3)]
     total = NetworkChange.total(parts)
     by_hand = [
         None if gs[0] is None else gs[0] + gs[1] + gs[2] for gs in zip(*(p.gradients for p in parts), strict=True)
@@ -100,19 +100,19 @@ def test_several_workers_add_up_and_agree():
     assert NetworkChange.total(parts[:1]).gradients[1].equal(parts[0].gradients[1])
 
 
-def test_a_network_becomes_what_was_sent():
+def test_load_packed_restores_the_state_that_was_sent():
     net, other = played(1, count=9), Net()
-    become(other, packed(net.state_dict()))
+    load_packed(other, packed(net.state_dict()))
     assert all(value.equal(net.state_dict()[name]) for name, value in other.state_dict().items())
 
 
 @pytest.mark.parametrize("cut", [-1, 1])
-def test_another_networks_bytes_are_refused(cut):
+def test_bytes_of_another_network_are_refused(cut):
     net = played(1)
     for data, read in (
-        (moved(net), lambda d: NetworkChange.read(d, net)),
-        (packed(net.state_dict()), lambda d: become(net, d)),
+        (pack_change(net), lambda d: NetworkChange.read(d, net)),
+        (packed(net.state_dict()), lambda d: load_packed(net, d)),
     ):
-        odd = data[:-1] if cut < 0 else torch.cat([data, data[:1]])
+        wrong = data[:-1] if cut < 0 else torch.cat([data, data[:1]])
         with pytest.raises(ConfigError, match=r"found \d+ bytes, expected \d+: the ranks' networks are not the same"):
-            read(odd)
+            read(wrong)

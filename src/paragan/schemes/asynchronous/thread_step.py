@@ -1,4 +1,4 @@
-"""Both sides of an asynchronous step in one process: D in the thread that trains, G in one beside it."""
+"""Both halves of an asynchronous step in one process: D in the training thread, G in a second thread."""
 
 from __future__ import annotations
 
@@ -20,60 +20,61 @@ from paragan.game.snapshot import Snapshot
 from paragan.hardware.device import SideStream
 from paragan.schemes._lag import LagBound, LagRecord
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
-from paragan.schemes.asynchronous.sides import DiscriminatorSide, GeneratorSide
+from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
 
 
 class ThreadStep:
-    """Steps of one game. G is given a step when D begins it, and may be as late with it as the bound says."""
+    """Steps of one game. G's step starts when D begins its own, and may lag as far as the bound allows."""
 
     def __init__(
-        self, gan: GAN, first: Batch, buffer: Buffer, pace: LagBound, orders: Mapping[Side, Sequence[int]]
+        self, gan: GAN, first: Batch, buffer: Buffer, limits: LagBound, orders: Mapping[Side, Sequence[int]]
     ) -> None:
         self.gan = gan
         g, d = self._players()
         assert first.x_BCHW is not None
         like = torch.empty(first.x_BCHW.shape[1:], dtype=first.x_BCHW.dtype)
-        fakes, states = ThreadLink(pace.room, pace.timeout_s), ThreadLink(pace.room, pace.timeout_s)
-        self._late: list[Future[Update]] = []  # G's steps that D has begun, oldest first
-        self._over = threading.Event()
-        of_g = replace(pace, stopped=self._over.is_set, order=orders.get(Side.G))
-        of_d = replace(pace, stopped=self._has_failed, order=orders.get(Side.D))
+        fakes = ThreadLink(limits.max_in_flight, limits.timeout_s)
+        states = ThreadLink(limits.max_in_flight, limits.timeout_s)
+        self._pending: list[Future[Update]] = []  # G's steps that D has begun, oldest first
+        self._is_stopping = threading.Event()
+        g_limits = replace(limits, stopped=self._is_stopping.is_set, order=orders.get(Side.G))
+        d_limits = replace(limits, stopped=self._has_failed, order=orders.get(Side.D))
         opponent = Snapshot(copy.deepcopy(d.net), d.calling, d.version)
-        self.generator = GeneratorSide(opponent, FakesSender([fakes]), states, of_g, d_parts=d.policy.micro_batches)
-        self.critic = DiscriminatorSide(
-            buffer, FakesReceiver([fakes], like, bool(gan.prior.num_classes)), [states], of_d
-        )
-        self._beside = SideStream(g.strategy.device(g.net))
+        sender = FakesSender([fakes])
+        receiver = FakesReceiver([fakes], like, bool(gan.prior.num_classes))
+        self.generator = GeneratorHalf(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
+        self.discriminator = DiscriminatorHalf(buffer, receiver, [states], d_limits)
+        self._stream = SideStream(g.strategy.device(g.net))
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", initializer=lambda: torch.set_num_threads(threads))
         self._newest: Update | None = None
 
     @property
     def lag_records(self) -> dict[str, LagRecord]:
-        return {"g": self.generator.lag_record, "d": self.critic.lag_record}
+        return {"g": self.generator.lag_record, "d": self.discriminator.lag_record}
 
     def step(self, reals: list[Batch]) -> Report:
-        self._late.append(self._thread.submit(self._g_step, reals))
+        self._pending.append(self._thread.submit(self._g_step, reals))
         try:
-            d = self.critic.step(self.gan, reals)
+            d = self.discriminator.step(self.gan, reals)
             self._wait(self.generator.bound)
         except BaseException as error:
-            self._over.set()
+            self._is_stopping.set()
             if isinstance(error, RankError) and self._has_failed():
-                self._late[0].result()  # raises what has happened there
+                self._pending[0].result()  # raises the error of G's thread
             raise
         updates = {Side.D: d} if self._newest is None else {Side.D: d, Side.G: self._newest}
         return self.gan.report(reals[-1].rows.total, updates)
 
     def quiesce(self) -> None:
-        """G has made all its steps, and has seen what D made of them."""
+        """Wait until G has made all its steps and holds D's newest state."""
         self._wait(0)
         _, d = self._players()
         if d.version > self.generator.opponent.version:
-            self.generator.meet(d.version // self.generator.pace.k)
+            self.generator.wait_for_d(d.version // self.generator.limits.k)
 
     def close(self) -> None:
-        self._over.set()
+        self._is_stopping.set()
         self._thread.shutdown()
 
     def _players(self) -> tuple[Player, Player]:
@@ -82,14 +83,14 @@ class ThreadStep:
         return g, d
 
     def _g_step(self, reals: list[Batch]) -> Update:
-        with self._beside:
+        with self._stream:
             return self.generator.step(self.gan, [real.rows for real in reals])
 
-    def _wait(self, late: int) -> None:
-        """Until G is at most that many steps late."""
-        while len(self._late) > late or (self._late and self._late[0].done()):
-            self._newest = self._late[0].result(self.generator.pace.timeout_s)
-            del self._late[0]
+    def _wait(self, max_pending: int) -> None:
+        """Wait until G is at most that many steps behind."""
+        while len(self._pending) > max_pending or (self._pending and self._pending[0].done()):
+            self._newest = self._pending[0].result(self.generator.limits.timeout_s)
+            del self._pending[0]
 
     def _has_failed(self) -> bool:
-        return any(step.done() and step.exception() is not None for step in self._late)
+        return any(step.done() and step.exception() is not None for step in self._pending)

@@ -1,0 +1,269 @@
+"""The two halves of an asynchronous step: what G's ranks do and what D's ranks do, with messages between them.
+
+S and A are the bounds, k D's updates per step. G's update number t trains against a D of at least k (t + 1 - S)
+updates; D's step t trains on fakes of a G of at least t - A; the player that is ahead waits. With S = A = 0 G waits for
+the D that its fakes have trained. A side whose gradients explode sets both bounds to 0 on both sides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from torch import Tensor
+
+from paragan.core.dist import ALONE, World
+from paragan.core.errors import ConfigError, RankError
+from paragan.core.protocols import Turn
+from paragan.core.types import Batch, Rows, Update
+from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
+from paragan.game.buffer import Buffer
+from paragan.game.gan import GAN
+from paragan.game.player import Player, fakes_for
+from paragan.game.snapshot import Snapshot, packed
+from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes.asynchronous.fakes import FakesMessage, FakesReceiver, FakesSender
+from paragan.schemes.asynchronous.gradient_alarm import GradientAlarm
+
+_POLL_S = 0.1  # between two looks at the time and at `LagBound.stopped` while waiting
+_IN_STEP = 1  # a message's note: the bounds are 0 from now on
+
+Item = TypeVar("Item", covariant=True)
+
+
+class _HalfStep:
+    """What both halves share: a bound that may fall to 0, and a learning rate that depends on the lag.
+
+    bound: S or A, in steps. world: the ranks that hold this player.
+    """
+
+    def __init__(self, limits: LagBound, bound: int, world: World) -> None:
+        self.limits = limits
+        self.bound = bound
+        self.world = world
+        self.lag_record = LagRecord()
+        self._alarm: GradientAlarm | None = None
+        self._num_updates = 0  # in this session
+
+    @property
+    def note(self) -> int:
+        return 0 if self.lag_record.in_step_at is None else _IN_STEP
+
+    def read_note(self, note: int, version: int) -> None:
+        """Set the bound to 0 if the note says that gradients have exploded somewhere."""
+        if note == _IN_STEP and self.lag_record.in_step_at is None:
+            self.lag_record.in_step_at = version
+            self.bound = 0
+
+    def check_gradients(self, player: Player, update: Update) -> None:
+        """Check for exploding gradients; reading the norm waits for the device, as the next message does anyway."""
+        self._num_updates += 1
+        if self.limits.fall_back is None or not self.limits.allows_lag or self.note == _IN_STEP:
+            return
+        if self._alarm is None:
+            self._alarm = GradientAlarm(self.limits.fall_back, player.scaler is not None)
+        if self._alarm.triggers(float(update.scalars["gradient_norm"])):
+            self.read_note(_IN_STEP, player.version)
+
+    def damp_lr(self, player: Player, lag: int) -> None:
+        """Reduce the learning rate against an old opponent, equally on all ranks of the player. Collective."""
+        if self.limits.lag_lr:
+            player.damping = 1 / (1 + self.limits.lag_lr * self.world.all_reduce_max(lag))
+
+    @property
+    def recorded(self) -> int | None:
+        """What the next update must use, if an order is given."""
+        order = self.limits.order
+        if order is None:
+            return None
+        if self._num_updates >= len(order):
+            raise ConfigError(
+                f"scheme.order ends after {self._num_updates} updates, but the run is longer; reduce train.kimg"
+            )
+        return order[self._num_updates]
+
+
+class GeneratorHalf(_HalfStep):
+    """G's half of a step. opponent: the newest D that has arrived. fakes: to the ranks of D. states: from one of them.
+
+    d_parts: micro-batches of D's turns, whose fakes G generates.
+    """
+
+    def __init__(
+        self,
+        opponent: Snapshot,
+        fakes: FakesSender,
+        states: ReceiveEnd,
+        limits: LagBound,
+        world: World = ALONE,
+        d_parts: int = 1,
+    ) -> None:
+        super().__init__(limits, limits.staleness, world)
+        self.opponent = opponent
+        self.fakes = fakes
+        self.states = states
+        self.d_parts = d_parts
+
+    def step(self, gan: GAN, rows: Sequence[Rows]) -> Update:
+        """Run G's turn. rows: of D's updates of this step, as the ranks of G share them."""
+        g = gan.g
+        assert isinstance(g, Player)
+        turn = self._send_g_fakes(gan, g, rows) if self.limits.reuse else self._send_d_fakes(gan, g, rows)
+        next_step = g.version + 1
+        recorded = self.recorded
+        required = self.limits.k * (next_step - self.bound) if recorded is None else recorded
+        self._wait_for_version(required, drain=recorded is None)
+        if recorded not in (None, self.opponent.version):
+            raise RankError(f"order: D is at update {self.opponent.version}, but the record has update {recorded}")
+        lag = max(0, next_step - self.opponent.version // self.limits.k)
+        self.lag_record.lags[lag] += 1
+        self.lag_record.used.append(self.opponent.version)
+        self.damp_lr(g, lag)
+        update = g.update(turn, against=self.opponent)
+        self.check_gradients(g, update)
+        return update
+
+    def wait_for_d(self, step: int) -> None:
+        """Wait until D has made that many steps, and receive its state."""
+        self._wait_for_version(self.limits.k * step)
+
+    def _send_g_fakes(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Turn:
+        """Send the fakes of G's own turn, and return that turn."""
+        turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
+        fakes = g.generate_fakes(turn)
+        turn = turn.with_fakes(fakes, g.version)
+        self.fakes.send(turn.feed.rows, turn.feed.in_order(fakes), turn.feed.y_B, g.version, self.note)
+        return turn
+
+    def _send_d_fakes(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Turn:
+        """Send fakes that are generated for D's turns, and return G's turn."""
+        for d_rows in rows:
+            turn = gan.d_turn(Batch(d_rows))
+            images = turn.feed.in_order(fakes_for(turn, g.network(), self.d_parts))
+            self.fakes.send(d_rows, images, turn.feed.y_B, g.version, self.note)
+        return gan.g_turn(Batch(self._g_rows(rows[-1])))
+
+    def _g_rows(self, rows: Rows) -> Rows:
+        """Return this rank's share of G's own batch, which may be larger or smaller than D's."""
+        if self.limits.g_batch is None:
+            return rows
+        return Rows(rows.step, *self.world.share(self.limits.g_batch), self.limits.g_batch)
+
+    def _wait_for_version(self, version: int, drain: bool = True) -> None:
+        def has_arrived() -> bool:
+            return self.opponent.version >= version
+
+        self.lag_record.record_wait(_receive(self.states, self._load_state, has_arrived, self.limits, "D", drain))
+
+    def _load_state(self, message: Message) -> None:
+        self.read_note(message.note, message.version)
+        self.opponent.follow(message.data, message.version)
+
+
+class DiscriminatorHalf(_HalfStep):
+    """D's half of a step. buffer: fakes that have arrived. fakes: from the ranks of G. states: to those it serves."""
+
+    def __init__(
+        self, buffer: Buffer, fakes: FakesReceiver, states: Sequence[SendEnd], limits: LagBound, world: World = ALONE
+    ) -> None:
+        super().__init__(limits, limits.age, world)
+        self.buffer = buffer
+        self.fakes = fakes
+        self.states = states
+        self._num_received = 0
+
+    def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
+        """Run D's turns, one for each batch, then send its state."""
+        d = gan.d
+        assert isinstance(d, Player)
+        step = d.version // self.limits.k
+        for real in reals:
+            self._wait_for_fakes(step)
+            drawn = self.buffer.draw(real.rows.count, real.rows.step)
+            lags = [max(0, step - version) for version in drawn.versions]
+            self.lag_record.lags.update(lags)
+            self.lag_record.used.append(self._num_received)
+            version = max(drawn.versions)
+            device = d.strategy.device(d.net)
+            turn = gan.d_turn(real).with_fakes((drawn.images.to(device),), version)
+            if drawn.y_B is not None:
+                turn = turn.with_labels(drawn.y_B.to(device))
+            self.damp_lr(d, max(lags))
+            update = d.update(turn, against=_RemoteGenerator(version))
+            self.check_gradients(d, update)
+        self.publish(d)
+        return update
+
+    def publish(self, d: Player) -> None:
+        """Send D's current state. Collective over the ranks of D, whose weights may be sharded."""
+        data = packed(d.strategy.weights(d.net)).cpu()
+        for sender in self.states:
+            sender.send(Message(d.version, data, self.note))
+
+    def _wait_for_fakes(self, step: int) -> None:
+        """Receive fakes until the bound allows D's step; without reuse, until those of this turn are here."""
+        before = self._num_received
+        recorded = self.recorded
+
+        def has_arrived() -> bool:
+            if recorded is not None:
+                return self._num_received >= recorded
+            if not self.limits.reuse:
+                return self._num_received > before
+            return self.buffer.newest is not None and self.buffer.newest >= step - self.bound
+
+        drain = self.limits.reuse and recorded is None
+        self.lag_record.record_wait(_receive(self.fakes, self._store, has_arrived, self.limits, "G", drain))
+
+    def _store(self, message: FakesMessage) -> None:
+        self._num_received += 1
+        self.read_note(message.note, message.version)
+        self.buffer.put(message.images, message.y_B, message.version)
+
+
+@dataclass(frozen=True)
+class _RemoteGenerator:
+    """Stands for the generator on other ranks, whose fakes have arrived."""
+
+    version: int
+    module: Any = None
+    mixes: bool = False
+
+    def network(self) -> _RemoteGenerator:
+        return self
+
+    def __call__(self, *inputs: Tensor | None) -> Any:
+        raise AssertionError("the generator is on other ranks: its fakes come with the turn")
+
+    def frozen(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class _Receiver(Protocol[Item]):
+    def receive(self, wait_s: float) -> Item | None: ...
+
+
+def _receive(
+    receiver: _Receiver[Item],
+    handle: Callable[[Item], None],
+    has_arrived: Callable[[], bool],
+    limits: LagBound,
+    sender: str,
+    drain: bool,
+) -> float:
+    """Handle messages until `has_arrived`; returns the seconds waited.
+
+    drain: first handle all that are here already, also if they are not needed yet.
+    """
+    while (drain or not has_arrived()) and (item := receiver.receive(0.0)) is not None:
+        handle(item)
+    began = time.monotonic()
+    while not has_arrived():
+        if (item := receiver.receive(_POLL_S)) is not None:
+            handle(item)
+        elif limits.stopped() or time.monotonic() - began > limits.timeout_s:
+            raise RankError(f"no message from {sender} for {time.monotonic() - began:.0f} s")
+    return time.monotonic() - began

@@ -1,0 +1,120 @@
+"""One half of an asynchronous step on this rank, and links to the ranks that hold the other player.
+
+A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids deadlocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from paragan.core.roles import Roles
+from paragan.core.types import Batch, Report, Side
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
+from paragan.game.buffer import Buffer
+from paragan.game.gan import GAN
+from paragan.game.player import Player
+from paragan.game.remote_player import RemotePlayer
+from paragan.schemes._lag import LagBound, LagRecord
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
+from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
+
+_SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
+
+
+class RankStep:
+    """Steps of one game on this rank. first: D's first batch, with this rank's rows of it."""
+
+    def __init__(
+        self,
+        gan: GAN,
+        roles: Roles,
+        first: Batch,
+        buffer: Buffer,
+        limits: LagBound,
+        orders: Mapping[Side, Sequence[int]],
+    ) -> None:
+        self.gan = gan
+        self.side = roles.sides[0]
+        limits = replace(limits, order=orders.get(self.side), timeout_s=roles.timeout_s)
+        total = first.rows.total if limits.g_batch is None or not limits.reuse else limits.g_batch
+        self.half: GeneratorHalf | DiscriminatorHalf
+        if isinstance(gan.d, Player):
+            like = _empty_image(first)
+            links = _Links(roles, limits, total, like.numel() * like.element_size() + 8, 0)
+            receivers = [links.receivers[i] for i in sorted(links.receivers)]
+            fakes = FakesReceiver(receivers, like, bool(gan.prior.num_classes))
+            self.half = DiscriminatorHalf(buffer, fakes, list(links.senders.values()), limits, roles.batch_world)
+            self.half.publish(gan.d)  # its current state, perhaps that of a checkpoint
+        else:
+            assert isinstance(gan.d, RemotePlayer) and gan.d.snapshot is not None
+            links = _Links(roles, limits, total, 0, gan.d.snapshot.num_bytes)
+            sender = FakesSender([links.senders.get(j) for j in range(len(roles.ranks[Side.D]))])
+            (states,) = links.receivers.values()
+            d_parts = gan.d.policy.micro_batches
+            self.half = GeneratorHalf(gan.d.snapshot, sender, states, limits, roles.batch_world, d_parts)
+            self.half.wait_for_d(gan.g.version)
+        self._ends: list[GlooSender | GlooReceiver] = [*links.senders.values(), *links.receivers.values()]
+
+    @property
+    def lag_records(self) -> dict[str, LagRecord]:
+        return {self.side.value: self.half.lag_record}
+
+    def step(self, reals: list[Batch]) -> Report:
+        total = reals[-1].rows.total
+        if isinstance(self.half, DiscriminatorHalf):
+            return self.gan.report(total, {Side.D: self.half.step(self.gan, reals)})
+        return self.gan.report(total, {Side.G: self.half.step(self.gan, [real.rows for real in reals])})
+
+    def quiesce(self) -> None:
+        """Bring the snapshot of D on G's ranks up to date."""
+        if isinstance(self.half, GeneratorHalf):
+            self.half.wait_for_d(self.gan.g.version)
+
+    def close(self) -> None:
+        """Close the senders, then the receivers: this order avoids deadlocks."""
+        for end in self._ends:
+            end.close()
+
+
+def _empty_image(real: Batch) -> Tensor:
+    """Return a host tensor of the shape and type of one image."""
+    assert real.x_BCHW is not None
+    return torch.empty(real.x_BCHW.shape[1:], dtype=real.x_BCHW.dtype)
+
+
+class _Links:
+    """This rank's link ends, by the other end's rank in its role: G sends fakes and receives states, D the reverse.
+
+    A receiver buffers all messages that the bound allows: a link that stalls because its receiver is busy would look
+    like one whose receiver has failed.
+    """
+
+    def __init__(self, roles: Roles, limits: LagBound, total: int, image_bytes: int, state_bytes: int) -> None:
+        self.roles = roles
+        self.number = next(_SESSION_NUMBERS)
+        self.max_in_flight = limits.max_in_flight
+        self.senders: dict[int, GlooSender] = {}
+        self.receivers: dict[int, GlooReceiver] = {}
+        num_g, num_d = (len(roles.ranks[side]) for side in Side)
+        for i, j in overlapping_ranks(total, num_g, num_d):
+            self._make(f"fakes/{i}/{j}", Side.G, i, j, total * image_bytes)
+        for i in range(num_g):
+            self._make(f"states/{i}", Side.D, i, i * num_d // num_g, state_bytes)
+
+    def _make(self, name: str, sender: Side, i: int, j: int, max_bytes: int) -> None:
+        """Open the link between rank i of G and rank j of D, if this is one of them."""
+        side = self.roles.sides[0]
+        if self.roles.batch_world.rank != (i if side is Side.G else j):
+            return
+        other = j if side is Side.G else i
+        timeout_s = self.roles.timeout_s
+        group = pair(self.roles.world.store, f"link/{self.number}/{name}", int(side is not sender), timeout_s)
+        if side is sender:
+            self.senders[other] = GlooSender(group, 1, timeout_s=timeout_s)
+        else:
+            self.receivers[other] = GlooReceiver(group, 0, max_bytes, self.max_in_flight, timeout_s)
