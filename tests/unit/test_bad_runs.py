@@ -57,8 +57,8 @@ def trained(tmp_path, monkeypatch, capfd):
 
 
 def test_missing_data(refused):
-    assert "data.path=FOLDER" in refused("train", "vanilla-mnist")
-    assert "found no folder 'nowhere'" in refused("train", "vanilla-mnist", "data.path=nowhere")
+    assert "data.path=DIR" in refused("train", "vanilla-mnist")
+    assert "data.path: no folder 'nowhere'" in refused("train", "vanilla-mnist", "data.path=nowhere")
 
 
 def test_a_missing_classifier(refused, data_root, tmp_path):

@@ -106,19 +106,19 @@ def test_the_better_of_several_is_taken(tmp_path, small):
 def test_a_folder_without_it_says_what_is_wanted(tmp_path):
     assert BINARY in refused(tmp_path) and LOSSLESS in refused(tmp_path)
     assert LOSSLESS not in refused(tmp_path, variant="jpeg")
-    assert "data.path=FOLDER" in refused(tmp_path / "nowhere")
+    assert "data.path=DIR" in refused(tmp_path / "nowhere")
     (tmp_path / LOSSLESS).touch()
-    told = f"data.path: found {LOSSLESS}, expected {BINARY}; set data.variant=lossless for that"
-    assert refused(tmp_path, variant="binary") == told
+    message = f"data.path contains {LOSSLESS} instead of {BINARY}; pass data.variant=lossless to use it"
+    assert refused(tmp_path, variant="binary") == message
 
 
 def test_a_batch_of_another_length_is_refused(tmp_path, small):
     content = {name: rows.tobytes() for name, rows in small.items()}
     tar(tmp_path / BINARY, {**content, FILES[2]: content[FILES[2]][:-1]}, "w:gz")
-    assert f"{FILES[2]}: found 12,291 bytes" in refused(tmp_path)
+    assert f"{FILES[2]}: 12,291 bytes instead of" in refused(tmp_path)
     del content[FILES[5]]
     tar(tmp_path / BINARY, content, "w:gz")
-    assert f"{FILES[5]}: found nothing" in refused(tmp_path, "held_out")
+    assert f"{FILES[5]}: no data" in refused(tmp_path, "held_out")
 
 
 def test_a_missing_batch_beside_the_others_is_refused(tmp_path, small):
@@ -129,7 +129,7 @@ def test_a_missing_batch_beside_the_others_is_refused(tmp_path, small):
 def test_an_unknown_label_is_refused(tmp_path, small):
     small[FILES[0]][1, 0] = 10
     tar(tmp_path / BINARY, {name: rows.tobytes() for name, rows in small.items()}, "w:gz")
-    assert "found label 10" in refused(tmp_path)
+    assert "invalid label 10" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -137,16 +137,16 @@ def test_an_unknown_label_is_refused(tmp_path, small):
 )
 def test_other_arrays_are_refused(tmp_path, arrays):
     np.savez(tmp_path / LOSSLESS, **{"images": PIXELS, "labels": LABELS, **arrays})
-    assert "expected uint8 (N, 32, 32, 3)" in refused(tmp_path)
+    assert "instead of uint8 (N, 32, 32, 3)" in refused(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("files", "found"),
     [
-        ({"train/a.jpg": jpeg(PIXELS[0])}, "found 'train/a.jpg'"),
-        ({"train/0_1.jpg": jpeg(PIXELS[0, :8])}, "found 'train/0_1.jpg'"),
-        ({"train/0_1.jpg": b"none"}, "found no picture"),
-        ({"test/0_1.jpg": jpeg(PIXELS[0])}, "found no image in 'train/'"),
+        ({"train/a.jpg": jpeg(PIXELS[0])}, "'train/a.jpg' is not a 32x32 image"),
+        ({"train/0_1.jpg": jpeg(PIXELS[0, :8])}, "'train/0_1.jpg' is not a 32x32 image"),
+        ({"train/0_1.jpg": b"none"}, "not an image"),
+        ({"test/0_1.jpg": jpeg(PIXELS[0])}, "no images train/NUMBER_LABEL.jpg"),
     ],
 )
 def test_other_pictures_are_refused(tmp_path, files, found):

@@ -57,7 +57,7 @@ def paths(source):
 
 def test_stop_names_the_setting_that_skips(photos):
     source = folder.source(folder.Options(str(photos), 8), "train")
-    with pytest.raises(DataError, match=r"data\.damaged=skip leaves them out$"):
+    with pytest.raises(DataError, match=r"pass data\.damaged=skip to exclude damaged images$"):
         source.fetch(range(len(source)))
 
 
@@ -71,7 +71,7 @@ def test_skip_leaves_the_damaged_out_of_both_parts_and_moves_no_other_image(phot
 
 
 def test_skip_counts_and_names_them(photos):
-    expected = "2 of 24 images are damaged and left out (data.damaged=skip): 'cats/03.png', 'dogs/20.png'"
+    expected = "2 of 24 images are damaged and excluded (data.damaged=skip): 'cats/03.png', 'dogs/20.png'"
     assert notices(read(photos)) == (expected,) == notices(read(photos, "held_out"))
 
 
@@ -163,7 +163,7 @@ def test_a_class_with_no_image_to_train_on_is_named(tmp_path):
     (tmp_path / "train" / "e").mkdir()
     (tmp_path / "val" / "b").mkdir()  # a class by the other part
     source = folder.source(folder.Options(str(tmp_path), 8), "train")
-    expected = ("class folder 'train/e' has no images; it is not a class", "class 'c' has no images to train on")
+    expected = ("class folder 'train/e' has no images; it is not a class", "class 'c' has no training images")
     assert source.class_names == ("a", "b", "c") and notices(source) == expected
 
 
@@ -181,7 +181,7 @@ def test_a_run_says_so_on_the_console_in_the_record_and_in_the_report(photos, tm
     words = [f"data.path={photos}", "data.damaged=skip", "train.kimg=0.016", *TINY, "--out", str(out)]
     assert main(["train", "own", *words]) == 0
     lines = (
-        "warning: 2 of 24 images are damaged and left out (data.damaged=skip): 'cats/03.png', 'dogs/20.png'",
+        "warning: 2 of 24 images are damaged and excluded (data.damaged=skip): 'cats/03.png', 'dogs/20.png'",
         "warning: class folder 'birds' has no images; it is not a class",
     )
     console, record = capsys.readouterr().out.splitlines(), (out / "metrics.jsonl").read_text()

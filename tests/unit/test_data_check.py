@@ -59,9 +59,9 @@ def test_damaged_files_are_named_and_end_with_2(folder, capsys):
     code, out, _ = run(capsys, folder)
     assert code == 2
     assert "damaged       12" in out
-    assert f"{folder}/cats/bad-09.png: found" in out
+    assert f"{folder}/cats/bad-09.png: the image is damaged" in out
     assert "bad-10.png" not in out and "and 2 more" in out
-    assert "12 pictures are damaged" in out
+    assert "12 images are damaged" in out
 
 
 def test_json_says_the_same(folder, capsys):
@@ -81,14 +81,14 @@ def test_sizes_and_shapes(folder):
     assert found.sides == (8, 20, 400)
     assert found.not_square == 2
     assert (found.size, found.num_smaller) == (16, 1)
-    assert advice(found, "1 picture is smaller than 16 px") and advice(found, "data.crop=squash")
+    assert advice(found, "1 image is smaller than 16 px") and advice(found, "data.crop=squash")
 
 
 def test_another_size_is_asked_for(folder):
     found = check_dataset(str(folder), size=64)
     assert found.num_smaller == 32
     assert "data.size=64" in found.command
-    with pytest.raises(DataError, match=r"--size: found 20, expected one of 8, 16, 32"):
+    with pytest.raises(DataError, match=r"--size 20 is not supported; use one of 8, 16, 32"):
         check_dataset(str(folder), size=20)
 
 
@@ -119,18 +119,18 @@ def test_duplicates_are_seen_through_their_packing(folder):
     image.save(folder / "dogs" / "copy.bmp")
     found = check_dataset(str(folder))
     assert found.duplicates == [("dogs/copy.bmp", "dogs/00.png")]
-    assert found.num_duplicates == 1 and advice(found, "more than once")
+    assert found.num_duplicates == 1 and advice(found, "duplicate")
 
 
 def test_uneven_classes_are_told(folder):
-    assert "30 of 'cats', 2 of 'dogs'" in advice(check_dataset(str(folder)), "uneven")[0]
+    assert "30 images of 'cats', 2 of 'dogs'" in advice(check_dataset(str(folder)), "imbalanced")[0]
     for number in range(2):
         put(folder / "dogs" / f"more-{number}.png")
-    assert not advice(check_dataset(str(folder)), "uneven")
+    assert not advice(check_dataset(str(folder)), "imbalanced")
 
 
 def test_few_pictures_ask_for_augmentation(tmp_path, monkeypatch, folder):
-    assert advice(check_dataset(str(folder)), "only 32 pictures")
+    assert advice(check_dataset(str(folder)), "only 32 images")
     monkeypatch.setattr("paragan.datasets._dataset_check.FEW_IMAGES", 32)
     found = check_dataset(str(folder))
     assert not advice(found, "only") and "augment" not in found.command
@@ -153,14 +153,16 @@ def test_an_npz_is_looked_at(tmp_path, capsys):
 
 
 def test_a_folder_of_nothing_is_refused(tmp_path):
-    with pytest.raises(DataError, match="found no picture"):
+    with pytest.raises(DataError, match="no images"):
         check_dataset(str(tmp_path))
 
 
 def test_pictures_beside_classes_are_told_at_once(folder):
     put(folder / "stray.png")
-    with pytest.raises(DataError, match=r"'stray\.png' beside the folders of 2 classes"):
-        check_dataset(str(folder), say=lambda done, total: pytest.fail("read all the pictures first"))
+    with pytest.raises(DataError, match=r"'stray\.png' is next to 2 class folders"):
+        check_dataset(
+            str(folder), progress=lambda done, total: pytest.fail("decoded images before the check of the paths")
+        )
 
 
 def test_pictures_of_which_none_can_be_read(tmp_path, capsys):

@@ -53,7 +53,9 @@ def test_a_piece_does_not_depend_on_the_shares_of_later_cells():
 
 
 def test_more_pieces_than_images_are_refused():
-    with pytest.raises(ConfigError, match=r"grid.overlap: found 5 images, expected at least one for each of 9 cells"):
+    with pytest.raises(
+        ConfigError, match=r"grid.overlap=false needs at least one image per cell: 5 images for 9 cells"
+    ):
         subset.disjoint_rows(5, (0.1,) * 9, 0, 8)
 
 

@@ -62,7 +62,7 @@ def refused(cache, remote):
     with pytest.raises(DataError) as caught:
         download(remote, "set")
     assert "\n" not in str(caught.value)
-    assert "data.path=FOLDER" in str(caught.value)
+    assert "data.path=DIR" in str(caught.value)
     assert [path for path in cache.rglob("*") if path.is_file()] == []
     return str(caught.value)
 
@@ -85,12 +85,12 @@ def test_what_was_cut_in_the_cache_is_fetched_again(cache):
 
 def test_another_content_is_refused(cache):
     with serving(CONTENT[::-1]) as (url, _):
-        assert f"expected {SUM[:16]}" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
+        assert f"instead of {SUM[:16]}" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 @pytest.mark.parametrize(
     ("declared", "found"),
-    [(None, "found 1,000 bytes"), ("none", "found 1,000 bytes"), (len(CONTENT), "IncompleteRead|found 1,000 bytes")],
+    [(None, "it has 1,000 bytes"), ("none", "it has 1,000 bytes"), (len(CONTENT), "IncompleteRead|it has 1,000 bytes")],
 )
 def test_a_shorter_answer_is_refused(cache, declared, found):
     with serving(CONTENT[:1000], declared=declared) as (url, _):
@@ -100,18 +100,18 @@ def test_a_shorter_answer_is_refused(cache, declared, found):
 @pytest.mark.parametrize("declared", [None, "none"])
 def test_a_longer_answer_is_refused(cache, declared):
     with serving(CONTENT + CONTENT, declared=declared) as (url, _):
-        assert "found more than the 1,024,000 bytes" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
+        assert "more than the expected 1,024,000 bytes" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_an_error_of_the_server_is_told(cache):
     with serving(status=404) as (url, _):
-        assert "the answer was 404" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
+        assert "HTTP status 404" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_a_server_that_is_not_there(cache):
     with serving() as (url, _):
         pass
-    assert "could not be fetched" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
+    assert "cannot be downloaded" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
 def test_a_server_that_falls_silent(cache, monkeypatch):
@@ -136,7 +136,7 @@ def test_offline_nothing_is_asked_for(cache, monkeypatch):
 @pytest.mark.parametrize("module", [mnist, cifar10])
 def test_sets_without_a_path_say_what_to_get(cache, monkeypatch, module):
     monkeypatch.setenv("PARAGAN_OFFLINE", "1")
-    with pytest.raises(DataError, match=r"get .*\.gz and give the folder it is in: data\.path=FOLDER"):
+    with pytest.raises(DataError, match=r"get .*\.gz yourself and pass its folder: data\.path=DIR"):
         module.source(module.Options(), "train")
 
 

@@ -24,5 +24,5 @@ def test_files_are_read_and_classes_have_their_names(tmp_path):
 def test_without_a_network_it_says_where_the_files_are(monkeypatch, tmp_path):
     monkeypatch.setenv("PARAGAN_OFFLINE", "1")
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path))
-    with pytest.raises(DataError, match=r"zalandoresearch.*t10k-images-idx3-ubyte\.gz.*data\.path=FOLDER"):
+    with pytest.raises(DataError, match=r"zalandoresearch.*t10k-images-idx3-ubyte\.gz.*data\.path=DIR"):
         fashion_mnist.source(fashion_mnist.Options(), "held_out")

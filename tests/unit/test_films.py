@@ -57,7 +57,7 @@ def test_an_encoder_that_fails_is_one_line_and_no_file(tmp_path, frames, monkeyp
     program.write_text("#!/bin/sh\necho no encoder >&2\nexit 3\n")
     program.chmod(0o755)
     monkeypatch.setattr(video, "ENCODER", str(program))
-    with pytest.raises(DataError, match=r"could not write the film \(no encoder\); write \.webp or \.gif"):
+    with pytest.raises(DataError, match=r"could not write the video \(no encoder\); write \.webp or \.gif"):
         save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
     assert not (tmp_path / "film.mp4").exists()
 
@@ -68,13 +68,13 @@ def test_an_encoder_that_hangs_is_killed(tmp_path, frames, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setattr(video, "ENCODER", str(program))
     monkeypatch.setattr(video, "_TIMEOUT_S", 0.5)
-    with pytest.raises(DataError, match="could not write the film"):
+    with pytest.raises(DataError, match="could not write the video"):
         save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
 
 
 def test_mp4_without_an_encoder_names_the_cure(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    expected = "--out: an .mp4 film needs the program ffmpeg, which is not on PATH; install it, or write .webp or .gif"
+    expected = "--out: writing .mp4 needs the program ffmpeg, which is not on PATH; install it, or write .webp or .gif"
     with pytest.raises(ConfigError) as caught:
         check_animation_path("--out", tmp_path / "a.mp4")
     assert str(caught.value) == expected
@@ -84,6 +84,6 @@ def test_endings_are_checked_in_any_case(tmp_path):
     check_sheet_path("--out", tmp_path / "a.JPG")
     check_animation_path("--out", tmp_path / "a.WebP")
     with pytest.raises(
-        ConfigError, match=r"a sheet of images is \.png, \.jpg or \.jpeg, a film \.webp, \.gif or \.mp4"
+        ConfigError, match=r"a sheet of images is \.png, \.jpg or \.jpeg, an animation \.webp, \.gif or \.mp4"
     ):
         check_sheet_path("--out", tmp_path / "a")

@@ -166,19 +166,22 @@ def test_a_fingerprint_follows_files_and_labels(root):
 
 
 def test_what_is_not_there(root):
-    assert "data.path: found nothing, expected ImageNet's folder, with train/WNID/*.JPEG and val" in refused("")
-    assert "found no folder" in refused(root / "nowhere")
-    assert "found no folder 'train'" in refused(root / "val") and "ILSVRC/Data/CLS-LOC" in refused(root / "val")
+    assert (
+        "data.path is required for dataset 'imagenet'; pass data.path=DIR of a folder with train/WNID/*.JPEG and val"
+        in refused("")
+    )
+    assert "data.path: no folder" in refused(root / "nowhere")
+    assert "no folder 'train'" in refused(root / "val") and "ILSVRC/Data/CLS-LOC" in refused(root / "val")
     shutil.rmtree(root / "val")
-    assert f"{root}: found no folder 'val'" in refused(root, "held_out")
+    assert f"{root}: no folder 'val'" in refused(root, "held_out")
     (root / "val").mkdir()
-    assert "val: found no picture" in refused(root, "held_out")
+    assert "val: no .JPEG images" in refused(root, "held_out")
 
 
 @pytest.mark.parametrize("name", ["ILSVRC2012_img_train.tar", "imagenet.zip"])
 def test_an_archive_is_to_be_unpacked(tmp_path, name):
     (tmp_path / name).touch()
-    assert "found a file" in refused(tmp_path / name) and "unpack it first" in refused(tmp_path / name)
+    assert "is a file" in refused(tmp_path / name) and "unpack it first" in refused(tmp_path / name)
 
 
 def test_archives_of_classes_are_to_be_unpacked(root):
@@ -186,17 +189,17 @@ def test_archives_of_classes_are_to_be_unpacked(root):
     (root / "train").mkdir()
     for wnid in WNIDS:
         (root / "train" / f"{wnid}.tar").touch()
-    assert f"found '{WNIDS[0]}.tar' and no folder, expected {WNIDS[0]}/*.JPEG; unpack each" in refused(root)
+    assert f"archives such as '{WNIDS[0]}.tar', but no class folders; unpack each" in refused(root)
 
 
 def test_a_class_without_pictures(root):
     (root / "train" / "n09999999").mkdir()
-    assert "train: found no picture of n09999999" in refused(root)
+    assert "train: no images of class n09999999" in refused(root)
 
 
 def test_folders_that_are_no_classes(root):
     (root / "train" / "cats").mkdir()
-    assert "train: found the folder 'cats', expected two or more, called as in WordNet" in refused(root)
+    assert "train: folder 'cats' is not a WordNet ID; classes are folders named like n01443537" in refused(root)
 
 
 def test_a_folder_that_cannot_be_listed(root, monkeypatch):
@@ -204,57 +207,57 @@ def test_a_folder_that_cannot_be_listed(root, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(imagenet.os, "scandir", fails)
-    assert "train: found a folder that cannot be listed (Permission denied)" in refused(root)
+    assert "train: the folder cannot be listed (Permission denied)" in refused(root)
 
 
 def test_pictures_beside_the_classes(root):
     put(root / "train" / "a.JPEG", WNIDS[0])
-    assert "train: found 'a.JPEG' beside the folders of the classes" in refused(root)
+    assert "train: 'a.JPEG' is next to the class folders" in refused(root)
 
 
 def test_a_class_held_out_that_is_not_in_train(root):
     with_folders(root)
     put(root / "val" / "n09999999" / "a.JPEG", WNIDS[0])
     message = refused(root, "held_out")
-    assert "val: found the class 'n09999999', expected one of the 3 classes in train" in message
+    assert "val: class 'n09999999' is not one of the 3 classes in train" in message
 
 
 def test_no_labels(root):
     message = refused(root, "held_out")
-    assert "found pictures in no folders" in message and CSV in message and TRUTH in message
+    assert "the images have no labels" in message and CSV in message and TRUTH in message
 
 
 def test_a_solution_that_does_not_fit(root):
     with_csv(root)
     lines = (root / CSV).read_text().splitlines()
-    for changed, told in (
-        (lines[:-1], "found labels of 3 pictures, expected 4"),
-        ([*lines, f"other,{WNIDS[0]} {BOX}"], "found labels of 5 pictures, expected 4"),
-        ([*lines[:-1], f"other,{WNIDS[0]} {BOX}"], "found no label of 'ILSVRC2012_val_00000001'"),
-        ([*lines[:-1], f"ILSVRC2012_val_00000001,n09999999 {BOX}"], "found the class 'n09999999' of 'ILSVRC2012_val_"),
-        (lines[1:], f"found 'ILSVRC2012_val_00000004,{WNIDS[1]} 85 1"),
-        ([], "found '', expected 'ImageId,PredictionString' first"),
-        ([lines[0], "a,", *lines[1:]], "line 2: found 'a,', expected NAME,WNID BOX"),
+    for changed, message in (
+        (lines[:-1], "3 labels for 4 images"),
+        ([*lines, f"other,{WNIDS[0]} {BOX}"], "5 labels for 4 images"),
+        ([*lines[:-1], f"other,{WNIDS[0]} {BOX}"], "no label for 'ILSVRC2012_val_00000001'"),
+        ([*lines[:-1], f"ILSVRC2012_val_00000001,n09999999 {BOX}"], "class 'n09999999' of 'ILSVRC2012_val_"),
+        (lines[1:], f"the first line is 'ILSVRC2012_val_00000004,{WNIDS[1]} 85 1"),
+        ([], "the first line is '' instead of 'ImageId,PredictionString'"),
+        ([lines[0], "a,", *lines[1:]], "line 2: 'a,' is not of the form NAME,WNID BOX"),
     ):
         (root / CSV).write_text("\n".join(changed))
-        assert f"{root / CSV}: {told}" in refused(root, "held_out")
+        assert f"{root / CSV}: {message}" in refused(root, "held_out")
 
 
 def test_a_ground_truth_that_does_not_fit(root):
     with_truth(root)
-    for changed, told in (
-        ("1\n449\n", "found labels of 2 pictures, expected 4"),
-        ("1\n449\n0\n449\n", "found the class '0', expected one of map_clsloc.txt"),
+    for changed, message in (
+        ("1\n449\n", "2 labels for 4 images"),
+        ("1\n449\n0\n449\n", "class '0' is not in map_clsloc.txt"),
     ):
         (root / TRUTH).write_text(changed)
-        assert f"{root / TRUTH}: {told}" in refused(root, "held_out")
+        assert f"{root / TRUTH}: {message}" in refused(root, "held_out")
     (root / SYNSETS).unlink()
-    assert f"{root / SYNSETS}: found no such file" in refused(root, "held_out")
+    assert f"{root / SYNSETS}: no such file" in refused(root, "held_out")
 
 
 def test_a_damaged_picture_is_named(root):
     path = root / "train" / WNIDS[0] / f"{WNIDS[0]}_0.JPEG"
     path.write_bytes(path.read_bytes()[:200])
-    assert f"{path}: found a damaged picture" in refused(root)
+    assert f"{path}: the image is damaged" in refused(root)
     path.write_bytes(b"<html>")
-    assert f"{path}: found no picture" in refused(root)
+    assert f"{path}: not an image" in refused(root)

@@ -68,8 +68,8 @@ def test_classes_without_names_are_numbers(save):
 def test_other_names_of_arrays(save):
     path = save(x=IMAGES, y=LABELS)
     assert read(path, images="x", labels="y").class_names == ("0", "1", "2", "3")
-    assert "found the arrays x, y, expected one named 'images'" in refused(path)
-    assert "expected one named 'z'" in refused(path, images="x", labels="z")
+    assert "no array 'images'; the file has x, y" in refused(path)
+    assert "no array 'z'" in refused(path, images="x", labels="z")
 
 
 def test_the_share_held_out(save):
@@ -80,20 +80,20 @@ def test_the_share_held_out(save):
 @pytest.mark.parametrize(
     ("arrays", "found"),
     [
-        ({"images": IMAGES.astype(np.float32) / 255}, "found float32, expected uint8"),
+        ({"images": IMAGES.astype(np.float32) / 255}, "the array is float32; convert it to uint8"),
         ({"images": IMAGES[..., [0, 0]]}, "(40, 8, 6, 2)"),
-        ({"images": IMAGES[0, 0]}, "found shape (6, 3)"),
-        ({"images": IMAGES[:0]}, "found shape (0, 8, 6, 3)"),
-        ({"images": IMAGES[:1]}, "found one image"),
-        ({"images": IMAGES, "labels": LABELS[:-1]}, "(39,), expected integers (40,)"),
-        ({"images": IMAGES, "labels": LABELS / 1}, "found float64"),
-        ({"images": IMAGES, "labels": LABELS - 1}, "labels -1 to 2"),
-        ({"images": IMAGES, "labels": LABELS + 40}, "labels 40 to 43"),
+        ({"images": IMAGES[0, 0]}, "the shape is (6, 3)"),
+        ({"images": IMAGES[:0]}, "the shape is (0, 8, 6, 3)"),
+        ({"images": IMAGES[:1]}, "only one image"),
+        ({"images": IMAGES, "labels": LABELS[:-1]}, "(39,); save one integer per image, shape (40,)"),
+        ({"images": IMAGES, "labels": LABELS / 1}, "the array is float64"),
+        ({"images": IMAGES, "labels": LABELS - 1}, "labels range from -1 to 2"),
+        ({"images": IMAGES, "labels": LABELS + 40}, "labels range from 40 to 43"),
         (
             {"images": IMAGES, "labels": LABELS, "class_names": np.array(["a"])},
-            "found 1 names, expected text, a name for each",
+            "the array holds 1 names; save one name for each",
         ),
-        ({"images": IMAGES, "labels": LABELS, "class_names": np.arange(4)}, "expected text"),
+        ({"images": IMAGES, "labels": LABELS, "class_names": np.arange(4)}, "save one name for each"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(save, arrays, found):

@@ -159,15 +159,15 @@ def test_archives_hold_what_the_folder_holds(root, tmp_path, packed):
 
 
 def test_what_is_wrong_is_told_in_a_line(root, tmp_path):
-    with pytest.raises(DataError, match=r"data\.load_size: found 16, expected at least data\.size \(32\)"):
+    with pytest.raises(DataError, match=r"data\.load_size=16 is less than data\.size=32"):
         source(root, load_size=16)
     for name in "ab":
         Image.fromarray(np.zeros((8, 9, 3), np.uint8)).save(tmp_path / f"{name}.png")
-    with pytest.raises(DataError, match="a picture 9 px wide, expected an even width"):
+    with pytest.raises(DataError, match="the image is 9 px wide; the width must be even"):
         source(tmp_path).fetch_pairs([0])
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
-    with pytest.raises(DataError, match="fewer than two pictures"):
+    with pytest.raises(DataError, match="fewer than two images"):
         source(tmp_path / "empty.tar")
     whole = tmp_path / "whole.tar"
     with tarfile.open(whole, "w") as archive:
@@ -183,7 +183,7 @@ def test_pictures_to_make_others_from(root, tmp_path):
     x = paired.read_inputs(str(tmp_path), (3, 16, 16))
     assert x.shape == (2, 3, 16, 16) and x[:, 0, 0, 0].tolist() == [0, 10]
     assert torch.equal(paired.read_inputs(str(tmp_path / "1.png"), (3, 16, 16)), x[1:])
-    with pytest.raises(DataError, match="found no folder"):
+    with pytest.raises(DataError, match=r"data\.path: no folder"):
         paired.read_inputs(str(tmp_path / "none"), (3, 16, 16))
 
 

@@ -55,10 +55,10 @@ PALETTE = ((b"PLTE", bytes(768)), (b"tRNS", b"\0"))
 @pytest.mark.parametrize(
     ("size", "depth", "colour", "chunks", "channels", "said"),
     [
-        ((8192, 8191), 8, 6, (), 3, "would take 511 MiB to decode, and the limit is 256 MiB"),
-        ((8192, 8191), 16, 0, (), 3, "would take 383 MiB to decode, and the limit is 256 MiB"),
+        ((8192, 8191), 8, 6, (), 3, "would take 511 MiB to decode; the limit is 256 MiB"),
+        ((8192, 8191), 16, 0, (), 3, "would take 383 MiB to decode; the limit is 256 MiB"),
         ((8192, 8191), 16, 0, (), 1, "(8192, 8191)"),
-        ((8192, 8191), 8, 3, PALETTE, 3, "would take 319 MiB to decode, and the limit is 256 MiB"),
+        ((8192, 8191), 8, 3, PALETTE, 3, "would take 319 MiB to decode; the limit is 256 MiB"),
         ((8192, 6553), 8, 3, PALETTE, 3, "(8192, 6553)"),
     ],
     ids=["rgba", "16-bit", "16-bit-to-grey", "palette", "palette-at-the-limit"],

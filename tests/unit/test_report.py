@@ -281,7 +281,7 @@ def test_a_film_without_pictures_or_of_another_kind_is_refused(tmp_path, run):
         DataError, match=r"found no samples/step-\*\.png, expected at least one; lower every\.sample_kimg"
     ):
         save_run_animation(tmp_path, tmp_path / "film.webp")
-    with pytest.raises(ConfigError, match=r"--film: cannot write 'film\.avi'; a film is \.webp, \.gif or \.mp4"):
+    with pytest.raises(ConfigError, match=r"--film: cannot write 'film\.avi'; an animation is \.webp, \.gif or \.mp4"):
         report(run, film=Path("film.avi"))
 
 

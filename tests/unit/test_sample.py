@@ -126,7 +126,7 @@ def test_slerp_between_parallel_latents_is_straight():
     ("words", "said"),
     [
         (["--out", "a.bmp"], "--out: cannot write 'a.bmp'; a sheet of images is .png, .jpg or .jpeg"),
-        (["--walk", "3", "--out", "a.png"], "--out: cannot write 'a.png'; a film is .webp, .gif or .mp4"),
+        (["--walk", "3", "--out", "a.png"], "--out: cannot write 'a.png'; an animation is .webp, .gif or .mp4"),
         (["--frames", "9"], "--frames: found no --walk beside it"),
         (["--grid", "3"], "--grid: found '3', expected ROWSxCOLUMNS such as 4x10"),
         (["--grid", "0x3"], "--grid: found '0x3'"),

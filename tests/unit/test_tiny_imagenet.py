@@ -133,29 +133,29 @@ def test_a_fingerprint_follows_the_labels(official):
 
 
 def test_what_is_not_there(tmp_path):
-    assert "found nothing, expected Tiny ImageNet's folder or archive; get http" in refused("")
+    assert "data.path is required for dataset 'tiny_imagenet'; download http" in refused("")
     assert "data.path=FILE" in refused(tmp_path / "nowhere")
-    assert "found no picture" in refused(tmp_path)
+    assert "no images" in refused(tmp_path)
 
 
 def test_a_cut_archive(tmp_path):
     (tmp_path / "tiny-imagenet-200.zip").write_bytes(b"PK\x03\x04" + bytes(100))
-    assert "found a damaged zip file" in refused(tmp_path / "tiny-imagenet-200.zip")
+    assert ": damaged zip file" in refused(tmp_path / "tiny-imagenet-200.zip")
 
 
 def test_no_folder_to_train_with(official):
     (official / "train").rename(official / "training")
-    assert f"{official}: found no folder 'train', expected train/WNID and val" in refused(official)
-    assert "found no folder 'train'" in refused(official / "training")
+    assert f"{official}: no folder 'train'; data.path needs train/WNID and val" in refused(official)
+    assert "no folder 'train'" in refused(official / "training")
     with zipfile.ZipFile(official / "a.zip", "w") as archive:
         for name in ("a/1.png", "b/2.png"):
             archive.writestr(name, b"")
-    assert f"{official / 'a.zip'}: found no folder 'train'" in refused(official / "a.zip")
+    assert f"{official / 'a.zip'}: no folder 'train'" in refused(official / "a.zip")
 
 
 def test_nothing_held_out(official):
     shutil.rmtree(official / "val")
-    assert "val: found no picture, expected those held out" in refused(official, "held_out")
+    assert "val: no held-out images" in refused(official, "held_out")
 
 
 @pytest.mark.parametrize("fixture", ["official", "part_of_it"])
@@ -164,13 +164,13 @@ def test_a_class_is_missing(request, fixture):
     shutil.rmtree(root / "train" / WNIDS[1])
     listing = "wnids.txt" if fixture == "official" else "classes.txt"
     for split in ("train", "held_out"):
-        assert f"found no picture of {WNIDS[1]}, expected 3 classes, as {listing} lists" in refused(root, split)
+        assert f"no images of class {WNIDS[1]}, one of 3 in {listing}" in refused(root, split)
 
 
 def test_folders_that_are_no_classes(part_of_it):
     for part in ("train", "val"):
         (part_of_it / part / WNIDS[0]).rename(part_of_it / part / "goldfish")
-    assert "found the folder 'goldfish', expected two or more, called as in WordNet" in refused(part_of_it)
+    assert "folder 'goldfish' is not a WordNet ID" in refused(part_of_it)
 
 
 def test_a_class_that_is_alone(part_of_it):
@@ -178,39 +178,39 @@ def test_a_class_that_is_alone(part_of_it):
         shutil.rmtree(part_of_it / "train" / wnid)
     put(part_of_it / "train" / WNIDS[0] / "other.JPEG", WNIDS[0])
     (part_of_it / "classes.txt").unlink()
-    assert "found one folder of a class, expected two or more" in refused(part_of_it)
+    assert "fewer than two class folders" in refused(part_of_it)
 
 
 def test_a_class_held_out_that_is_not_in_train(part_of_it):
     put(part_of_it / "val" / "n09999999" / "a.JPEG", WNIDS[0])
     message = refused(part_of_it, "held_out")
-    assert "found the class 'n09999999', expected one of the 3 classes in train" in message
+    assert "class 'n09999999' is not one of the 3 classes in train" in message
 
 
 def test_a_picture_beside_the_classes(part_of_it):
     put(part_of_it / "train" / "a.JPEG", WNIDS[0])
-    assert "train: found 'a.JPEG' beside the folders of the classes" in refused(part_of_it)
+    assert "train: 'a.JPEG' is next to the class folders" in refused(part_of_it)
 
 
 def test_labels_that_are_missing(official):
     annotations = official / "val" / "val_annotations.txt"
     lines = annotations.read_text().splitlines(keepends=True)
-    for changed, told in (
-        (lines[1:], "found labels of 2 pictures, expected 3"),
-        ([*lines[1:], "val_9.JPEG\tn01443537\n"], "found no label of 'val_0'"),
-        ([*lines[1:], "val_0.JPEG\tn09999999\n"], "found the class 'n09999999' of 'val_0', expected one of the 3"),
-        ([*lines[1:], "val_0.JPEG\n"], "line 3: found 'val_0.JPEG', expected a name and a WNID"),
+    for changed, message in (
+        (lines[1:], "2 labels for 3 images"),
+        ([*lines[1:], "val_9.JPEG\tn01443537\n"], "no label for 'val_0'"),
+        ([*lines[1:], "val_0.JPEG\tn09999999\n"], "class 'n09999999' of 'val_0' is not one of the 3"),
+        ([*lines[1:], "val_0.JPEG\n"], "line 3: 'val_0.JPEG' is not a name and a WNID"),
     ):
         annotations.write_text("".join(changed))
-        assert f"val/val_annotations.txt: {told}" in refused(official, "held_out")
+        assert f"val/val_annotations.txt: {message}" in refused(official, "held_out")
     annotations.unlink()
-    assert "val_annotations.txt: found no such file" in refused(official, "held_out")
+    assert "val_annotations.txt: no such file" in refused(official, "held_out")
 
 
 def test_a_damaged_picture_is_named(part_of_it):
     path = part_of_it / "train" / WNIDS[0] / f"{WNIDS[0]}_0.JPEG"
     path.write_bytes(path.read_bytes()[:200])
-    assert f"{path}: found a damaged picture" in refused(part_of_it)
+    assert f"{path}: the image is damaged" in refused(part_of_it)
 
 
 def test_the_real_part(data_root):

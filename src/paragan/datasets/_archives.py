@@ -1,4 +1,4 @@
-"""The pictures of a folder, a zip or a tar file: their names, sorted, and how to read them."""
+"""Images in a folder, a zip file or a tar file: their sorted names, and a reader."""
 
 from __future__ import annotations
 
@@ -12,55 +12,57 @@ from paragan.core.errors import DataError
 from paragan.datasets import _image_decoding, _tar_stream, folder
 from paragan.datasets._image_files import MAX_FILE_BYTES, FileReader
 
-_MOST_UNPACKED = 4 << 30  # bytes of a tar file, which is held in memory
+_MAX_UNPACKED_BYTES = 4 << 30  # of a tar file, which is held in memory
 
 
 class TarReader:
-    """Members of a tar file, packed or not; pictures, and files called one of `texts`, are held as they lie in it."""
+    """Reader of a tar file, compressed or not. Images, and files named in `texts`, are held in memory undecoded."""
 
     def __init__(self, path: Path, texts: frozenset[str] = frozenset()) -> None:
         self._name = str(path)
 
-        def wanted(name: str) -> bool:
+        def is_needed(name: str) -> bool:
             return is_visible(name) and (_is_image(name) or name.rpartition("/")[2] in texts)
 
-        self.held = dict(_tar_stream.read_members(path, wanted, _MOST_UNPACKED, MAX_FILE_BYTES))
+        self.members = dict(_tar_stream.read_members(path, is_needed, _MAX_UNPACKED_BYTES, MAX_FILE_BYTES))
 
     def has(self, path: str) -> bool:
-        return path in self.held
+        return path in self.members
 
     def read(self, path: str) -> bytes:
-        return self.held[path]
+        return self.members[path]
 
     def stamp(self, path: str) -> str:
-        return str(zlib.crc32(self.held[path]))
+        return str(zlib.crc32(self.members[path]))
 
     def where(self, path: str) -> str:
         return f"{self._name}: {path}"
 
     def folders(self, top: bytes) -> list[bytes]:
-        """None: only images of a tar file are held, and what they lie in."""
+        """Return an empty list: empty folders of a tar file are not recorded."""
         return []
 
 
-def list_images(path: str, texts: frozenset[str] = frozenset()) -> tuple[FileReader, list[bytes]]:
-    """The pictures' relative paths, sorted, and how to read them. texts: names of other files that will be read.
+def list_images(
+    path: str, texts: frozenset[str] = frozenset(), dataset: str = "paired"
+) -> tuple[FileReader, list[bytes]]:
+    """Return a reader and the sorted relative paths of the images. texts: names of other files to hold for reading.
 
-    Raises `DataError` where there is no such folder or file, it is damaged, or holds fewer than two pictures.
+    Raises `DataError` if the folder or file is missing or damaged, or has fewer than two images.
     """
     root = Path(path)
     if not (path and root.is_file() and is_tar(root)):
-        return folder.list_images(path)
+        return folder.list_images(path, dataset)
     status = root.stat()
     files = _open_tar(root, texts, status.st_size, status.st_mtime_ns)
-    paths = sorted(os.fsencode(name) for name in files.held if _is_image(name))
+    paths = sorted(os.fsencode(name) for name in files.members if _is_image(name))
     if len(paths) < 2:
-        raise DataError(f"data.path: found fewer than two pictures in {path!r}, expected more; check data.path")
+        raise DataError(f"data.path: fewer than two images in {path!r}; check data.path")
     return files, paths
 
 
 def is_tar(path: Path) -> bool:
-    """By its name, so that a damaged one is told as such, or by what is in it."""
+    """Whether a file is a tar archive, by its name (so that a damaged one is reported as such) or by its content."""
     if ".tar" in path.name or path.suffix == ".tgz":
         return True
     try:
@@ -70,7 +72,7 @@ def is_tar(path: Path) -> bool:
 
 
 def is_visible(name: str) -> bool:
-    """Whether neither the file nor a folder that it lies in is hidden."""
+    """Whether neither the file nor one of its parent folders is hidden."""
     return not any(word.startswith((".", "__MACOSX")) for word in name.removeprefix("./").split("/"))
 
 
@@ -80,5 +82,5 @@ def _is_image(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _open_tar(path: Path, texts: frozenset[str], size: int, changed_ns: int) -> TarReader:
-    """Both parts of a data set read the same file."""
+    """Open a tar file; the result is cached because both splits read the same file."""
     return TarReader(path, texts)

@@ -1,7 +1,7 @@
-"""Images that cannot be decoded, left out before training starts, so that the rows of a run are fixed from its start.
+"""Exclusion of images that cannot be decoded before training starts, so that the rows of a run never change.
 
-Every image is decoded once, as training decodes it. The result is stored in the cache under the names, sizes and times
-of change of all files: a resumed run and `sample` find the same images without decoding them again.
+Every image is decoded once, as in training. The result is cached under a key of the names, sizes and modification times
+of all files: a resumed run and `sample` use the same images without decoding them again.
 """
 
 from __future__ import annotations
@@ -22,53 +22,54 @@ from paragan.core.files import write_text
 from paragan.datasets._download import cache_dir
 from paragan.datasets._image_files import FileReader
 
-_MOST_NAMED = 3
-_MOST_BYTES = 64 << 20  # of a stored result
+_MAX_NAMED = 3
+_MAX_CACHE_FILE_BYTES = 64 << 20
 _PROGRESS_S = 10.0
 
 
 def exclude_damaged(
-    files: FileReader, paths: list[bytes], draw: Callable[[bytes, str], Any], options: str, name: str
+    files: FileReader, paths: list[bytes], decode: Callable[[bytes, str], Any], options: str, name: str
 ) -> tuple[list[bytes], tuple[str, ...]]:
-    """The paths whose images can be decoded, in order, and a warning that counts and names the others.
+    """Return the paths whose images can be decoded, in order, and a warning that counts and names the others.
 
-    draw: decodes an image from its bytes and its name for messages. options: settings that decoding depends on. name:
-    of the data set in messages. Raises `DataError` where fewer than two images are left.
+    decode: decodes an image from its bytes and its name in messages. options: the settings that decoding depends on.
+    name: the data set in messages. Raises `DataError` if fewer than two images remain.
     """
-    stored = cache_dir() / "damaged" / f"{_key(files, paths, options)}.json"
-    found = _read(stored)
-    damaged = _decode_all(files, paths, draw) if found is None else found
+    cached = cache_dir() / "damaged" / f"{_key(files, paths, options)}.json"
+    known = _read(cached)
+    damaged = _decode_all(files, paths, decode) if known is None else known
     intact = [path for path in paths if os.fsdecode(path) not in damaged]
     if len(intact) < 2:
         count = f"{len(damaged):,} of {len(paths):,}" if intact else f"all {len(paths):,}"
         raise DataError(
-            f"data.path: {count} images in {name!r} are damaged, fewer than two are left to train on; "
-            f"`{program_command()} data check` names them, give other images"
+            f"data.path: {count} images in {name!r} are damaged and fewer than two remain; "
+            f"list the damaged ones with `{program_command()} data check` and replace them"
         )
-    if found is None:
-        with suppress(OSError):  # the next process decodes them again
-            stored.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_text(stored, json.dumps(sorted(damaged)))
+    if known is None:
+        with suppress(OSError):  # without a cache file, the next process decodes again
+            cached.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_text(cached, json.dumps(sorted(damaged)))
     return intact, (_warning(sorted(damaged), len(paths)),) if damaged else ()
 
 
-def with_skip_hint(draw: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
-    """The same decoding; the error of a damaged image also names the setting that leaves such images out."""
+def with_skip_hint(decode: Callable[[bytes, str], Any]) -> Callable[[bytes, str], Any]:
+    """Wrap a decoder: its errors also name the setting that excludes damaged images."""
 
-    def decode(data: bytes, where: str) -> Any:
+    def decode_with_hint(data: bytes, where: str) -> Any:
         try:
-            return draw(data, where)
+            return decode(data, where)
         except DataError as error:
-            raise DataError(f"{error}; data.damaged=skip leaves them out") from None
+            raise DataError(f"{error}; pass data.damaged=skip to exclude damaged images") from None
 
-    return decode
+    return decode_with_hint
 
 
-def _decode_all(files: FileReader, paths: list[bytes], draw: Callable[[bytes, str], Any]) -> set[str]:
-    damaged, last = set(), time.monotonic()
+def _decode_all(files: FileReader, paths: list[bytes], decode: Callable[[bytes, str], Any]) -> set[str]:
+    damaged: set[str] = set()
+    last = time.monotonic()
     for number, path in enumerate(map(os.fsdecode, paths)):
         try:
-            draw(files.read(path), files.where(path))
+            decode(files.read(path), files.where(path))
         except DataError:
             damaged.add(path)
         if time.monotonic() - last >= _PROGRESS_S:
@@ -78,13 +79,13 @@ def _decode_all(files: FileReader, paths: list[bytes], draw: Callable[[bytes, st
 
 
 def _warning(damaged: list[str], total: int) -> str:
-    named = ", ".join(map(repr, damaged[:_MOST_NAMED])) + (", …" if len(damaged) > _MOST_NAMED else "")
+    named = ", ".join(map(repr, damaged[:_MAX_NAMED])) + (", …" if len(damaged) > _MAX_NAMED else "")
     are = "image is" if len(damaged) == 1 else "images are"
-    return f"{len(damaged):,} of {total:,} {are} damaged and left out (data.damaged=skip): {named}"
+    return f"{len(damaged):,} of {total:,} {are} damaged and excluded (data.damaged=skip): {named}"
 
 
 def _key(files: FileReader, paths: list[bytes], options: str) -> str:
-    """Equal for equal files and settings; no file is opened."""
+    """Hash of the settings and of all file names, sizes and modification times; no file is opened."""
     digest = hashlib.blake2b(options.encode(), digest_size=16)
     for path in paths:
         where = os.fsdecode(path)
@@ -92,12 +93,13 @@ def _key(files: FileReader, paths: list[bytes], options: str) -> str:
     return digest.hexdigest()
 
 
-def _read(stored: Path) -> set[str] | None:
-    """The stored result; None where there is none that can be used."""
+def _read(cached: Path) -> set[str] | None:
+    """Return the cached result, or None if there is no valid one."""
     try:
-        if stored.stat().st_size > _MOST_BYTES:
+        if cached.stat().st_size > _MAX_CACHE_FILE_BYTES:
             return None
-        found = json.loads(stored.read_text(encoding="utf-8"))
+        names = json.loads(cached.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return set(found) if isinstance(found, list) and all(isinstance(path, str) for path in found) else None
+    is_valid = isinstance(names, list) and all(isinstance(path, str) for path in names)
+    return set(names) if is_valid else None

@@ -1,4 +1,4 @@
-"""A look at every picture of a folder, zip or npz file before anything is trained on it."""
+"""Check of all images of a folder, zip or npz file before training (`paragan data check`)."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from paragan.core.errors import DataError
 from paragan.datasets import _class_folders, _image_decoding, _image_paths, folder, npz
 
 FEW_IMAGES = 1000
-_UNEVEN = 10
-_SHOWN = 10
+_MAX_CLASS_RATIO = 10
+_MAX_LISTED = 10
 _MODEL_SIDES = (8, 16, 32, 64, 128)
-_USUAL_SIDE = 64  # the default suggestion never asks for more; larger nets are slow without an accelerator
+_DEFAULT_SIDE = 64  # largest size suggested by default; larger networks are slow without an accelerator
 
 Split = Literal["train", "held_out"]
 
 
 @dataclass
 class DatasetReport:
-    """images: files that look like pictures. sides: the shorter sides in pixels, minimum, median, maximum."""
+    """Result of the check. images: number of image files. sides: minimum, median and maximum shorter side in pixels."""
 
     path: str
     images: int
-    damaged: list[str] = field(default_factory=list)  # a line each, the first few
+    damaged: list[str] = field(default_factory=list)  # one message each, the first few
     num_damaged: int = 0
     sides: tuple[int, int, int] = (0, 0, 0)
     not_square: int = 0
     kinds: dict[str, int] = field(default_factory=dict)  # colour, grey, palette, alpha, 16-bit, CMYK
-    duplicates: list[tuple[str, str]] = field(default_factory=list)  # a picture and an earlier one, the first few
+    duplicates: list[tuple[str, str]] = field(default_factory=list)  # an image and an earlier equal one, the first few
     num_duplicates: int = 0
     classes: dict[str, int] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)  # of class folders without images
+    warnings: list[str] = field(default_factory=list)  # about class folders without images
     size: int = 0
     num_smaller: int = 0
     advice: list[str] = field(default_factory=list)
@@ -49,36 +49,38 @@ class DatasetReport:
 
 
 def check_dataset(
-    path: str, size: int | None = None, say: Callable[[int, int], None] = lambda done, total: None
+    path: str, size: int | None = None, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> DatasetReport:
-    """Decode every picture. size: the one to train with, the usual one for these pictures unless given.
+    """Decode every image and report problems, advice and the command to train.
 
-    say: is told how many are done, of how many. Raises `DataError` where `path` holds no pictures at all.
+    size: the training size; None: chosen from the image sizes. progress: called with the number of images done and the
+    total. Raises `DataError` if `path` contains no images.
     """
     sizes = get_args(get_type_hints(folder.Options)["size"])
     if size is not None and size not in sizes:
-        raise DataError(f"--size: found {size}, expected one of {', '.join(map(str, sizes))}")
+        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, sizes))}")
     if Path(path).suffix.lower() == ".npz":
-        return _arrays(path)
+        return _check_npz(path)
     files, paths = folder.list_images(path)
     parts = [_image_paths.split_paths(paths, split, 0.1, path) for split in ("train", "held_out")]
-    found, sides = DatasetReport(path, len(paths), classes=_classes(parts)), []
-    found.warnings = list(_class_folders.class_folder_warnings(files, paths, parts[0], "train"))
-    seen: dict[bytes, str] = {}
+    report = DatasetReport(path, len(paths), classes=_classes(parts))
+    sides = []
+    report.warnings = list(_class_folders.class_folder_warnings(files, paths, parts[0], "train"))
+    first_names: dict[bytes, str] = {}
     for number, name in enumerate(map(os.fsdecode, paths), start=1):
         where = files.where(name)
         try:
             image = _image_decoding.decode_image(files.read(name), where)
             _image_decoding.convert_image(image, where, channels=3, background=255)
         except DataError as error:
-            _note_damage(found, str(error))
+            _note_damage(report, str(error))
         else:
             sides.append(min(image.size))
-            _note(found, image)
-            _note_duplicate(found, seen, _digest(image), name)
-        say(number, len(paths))
-    _judge(found, np.array(sides), size, sizes)
-    return found
+            _note_image(report, image)
+            _note_duplicate(report, first_names, _digest(image), name)
+        progress(number, len(paths))
+    _add_advice(report, np.array(sides), size, sizes)
+    return report
 
 
 def _classes(parts: list[_image_paths.SplitPaths]) -> dict[str, int]:
@@ -86,100 +88,105 @@ def _classes(parts: list[_image_paths.SplitPaths]) -> dict[str, int]:
     return {name: counts[label] for label, name in enumerate(parts[0].class_names)}
 
 
-def _arrays(path: str) -> DatasetReport:
-    """An npz file is held to its form when it is read; what remains is what it holds."""
+def _check_npz(path: str) -> DatasetReport:
+    """Check an npz file, whose arrays are validated when it is read."""
     parts = [npz.source(npz.Options(path), split) for split in ("train", "held_out")]
-    found = DatasetReport(path, sum(map(len, parts)))
+    report = DatasetReport(path, sum(map(len, parts)))
     channels, *sides = parts[0].shape
-    found.sides = (min(sides),) * 3
-    found.kinds = {"grey" if channels == 1 else "colour": found.images}
-    found.size = min(sides)
-    seen: dict[bytes, str] = {}
+    report.sides = (min(sides),) * 3
+    report.kinds = {"grey" if channels == 1 else "colour": report.images}
+    report.size = min(sides)
+    first_names: dict[bytes, str] = {}
     counts: Counter[int] = Counter()
     for split, part in zip(("train", "held_out"), parts, strict=True):
         for row in range(len(part)):
             x_1CHW, y_1 = part.fetch([row])
-            _note_duplicate(found, seen, hashlib.sha256(x_1CHW.numpy().tobytes()).digest(), f"{split} row {row}")
+            _note_duplicate(
+                report, first_names, hashlib.sha256(x_1CHW.numpy().tobytes()).digest(), f"{split} row {row}"
+            )
             counts.update([] if y_1 is None else y_1.tolist())
-    found.classes = {name: counts[label] for label, name in enumerate(parts[0].class_names)}
-    found.advice = _advice(found)
+    report.classes = {name: counts[label] for label, name in enumerate(parts[0].class_names)}
+    report.advice = _advice(report)
     if sides[0] != sides[1] or sides[0] not in _MODEL_SIDES:
         size = "x".join(map(str, sides))
         expected = ", ".join(map(str, _MODEL_SIDES))
-        found.advice.insert(0, f"images of {size} fit no model of ours: bring them to squares of {expected} px")
-        return found
-    found.command = _command(found, "data.name=npz")
-    return found
+        report.advice.insert(0, f"no built-in model supports {size} images: resize them to squares of {expected} px")
+        return report
+    report.command = _command(report, "data.name=npz")
+    return report
 
 
-def _note_damage(found: DatasetReport, line: str) -> None:
-    found.num_damaged += 1
-    if len(found.damaged) < _SHOWN:
-        found.damaged.append(line)
+def _note_damage(report: DatasetReport, line: str) -> None:
+    report.num_damaged += 1
+    if len(report.damaged) < _MAX_LISTED:
+        report.damaged.append(line)
 
 
-def _note(found: DatasetReport, image: Image.Image) -> None:
-    found.not_square += image.width != image.height
+def _note_image(report: DatasetReport, image: Image.Image) -> None:
+    report.not_square += image.width != image.height
     kind = _image_decoding.image_kind(image)
-    found.kinds[kind] = found.kinds.get(kind, 0) + 1
+    report.kinds[kind] = report.kinds.get(kind, 0) + 1
 
 
-def _note_duplicate(found: DatasetReport, seen: dict[bytes, str], digest: bytes, name: str) -> None:
-    if (earlier := seen.setdefault(digest, name)) is not name:
-        found.num_duplicates += 1
-        if len(found.duplicates) < _SHOWN:
-            found.duplicates.append((name, earlier))
+def _note_duplicate(report: DatasetReport, first_names: dict[bytes, str], digest: bytes, name: str) -> None:
+    if (earlier := first_names.setdefault(digest, name)) is not name:
+        report.num_duplicates += 1
+        if len(report.duplicates) < _MAX_LISTED:
+            report.duplicates.append((name, earlier))
 
 
 def _digest(image: Image.Image) -> bytes:
     return hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
 
 
-def _judge(found: DatasetReport, sides: np.ndarray, size: int | None, sizes: tuple[int, ...]) -> None:
+def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None, sizes: tuple[int, ...]) -> None:
     if not len(sides):
-        found.advice = ["no picture can be read: nothing to train on"]
+        report.advice = ["no image can be decoded: there is nothing to train on"]
         return
-    found.sides = (int(sides.min()), int(np.median(sides)), int(sides.max()))
-    fitting = [s for s in sizes if s <= min(found.sides[1], _USUAL_SIDE)]
-    found.size = size or max(fitting, default=min(sizes))
-    found.num_smaller = int((sides < found.size).sum())
-    found.advice = _advice(found)
-    grey = ["data.channels=1"] if set(found.kinds) == {"grey"} else []
-    skip = ["data.damaged=skip"] if found.num_damaged else []
-    found.command = _command(found, f"data.size={found.size}", *grey, *skip)
+    report.sides = (int(sides.min()), int(np.median(sides)), int(sides.max()))
+    fitting = [s for s in sizes if s <= min(report.sides[1], _DEFAULT_SIDE)]
+    report.size = size or max(fitting, default=min(sizes))
+    report.num_smaller = int((sides < report.size).sum())
+    report.advice = _advice(report)
+    grey = ["data.channels=1"] if set(report.kinds) == {"grey"} else []
+    skip = ["data.damaged=skip"] if report.num_damaged else []
+    report.command = _command(report, f"data.size={report.size}", *grey, *skip)
 
 
-def _advice(found: DatasetReport) -> list[str]:
-    """What to think about, a line each, the gravest first."""
+def _advice(report: DatasetReport) -> list[str]:
+    """Advice, one line each, the most important first."""
     lines = []
-    if found.num_damaged:
+    if report.num_damaged:
         lines.append(
-            f"{_files(found.num_damaged)} damaged: remove or mend; training stops at the first, "
-            "data.damaged=skip leaves them out"
+            f"{_files(report.num_damaged)} damaged: remove or repair them (training stops at the first one), "
+            "or pass data.damaged=skip to exclude them"
         )
-    if found.images < FEW_IMAGES:
+    if report.images < FEW_IMAGES:
         lines.append(
-            f"only {found.images:,} pictures: D learns them by heart; switch on augmentation "
-            "(augment.name=diffaugment; the recipe own has it on) and keep the penalty r1"
+            f"only {report.images:,} images: D will memorise them; use augmentation "
+            "(augment.name=diffaugment, on in the recipe own) and the penalty r1"
         )
-    if found.num_duplicates:
-        lines.append(f"{_files(found.num_duplicates)} there more than once: held-out scores may look too good")
-    if found.num_smaller:
-        lines.append(f"{_files(found.num_smaller)} smaller than {found.size} px: enlarged they are blurred")
-    if found.not_square and found.size:
-        lines.append(f"{_files(found.not_square)} not square: the middle is cut out (data.crop=squash squeezes them)")
-    counts = found.classes.values()
-    if counts and min(counts) * _UNEVEN < max(counts):
-        rare, common = min(found.classes, key=found.classes.get), max(found.classes, key=found.classes.get)  # type: ignore[arg-type]
+    if report.num_duplicates:
+        lines.append(f"{_files(report.num_duplicates)} duplicates of others: held-out scores may be too good")
+    if report.num_smaller:
         lines.append(
-            f"classes are uneven: {found.classes[common]:,} of {common!r}, {found.classes[rare]:,} of {rare!r}"
+            f"{_files(report.num_smaller)} smaller than {report.size} px: they are enlarged and become blurred"
         )
+    if report.not_square and report.size:
+        lines.append(
+            f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash"
+        )
+    counts = [(count, name) for name, count in report.classes.items()]
+    if counts and min(counts)[0] * _MAX_CLASS_RATIO < max(counts)[0]:
+        fewest, rare = min(counts, key=lambda pair: pair[0])
+        most, common = max(counts, key=lambda pair: pair[0])
+        lines.append(f"classes are imbalanced: {most:,} images of {common!r}, {fewest:,} of {rare!r}")
     return lines
 
 
 def _files(count: int) -> str:
-    return f"{count:,} picture is" if count == 1 else f"{count:,} pictures are"
+    return f"{count:,} image is" if count == 1 else f"{count:,} images are"
 
 
-def _command(found: DatasetReport, *words: str) -> str:
-    return f"{program_command()} {shlex.join(['train', 'own', f'data.path={found.path}', *words])}"
+def _command(report: DatasetReport, *words: str) -> str:
+    return f"{program_command()} {shlex.join(['train', 'own', f'data.path={report.path}', *words])}"

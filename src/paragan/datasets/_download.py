@@ -1,4 +1,4 @@
-"""Files from where their makers put them, checked by size and sha256, kept in a cache."""
+"""Downloads of data set files into a cache, verified by size and sha256."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from paragan.core.errors import DataError
 
-_READ_TIMEOUT_S = 20  # the longest wait for the next bytes
-_TOTAL_TIMEOUT_S = 3600  # for a whole file
+_READ_TIMEOUT_S = 20  # longest wait for the next bytes
+_TOTAL_TIMEOUT_S = 3600  # for one file
 _CHUNK_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the web, of this many bytes and with this sha256."""
+    """A file on the web with its size and sha256."""
 
     url: str
     num_bytes: int
@@ -30,14 +30,15 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
+        """File name, the last part of the URL."""
         return self.url.rpartition("/")[2]
 
 
 def download(remote: RemoteFile, name: str) -> Path:
-    """The file in the cache's folder `name`, fetched if it is not there yet.
+    """Return the file from the folder `name` of the cache, after downloading it if it is missing.
 
-    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` where there is no network (or
-    PARAGAN_OFFLINE is set), or what comes is not the file: nothing is kept then.
+    The cache is the folder PARAGAN_CACHE, or ~/.cache/paragan. Raises `DataError` if there is no network, if
+    PARAGAN_OFFLINE is set, or if the download has another size or sha256; such a download is deleted.
     """
     path = cache_dir() / name / remote.name
     if path.is_file() and path.stat().st_size == remote.num_bytes:
@@ -45,11 +46,13 @@ def download(remote: RemoteFile, name: str) -> Path:
     if os.environ.get("PARAGAN_OFFLINE"):
         raise _download_error(remote, "PARAGAN_OFFLINE is set")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{remote.name}.")  # others may be fetching it, too
+    handle, partial = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{remote.name}."
+    )  # another process may download it too
     try:
         with os.fdopen(handle, "wb") as stream:
-            for piece in _download_chunks(remote):
-                stream.write(piece)
+            for chunk in _download_chunks(remote):
+                stream.write(chunk)
         os.replace(partial, path)
     finally:
         Path(partial).unlink(missing_ok=True)
@@ -57,36 +60,38 @@ def download(remote: RemoteFile, name: str) -> Path:
 
 
 def cache_dir() -> Path:
-    """The folder that fetched files are kept in."""
+    """Folder of downloaded and derived files: PARAGAN_CACHE, or ~/.cache/paragan."""
     return Path(os.environ.get("PARAGAN_CACHE") or Path.home() / ".cache" / "paragan")
 
 
 def _download_chunks(remote: RemoteFile) -> Iterator[bytes]:
-    """The file's bytes, piece by piece; an error at the end where they were not the right ones."""
-    digest, count, began = hashlib.sha256(), 0, time.monotonic()
+    """Yield the bytes of the file chunk by chunk; raises at the end if size or sha256 differ."""
+    digest = hashlib.sha256()
+    count = 0
+    began = time.monotonic()
     try:
-        with urllib.request.urlopen(remote.url, timeout=_READ_TIMEOUT_S) as answer:
-            while piece := answer.read(_CHUNK_BYTES):
-                count += len(piece)
+        with urllib.request.urlopen(remote.url, timeout=_READ_TIMEOUT_S) as response:
+            while chunk := response.read(_CHUNK_BYTES):
+                count += len(chunk)
                 if count > remote.num_bytes:
-                    raise _download_error(remote, f"found more than the {remote.num_bytes:,} bytes expected")
+                    raise _download_error(remote, f"it has more than the expected {remote.num_bytes:,} bytes")
                 if time.monotonic() - began > _TOTAL_TIMEOUT_S:
-                    raise _download_error(remote, f"{count:,} of {remote.num_bytes:,} bytes came within an hour")
-                digest.update(piece)
-                yield piece
+                    raise _download_error(remote, f"{count:,} of {remote.num_bytes:,} bytes arrived within an hour")
+                digest.update(chunk)
+                yield chunk
     except urllib.error.HTTPError as error:
         error.close()
-        raise _download_error(remote, f"the answer was {error.code}") from None
+        raise _download_error(remote, f"HTTP status {error.code}") from None
     except (OSError, http.client.HTTPException) as error:
         raise _download_error(remote, str(getattr(error, "reason", error)) or type(error).__name__) from None
     if count != remote.num_bytes:
-        raise _download_error(remote, f"found {count:,} bytes, expected {remote.num_bytes:,}")
+        raise _download_error(remote, f"it has {count:,} bytes instead of {remote.num_bytes:,}")
     if digest.hexdigest() != remote.sha256:
-        raise _download_error(remote, f"found sha256 {digest.hexdigest()[:16]}…, expected {remote.sha256[:16]}…")
+        raise _download_error(remote, f"its sha256 is {digest.hexdigest()[:16]}… instead of {remote.sha256[:16]}…")
 
 
 def _download_error(remote: RemoteFile, why: str) -> DataError:
     return DataError(
-        f"data.path: found nothing, and {remote.url} could not be fetched ({why}); get {remote.name} and give the "
-        "folder it is in: data.path=FOLDER"
+        f"data.path is empty and {remote.url} cannot be downloaded ({why}); get {remote.name} yourself and pass its "
+        "folder: data.path=DIR"
     )

@@ -1,4 +1,4 @@
-"""Images that all processes of a host have between them: a file of raw bytes, mapped by each, in memory once."""
+"""Images shared by all processes of a host: one file of raw bytes, memory-mapped by each process."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from paragan.core.protocols import Source
 from paragan.datasets._download import cache_dir
 from paragan.datasets._in_memory import InMemorySource
 
-_LEAST_BYTES = 1 << 20  # less is not worth a file
+_MIN_BYTES = 1 << 20  # smaller data sets are not worth a file
 
 
 def share_on_host(source: Source) -> Source:
-    """The same source. Where it holds its images in memory they lie in a file of the cache from now on, which the
-    first process writes; every process compares it with what it has read itself, and then lets that go.
+    """Move the images of an in-memory source into a memory-mapped cache file; returns the same source.
 
-    Where the cache cannot be written to, each process keeps its own copy.
+    The first process writes the file. Every process compares it with the images that it has read, then frees those. If
+    the cache is not writable, each process holds a copy.
     """
-    if isinstance(source, InMemorySource) and source.fingerprint and source.images_NCHW.nbytes >= _LEAST_BYTES:
+    if isinstance(source, InMemorySource) and source.fingerprint and source.images_NCHW.nbytes >= _MIN_BYTES:
         with suppress(OSError, RuntimeError):
             source.images_NCHW = _map_file(source.images_NCHW, cache_dir() / "images" / f"{source.fingerprint}.u8")
     return source
 
 
 def _map_file(images_NCHW: Tensor, path: Path) -> Tensor:
-    found = _read(path, images_NCHW)
-    if found is None:
+    mapped = _read(path, images_NCHW)
+    if mapped is None:
         _write(images_NCHW, path)
-        found = _read(path, images_NCHW)
-    return images_NCHW if found is None else found
+        mapped = _read(path, images_NCHW)
+    return images_NCHW if mapped is None else mapped
 
 
 def _read(path: Path, images_NCHW: Tensor) -> Tensor | None:
-    """What is there, if it is these images. Private: who writes to it writes to a copy of its own."""
+    """Map the file, or return None if it does not contain these images. Copy-on-write: the file never changes."""
     count = images_NCHW.numel()
     if not path.is_file() or path.stat().st_size != count:
         return None
-    found = torch.from_file(str(path), shared=False, size=count, dtype=torch.uint8).view(images_NCHW.shape)
-    return found if torch.equal(found, images_NCHW) else None
+    mapped = torch.from_file(str(path), shared=False, size=count, dtype=torch.uint8).view(images_NCHW.shape)
+    return mapped if torch.equal(mapped, images_NCHW) else None
 
 
 def _write(images_NCHW: Tensor, path: Path) -> None:
-    """Whole or not at all. Of several processes that do so at once all map the first one's; what is wrong goes."""
+    """Write the file atomically; of several processes, the first one wins. A file with other content is deleted."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

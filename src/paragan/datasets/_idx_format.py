@@ -1,4 +1,4 @@
-"""The idx format of the MNIST files: a magic word, big-endian sizes, then the bytes; plain or gzipped.
+"""Reader of the idx format of the MNIST files: a magic number, big-endian sizes, then bytes; plain or gzipped.
 
 Source: Y. LeCun, C. Cortes, C. J. C. Burges, "The MNIST database of handwritten digits", section "File formats".
 """
@@ -19,52 +19,53 @@ from paragan.core.errors import DataError
 
 _BYTES_TYPE = 0x08
 _GZIP_MAGIC = b"\x1f\x8b"
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 
 
 def read_idx(path: Path, num_axes: int) -> NDArray[np.uint8]:
-    """The byte array in an idx file. Never unpacks more than its header declares, which may be 1 GiB.
+    """Read the array of an idx file. Decompresses no more bytes than its header declares, at most 1 GiB.
 
-    Raises `DataError` where the file is missing, damaged, truncated, too long, or holds something else.
+    Raises `DataError` if the file is missing, damaged, truncated or too long, or is not an idx file of bytes.
     """
     try:
         with path.open("rb") as raw:
-            zipped = raw.read(2) == _GZIP_MAGIC
+            is_gzipped = raw.read(2) == _GZIP_MAGIC
             raw.seek(0)
-            return _read_array(gzip.open(raw) if zipped else raw, path, num_axes)
+            return _read_array(gzip.open(raw) if is_gzipped else raw, path, num_axes)
     except FileNotFoundError:
-        raise DataError(f"{path}: found no such file, expected an idx file; check data.path") from None
+        raise DataError(f"{path}: no such file; check data.path") from None
     except EOFError:
-        raise _damage_error(path, "a gzip stream that ends too early", "a whole one") from None
+        raise _damage_error(path, "the gzip stream is truncated") from None
     except (gzip.BadGzipFile, zlib.error):
-        raise _damage_error(path, "a gzip stream that does not unpack", "an intact one") from None
+        raise _damage_error(path, "the gzip stream is damaged") from None
     except OSError as error:
-        raise DataError(f"{path}: found a file that cannot be read ({error.strerror}), expected an idx file") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the file") from None
 
 
 def _read_array(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> NDArray[np.uint8]:
     shape = _read_shape(stream, path, num_axes)
     declared = math.prod(shape)
-    if not 0 < declared <= _MOST_BYTES:
-        raise _damage_error(path, f"a header that declares {declared:,} bytes", f"1 to {_MOST_BYTES:,}")
-    data = stream.read(declared + 1)  # one more: notices what the header does not declare, and makes gzip check its sum
+    if not 0 < declared <= _MAX_BYTES:
+        raise _damage_error(path, f"the header declares {declared:,} bytes, the limit is {_MAX_BYTES:,}")
+    data = stream.read(declared + 1)  # one more byte: detects excess data, and makes gzip verify its checksum
     if len(data) != declared:
-        found = f"only {len(data):,}" if len(data) < declared else "more"
-        raise _damage_error(path, f"{found} bytes after the header", f"the {declared:,} that it declares")
+        count = f"only {len(data):,}" if len(data) < declared else "more"
+        raise _damage_error(path, f"{count} bytes follow the header, which declares {declared:,}")
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 def _read_shape(stream: BinaryIO | gzip.GzipFile, path: Path, num_axes: int) -> tuple[int, ...]:
     expected = bytes((0, 0, _BYTES_TYPE, num_axes))
     if (magic := stream.read(4)) != expected:
+        number = magic.hex() or "(missing)"
         raise _damage_error(
-            path, f"the magic word {magic.hex() or '(nothing)'}", f"{expected.hex()} (idx, bytes, {num_axes} axes)"
+            path, f"the magic number is {number} instead of {expected.hex()} (idx, bytes, {num_axes} axes)"
         )
     sizes = stream.read(4 * num_axes)
     if len(sizes) != 4 * num_axes:
-        raise _damage_error(path, f"a header of {4 + len(sizes)} bytes", f"{4 + 4 * num_axes}")
+        raise _damage_error(path, f"the header has {4 + len(sizes)} bytes instead of {4 + 4 * num_axes}")
     return struct.unpack(f">{num_axes}I", sizes)
 
 
-def _damage_error(path: Path, found: str, expected: str) -> DataError:
-    return DataError(f"{path}: found {found}, expected {expected}; get the file again")
+def _damage_error(path: Path, problem: str) -> DataError:
+    return DataError(f"{path}: {problem}; download the file again")

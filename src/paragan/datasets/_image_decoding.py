@@ -1,4 +1,4 @@
-"""From the bytes of a picture to grey levels 0…255: any mode, upright, transparent parts over a plain background."""
+"""Image decoding: bytes of any supported file to upright 8-bit pixels over a plain background, with bounded memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +18,16 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 
 MAX_PIXELS = 1 << 26  # 67 million
-MAX_BYTES = 256 << 20  # of memory for one picture while it is decoded and converted, next to its file
-_LONGEST_SIDE = 65_535  # resizing takes tables in proportion to it
+MAX_BYTES = 256 << 20  # memory to decode and convert one image, in addition to its file
+_MAX_SIDE = 65_535  # resizing needs tables of this length
 _STRIP_PIXELS = 1 << 18
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 _HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _ALPHA_MODES = ("RGBA", "LA", "PA", "RGBa", "La")
-_DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}  # a pixel on top; measured with VmHWM
+_DECODER_BYTES = {"WEBP": 12, "progressive": 6, "TIFF": 4}  # extra bytes per pixel; measured with VmHWM
 _ORIENTATION = 0x0112
-_TRANSPOSE_OF_ORIENTATION = {  # of the Exif orientation
+_TRANSPOSE_OF_ORIENTATION = {  # by Exif orientation
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -39,54 +40,54 @@ _BOMB_ERRORS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 _DAMAGE_ERRORS = (
     *(OSError, SyntaxError, ValueError, TypeError, IndexError, EOFError, OverflowError, KeyError, AttributeError),
     *(struct.error, zlib.error),
-)  # what Pillow's readers raise on damaged files
-
-# Above a limit of its own Pillow warns and goes on. An error, for good: a filter for each picture would make every
-# other warning of the process appear again and again.
-warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
+)  # raised by Pillow's readers on damaged files
 
 
 def decode_image(data: bytes, where: str) -> Image.Image:
-    """The picture as it is stored, its pixels read; of an animation the first frame. A JPEG that would take more than
-    `MOST_BYTES` is read at half its width and height.
+    """Decode an image in its stored mode; of an animation, the first frame.
 
-    Raises `DataError` where it is damaged, too large, or of floating-point pixels, whose range is unknown.
+    A JPEG that would take more than `MAX_BYTES` is decoded at half its width and height. where: the file in messages.
+    Raises `DataError` if the image is damaged, too large, or has floating-point pixels, whose range is unknown.
     """
+    _make_bomb_warnings_errors()
     with _raise_data_errors(where):
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
-        if image.width * image.height > MAX_PIXELS or max(image.size) > _LONGEST_SIDE:
+        if image.width * image.height > MAX_PIXELS or max(image.size) > _MAX_SIDE:
             raise Image.DecompressionBombError
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
-        pixels, stored = image.width * image.height, _bytes_per_pixel(image.mode)
+        pixels = image.width * image.height
+        stored = _bytes_per_pixel(image.mode)
         if image.format in ("JPEG", "MPO") and pixels * max(stored + extra, 2 * stored) > MAX_BYTES:
             image.draft(image.mode, (image.width // 2, image.height // 2))
         _refuse_too_large(pixels * extra + image.width * image.height * stored, image, where)
         image.load()
     if image.mode == "F":
-        raise DataError(f"{where}: found floating-point pixels, expected 8 or 16 bits; save it as PNG")
+        raise DataError(f"{where}: floating-point images are not supported; save it with 8 or 16 bits")
     return image
 
 
 def convert_image(image: Image.Image, where: str, channels: int, background: int) -> Image.Image:
-    """Upright, 8 bits, grey (1 channel) or red, green, blue (3). Transparent parts show the grey level `background`.
+    """Return the image upright in 8-bit grey (1 channel) or RGB (3), over a `background` of this grey level.
 
-    The same image where it is like that already. Raises `DataError` where both would take more than `MOST_BYTES`.
+    An image that has this form already is returned unchanged. Raises `DataError` if the image and its copies would take
+    more than `MAX_BYTES`.
     """
     with _raise_data_errors(where):
         mode = "L" if channels == 1 else "RGB"
-        turn = _TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(_ORIENTATION, 1))
-        converts = image.mode != mode or _has_transparency(image)
-        copies = converts + (turn is not None)
+        transpose = _TRANSPOSE_OF_ORIENTATION.get(image.getexif().get(_ORIENTATION, 1))
+        needs_conversion = image.mode != mode or _has_transparency(image)
+        copies = needs_conversion + (transpose is not None)
         needed = _bytes_per_pixel(image.mode) + copies * _bytes_per_pixel(mode)
         _refuse_too_large(image.width * image.height * needed, image, where)
-        if converts:
+        if needs_conversion:
             image = _convert_mode(image, mode, background)
-        return image if turn is None else image.transpose(turn)
+        return image if transpose is None else image.transpose(transpose)
 
 
 def _convert_mode(image: Image.Image, mode: str, background: int) -> Image.Image:
-    """A few rows at a time: what a conversion needs in between is small."""
-    result, rows = Image.new(mode, image.size), max(1, _STRIP_PIXELS // image.width)
+    """Convert strip by strip, which bounds the memory of the intermediate steps."""
+    result = Image.new(mode, image.size)
+    rows = max(1, _STRIP_PIXELS // image.width)
     for top in range(0, image.height, rows):
         strip = image.crop((0, top, image.width, min(top + rows, image.height)))
         result.paste(_convert_strip(strip, mode, background), (0, top))
@@ -98,15 +99,15 @@ def _convert_strip(image: Image.Image, mode: str, background: int) -> Image.Imag
         levels = np.asarray(image).astype(np.int64).clip(0, 65535)
         image = Image.fromarray((levels // 257).astype(np.uint8))
     if _has_transparency(image):
-        below = Image.new("RGBA", image.size, (background, background, background, 255))
-        image = Image.alpha_composite(below, image.convert("RGBA"))
+        backdrop = Image.new("RGBA", image.size, (background, background, background, 255))
+        image = Image.alpha_composite(backdrop, image.convert("RGBA"))
     if image.mode not in ("1", "L"):
         image = image.convert("RGB")
     return image.convert(mode)
 
 
 def _bytes_per_pixel(mode: str) -> int:
-    """Of an image in memory, where Pillow pads three channels to four."""
+    """Bytes per pixel in memory, where Pillow pads three channels to four."""
     return 1 if mode in ("1", "L", "P") else 2 if mode.startswith("I;16") else 4
 
 
@@ -114,12 +115,12 @@ def _refuse_too_large(num_bytes: int, image: Image.Image, where: str) -> None:
     if num_bytes > MAX_BYTES:
         raise DataError(
             f"{where}: {image.width} x {image.height} pixels ({image.format}, {image.mode}) would take "
-            f"{num_bytes >> 20} MiB to decode, and the limit is {MAX_BYTES >> 20} MiB; make the picture smaller"
+            f"{num_bytes >> 20} MiB to decode; the limit is {MAX_BYTES >> 20} MiB: make the image smaller"
         )
 
 
 def image_kind(image: Image.Image) -> str:
-    """colour, grey, palette, alpha, 16-bit or CMYK."""
+    """Kind of an image: colour, grey, palette, alpha, 16-bit or CMYK."""
     if image.mode in _HIGH_DEPTH_MODES:
         return "16-bit"
     if _has_transparency(image):
@@ -128,7 +129,7 @@ def image_kind(image: Image.Image) -> str:
 
 
 def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
-    """A square of `size` pixels (Lanczos), of the largest square in the middle, or with `crop` off of the whole."""
+    """Resize to `size` x `size` pixels (Lanczos): the largest centred square with `crop`, else the whole image."""
     if image.size == (size, size):
         return image
     width, height = image.size
@@ -139,7 +140,7 @@ def resize_square(image: Image.Image, size: int, crop: bool) -> Image.Image:
 
 
 def to_chw_array(image: Image.Image) -> NDArray[np.uint8]:
-    """uint8 (channels, height, width) of a grey or colour image, contiguous: kernels go by strides, too."""
+    """Pixels of a grey or colour image as uint8 (channels, height, width), contiguous: kernels depend on strides."""
     pixels = np.asarray(image)
     return np.ascontiguousarray(pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))
 
@@ -150,20 +151,28 @@ def _has_transparency(image: Image.Image) -> bool:
 
 @contextmanager
 def _raise_data_errors(where: str) -> Iterator[None]:
+    """Turn errors of Pillow into a `DataError` that names the file."""
     try:
         yield
     except _BOMB_ERRORS:
         raise DataError(
-            f"{where}: found a picture of too many pixels, expected at most {MAX_PIXELS:,}; make it smaller"
+            f"{where}: the image has too many pixels, the limit is {MAX_PIXELS:,}; make it smaller"
         ) from None
     except UnidentifiedImageError:
-        raise DataError(f"{where}: found no picture, expected {', '.join(_FORMATS)}; {_find_damaged_hint()}") from None
+        raise DataError(f"{where}: not an image in {', '.join(_FORMATS)} format; {_find_damaged_hint()}") from None
     except _DAMAGE_ERRORS as error:
-        told = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(
-            f"{where}: found a damaged picture ({told}), expected a whole one; {_find_damaged_hint()}"
-        ) from None
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{where}: the image is damaged ({reason}); {_find_damaged_hint()}") from None
 
 
 def _find_damaged_hint() -> str:
-    return f"`{program_command()} data check` names all such files"
+    return f"list all such files with `{program_command()} data check`"
+
+
+@cache
+def _make_bomb_warnings_errors() -> None:
+    """Make Pillow's warning about very large images an error, for the whole process.
+
+    A filter around every call would clear Python's registry of warnings that have been shown.
+    """
+    warnings.filterwarnings("error", category=Image.DecompressionBombWarning)

@@ -1,4 +1,4 @@
-"""A split of pictures that stay where they are: decoded when they are asked for, kept as far as memory was given."""
+"""Source of image files that are read in place: decoded on demand and cached in memory up to a limit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from paragan.core.files import open_regular_file
 from paragan.datasets._image_paths import SplitPaths
 from paragan.storage import zip_files
 
-MAX_FILE_BYTES = 256 << 20  # of one file
+MAX_FILE_BYTES = 256 << 20
 
 
 class FileReader(Protocol):
-    """Where the bytes of pictures come from."""
+    """Protocol of a folder or archive whose files can be read."""
 
     def has(self, path: str) -> bool: ...
 
@@ -35,13 +35,13 @@ class FileReader(Protocol):
 
     def stamp(self, path: str) -> str: ...  # size and time of change, or a checksum
 
-    def where(self, path: str) -> str: ...  # its name in messages
+    def where(self, path: str) -> str: ...  # the file in messages
 
-    def folders(self, top: bytes) -> list[bytes]: ...  # names of the visible folders in `top`, with images or without
+    def folders(self, top: bytes) -> list[bytes]: ...  # names of the visible folders in `top`, also empty ones
 
 
 class FolderReader:
-    """Files of a folder by their path in it."""
+    """Reader of the files in a folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -50,7 +50,7 @@ class FolderReader:
         return os.path.isfile(self.where(path))
 
     def read(self, path: str) -> bytes:
-        """The file's bytes; a `DataError` where it is gone or too large."""
+        """Read a file; raises `DataError` if it is missing or too large."""
         where = self.where(path)
         try:
             with open(where, "rb") as stream:
@@ -58,16 +58,14 @@ class FolderReader:
                 if size <= MAX_FILE_BYTES:
                     return stream.read(size)
         except OSError as error:
-            raise DataError(f"{where}: found a file that cannot be read ({error.strerror}); check it") from None
-        raise DataError(
-            f"{where}: found a file of {size:,} bytes, expected at most {MAX_FILE_BYTES:,}; make it smaller"
-        )
+            raise DataError(f"{where}: cannot be read ({error.strerror}); check the file") from None
+        raise DataError(f"{where}: the file has {size:,} bytes, the limit is {MAX_FILE_BYTES:,}; make it smaller")
 
     def stamp(self, path: str) -> str:
         try:
             status = os.stat(self.where(path))
         except OSError:
-            return "gone"
+            return "missing"
         return f"{status.st_size} {status.st_mtime_ns}"
 
     def where(self, path: str) -> str:
@@ -79,18 +77,18 @@ class FolderReader:
 
 
 class ZipReader:
-    """Members of a zip file, read in place."""
+    """Reader of the members of a zip file."""
 
     def __init__(self, path: Path) -> None:
         self._name = str(path)
-        with zip_files.raise_data_errors(self._name), open_regular_file(path):  # a pipe would be waited for
+        with zip_files.raise_data_errors(self._name), open_regular_file(path):  # opening a pipe would block
             self.archive = zipfile.ZipFile(path)
 
     def has(self, path: str) -> bool:
         return path in self.archive.NameToInfo
 
     def read(self, path: str) -> bytes:
-        """The member's bytes; a `DataError` where it is damaged or too large."""
+        """Read a member; raises `DataError` if it is damaged or too large."""
         with zip_files.raise_data_errors(self._name):
             return zip_files.read_member(self.archive, self.archive.getinfo(path), self._name, MAX_FILE_BYTES)
 
@@ -107,12 +105,13 @@ class ZipReader:
 
 
 class ImageFiles:
-    """Fulfils `core.seams.Source`. draw: uint8 (C, H, W) from a file's bytes and its name for messages.
+    """A `Source` of image files.
 
-    seal: what else than the files decides the pixels. notices: what to warn of, a line each.
+    decode: returns uint8 (C, H, W) from the bytes of a file and its name in messages. settings: what determines the
+    pixels besides the files, for the fingerprint. notices: warnings, one line each.
 
-    Rows are kept in memory as they come until `cache_bytes` are used, and those stay: every epoch asks for every row
-    once, so giving up one row for another would gain nothing.
+    Decoded rows are cached until `cache_bytes` are used and are never evicted: every epoch reads every row once, so
+    eviction would gain nothing.
     """
 
     def __init__(
@@ -120,16 +119,21 @@ class ImageFiles:
         files: FileReader,
         part: SplitPaths,
         shape: tuple[int, int, int],
-        draw: Callable[[bytes, str], NDArray[np.uint8]],
+        decode: Callable[[bytes, str], NDArray[np.uint8]],
         cache_bytes: int,
-        seal: str,
+        settings: str,
         notices: tuple[str, ...] = (),
     ) -> None:
-        self.shape, self.class_names, self.notices = shape, part.class_names, notices
-        self._files, self._part, self._draw, self._seal = files, part, draw, seal
-        self._kept = np.empty((min(cache_bytes // math.prod(shape), len(part.paths)), *shape), np.uint8)
-        self._place = np.full(len(part.paths), -1, np.int32)
-        self._num_kept = 0
+        self.shape = shape
+        self.class_names = part.class_names
+        self.notices = notices
+        self._files = files
+        self._part = part
+        self._decode = decode
+        self._settings = settings
+        self._cache = np.empty((min(cache_bytes // math.prod(shape), len(part.paths)), *shape), np.uint8)
+        self._cache_index = np.full(len(part.paths), -1, np.int32)
+        self._num_cached = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -137,14 +141,17 @@ class ImageFiles:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the settings and the paths with sizes and times of change; no file is opened."""
-        digest = hashlib.blake2b(f"{self.shape} {self._seal}".encode(), digest_size=8)
+        """Hash of the settings and of all paths, sizes and modification times; no file is opened."""
+        digest = hashlib.blake2b(f"{self.shape} {self._settings}".encode(), digest_size=8)
         for path in self._part.paths:
             digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))
         return digest.hexdigest()
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """indices: int64 array (B,) in [0, N). uint8 x_BCHW and int64 y_B. `DataError` names a file that is damaged."""
+        """Return uint8 x_BCHW and int64 y_B. indices: int64 array (B,) in [0, N).
+
+        Raises `DataError` that names a damaged file.
+        """
         rows = [operator.index(row) for row in indices]
         if rows and not 0 <= min(rows) <= max(rows) < len(self):
             raise IndexError(f"rows {min(rows)} to {max(rows)} of {len(self)}")
@@ -153,13 +160,13 @@ class ImageFiles:
         return torch.from_numpy(x_BCHW), None if labels is None else torch.from_numpy(labels[rows].astype(np.int64))
 
     def _row(self, row: int) -> NDArray[np.uint8]:
-        if (place := self._place[row]) >= 0:
-            return self._kept[place]
+        if (index := self._cache_index[row]) >= 0:
+            return self._cache[index]
         path = self._part.paths[row]
-        pixels = self._draw(self._files.read(path), self._files.where(path))
+        pixels = self._decode(self._files.read(path), self._files.where(path))
         with self._lock:
-            if self._place[row] < 0 and self._num_kept < len(self._kept):
-                self._kept[self._num_kept] = pixels
-                self._place[row] = self._num_kept
-                self._num_kept += 1
+            if self._cache_index[row] < 0 and self._num_cached < len(self._cache):
+                self._cache[self._num_cached] = pixels
+                self._cache_index[row] = self._num_cached
+                self._num_cached += 1
         return pixels

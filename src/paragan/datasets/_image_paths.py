@@ -1,4 +1,4 @@
-"""Which pictures there are under a folder or in a zip file, which part and class each belongs to, kept compactly."""
+"""Paths of the images in a folder or zip file, in compact form, with the split and class of each."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from paragan.core.errors import DataError
 from paragan.datasets._image_decoding import EXTENSIONS
 
-_HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that is there
+_HELD_OUT = (b"held_out", b"val", b"valid", b"validation", b"test")  # the first that exists is used
 _AFTER_SLASH = bytes([ord("/") + 1])
 _MAX_LINK_PATHS = 64
 _EXTENSIONS = tuple(ending.encode() for ending in EXTENSIONS)
 
 
 class PathList:
-    """Paths as one piece of bytes: some 40 bytes each, where a list of `Path` needs hundreds."""
+    """Sequence of paths in one bytes object: about 40 bytes each, where a list of `Path` needs hundreds."""
 
     def __init__(self, paths: list[bytes]) -> None:
-        self._all = b"".join(paths)
+        self._bytes = b"".join(paths)
         self._ends = np.cumsum([0, *map(len, paths)])
 
     def __len__(self) -> int:
@@ -37,12 +37,12 @@ class PathList:
         return (self[row] for row in range(len(self)))
 
     def __getitem__(self, row: int) -> str:
-        return os.fsdecode(self._all[self._ends[row] : self._ends[row + 1]])
+        return os.fsdecode(self._bytes[self._ends[row] : self._ends[row + 1]])
 
 
 @dataclass(frozen=True)
 class SplitPaths:
-    """The paths of one part in sorted order. labels: index into class_names for each; None: no classes."""
+    """Sorted paths of one split. labels: index into class_names per path; None without classes."""
 
     paths: PathList
     labels: NDArray[np.int32] | None
@@ -50,53 +50,58 @@ class SplitPaths:
 
 
 def find_images(root: Path) -> list[bytes]:
-    """Relative paths of all pictures in a folder, by their ending, sorted; hidden files and folders are left out.
+    """Return the sorted relative paths of all images in a folder, by file extension; hidden files are skipped.
 
-    Links are followed, but none back to a folder that it lies in. No picture is opened.
-    Raises `DataError` where a folder cannot be listed, or links lead to it by more than 64 ways: among n folders that
-    link to one another there are 2ⁿ ways and more.
+    Links are followed, except to a parent of the link. No image is opened.
+    Raises `DataError` if a folder cannot be listed, or is reached through links on more than 64 paths: n folders that
+    link to each other have 2ⁿ paths or more.
     """
     try:
         return sorted(_walk(os.fsencode(root), b"", frozenset(), Counter()))
     except OSError as error:
         name = os.fsdecode(error.filename)
-        raise DataError(f"{name}: found a folder that cannot be listed ({error.strerror}), check it") from None
+        raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None
 
 
 def find_images_in_zip(archive: zipfile.ZipFile) -> list[bytes]:
-    """The same of a zip file."""
+    """Return the sorted paths of all images in a zip file, by file extension; hidden files are skipped."""
     names = (os.fsencode(info.filename) for info in archive.infolist() if info.filename and not info.is_dir())
     return sorted(name for name in names if _is_image(name) and not _is_hidden(name))
 
 
 def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> SplitPaths:
-    """The pictures of one part and their classes, from sorted paths.
+    """Return the images of one split and their classes, from sorted paths.
 
-    Where there are the folders `train` and one of `held_out val valid validation test`, these are the parts;
-    otherwise `held_out` of the pictures are, at least one, by a hash of the path: a picture stays in its part when
-    others are added. Classes are the folders at the top of a part, where there are two or more.
-    A folder that is alone, as archives like to unpack one, is looked through.
-    Raises `DataError` where pictures lie beside the folders of classes.
+    If the folders `train` and one of `held_out val valid validation test` exist, they are the splits. Otherwise the
+    share `held_out` of the images is held out, at least one, by a hash of the path: an image stays in its split when
+    others are added. Classes are the folders at the top of a split, if there are two or more.
+    A single root folder, as archives often have, is skipped.
+    Raises `DataError` if there are images next to class folders.
     """
-    if alone := single_root_folder(paths):
-        within = split_paths([path[len(alone) :] for path in paths], split, held_out, name)
-        return replace(within, paths=PathList([alone + os.fsencode(path) for path in within.paths]))
+    if root := single_root_folder(paths):
+        within = split_paths([path[len(root) :] for path in paths], split, held_out, name)
+        return replace(within, paths=PathList([root + os.fsencode(path) for path in within.paths]))
     folders = folder_names(paths)
-    unseen = next((word for word in _HELD_OUT if word in folders), None)
-    if b"train" in folders and unseen is not None:
-        tops = {"train": b"train/", "held_out": unseen + b"/"}
+    held_out_folder = next((word for word in _HELD_OUT if word in folders), None)
+    if b"train" in folders and held_out_folder is not None:
+        tops = {"train": b"train/", "held_out": held_out_folder + b"/"}
         parts = {key: paths[prefix_range(paths, top)] for key, top in tops.items()}
-        mine, top = parts[split], tops[split]
+        mine = parts[split]
+        top = tops[split]
         classes = sorted(set().union(*(folder_names(parts[key], len(tops[key])) for key in parts)))
-        beside = next((p for key in parts for p in parts[key] if p.find(b"/", len(tops[key])) < 0), None)
+        unsorted = (p for key in parts for p in parts[key] if p.find(b"/", len(tops[key])) < 0)
+        stray = next(unsorted, None)
     else:
-        mine, top, classes = _hash_split(paths, split, held_out), b"", sorted(folders)
-        beside = next((path for path in paths if b"/" not in path), None)
+        mine = _hash_split(paths, split, held_out)
+        top = b""
+        classes = sorted(folders)
+        stray = next((path for path in paths if b"/" not in path), None)
     if len(classes) < 2:
         return SplitPaths(PathList(mine), None, ())
-    if beside is not None:
-        found = f"{os.fsdecode(beside)!r} beside the folders of {len(classes)} classes"
-        raise DataError(f"{name}: found {found}; move it into one")
+    if stray is not None:
+        raise DataError(
+            f"{name}: {os.fsdecode(stray)!r} is next to {len(classes)} class folders; move it into one of them"
+        )
     labels = np.empty(len(mine), np.int32)
     for number, folder in enumerate(classes):
         labels[prefix_range(mine, top + folder + b"/")] = number
@@ -104,41 +109,45 @@ def split_paths(paths: list[bytes], split: str, held_out: float, name: str) -> S
 
 
 def class_folder_levels(paths: list[bytes]) -> list[bytes]:
-    """Where class folders stand, each with its slash: at the top, in a folder that is alone, or in both parts."""
-    found, top = [b""], b""
-    while alone := single_root_folder([path[len(top) :] for path in paths]):
-        top += alone
-        found.append(top)
+    """Return the folders that may contain class folders, with a final slash: the root, a single folder, both splits."""
+    levels = [b""]
+    top = b""
+    while root := single_root_folder([path[len(top) :] for path in paths]):
+        top += root
+        levels.append(top)
     folders = folder_names(paths, len(top), top)
-    unseen = next((word for word in _HELD_OUT if word in folders), None)
-    is_split = b"train" in folders and unseen is not None
-    return [*found[:-1], top + b"train/", top + unseen + b"/"] if is_split and unseen else found
+    held_out_folder = next((word for word in _HELD_OUT if word in folders), None)
+    if b"train" not in folders or held_out_folder is None:
+        return levels
+    return [*levels[:-1], top + b"train/", top + held_out_folder + b"/"]
 
 
 def single_root_folder(paths: list[bytes]) -> bytes:
-    """The one folder that all pictures lie in, with its slash; empty where there is no such folder."""
+    """Return the one folder that contains all images, with its slash; empty if there is no such folder."""
     top, slash, _ = paths[0].partition(b"/")
     return top + slash if slash and len(paths[prefix_range(paths, top + slash)]) == len(paths) else b""
 
 
 def _walk(
-    root: bytes, inner: bytes, above: frozenset[tuple[int, int]], ways: Counter[tuple[int, int]]
+    root: bytes, inner: bytes, parents: frozenset[tuple[int, int]], visits: Counter[tuple[int, int]]
 ) -> Iterator[bytes]:
     folder = os.path.join(root, inner)
     status = os.stat(folder)
-    me = (status.st_dev, status.st_ino)
-    if me in above:
+    inode = (status.st_dev, status.st_ino)
+    if inode in parents:
         return
-    ways[me] += 1
-    if ways[me] > _MAX_LINK_PATHS:
-        found = f"a folder that links lead to by more than {_MAX_LINK_PATHS} ways"
-        raise DataError(f"{os.fsdecode(folder)}: found {found}, expected a tree of folders; remove links")
+    visits[inode] += 1
+    if visits[inode] > _MAX_LINK_PATHS:
+        raise DataError(
+            f"{os.fsdecode(folder)}: symbolic links lead to this folder on more than {_MAX_LINK_PATHS} paths; "
+            "remove some"
+        )
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(b".") or (entry.is_symlink() and not os.path.exists(entry)):
-                continue  # hidden, or a link that leads nowhere or to itself
+                continue  # hidden, or a broken or circular link
             if entry.is_dir():
-                yield from _walk(root, inner + entry.name + b"/", above | {me}, ways)
+                yield from _walk(root, inner + entry.name + b"/", parents | {inode}, visits)
             elif _is_image(entry.name) and entry.is_file():
                 yield inner + entry.name
 
@@ -152,28 +161,32 @@ def _is_hidden(path: bytes) -> bool:
 
 
 def folder_names(paths: list[bytes], start: int = 0, top: bytes = b"") -> set[bytes]:
-    """The folders at the top, which begins at byte `start`. top: of the paths that begin with it."""
-    found, row = set(), 0
+    """Return the names of the top folders of paths, whose relative part begins at byte `start`.
+
+    top: only consider paths that begin with this prefix.
+    """
+    names = set()
+    row = 0
     paths = paths[prefix_range(paths, top)] if top else paths
     while row < len(paths):
         end = paths[row].find(b"/", start)
         if end < 0:
             row += 1
         else:
-            found.add(paths[row][start:end])
+            names.add(paths[row][start:end])
             row = prefix_range(paths, paths[row][: end + 1]).stop
-    return found
+    return names
 
 
 def prefix_range(paths: list[bytes], top: bytes) -> slice:
-    """Where the paths that start with `top` lie, which ends with a slash: side by side, as they are sorted."""
+    """Return the slice of the sorted paths that start with `top`, which ends with a slash."""
     return slice(bisect_left(paths, top), bisect_left(paths, top[:-1] + _AFTER_SLASH))
 
 
 def _hash_split(paths: list[bytes], split: str, held_out: float) -> list[bytes]:
     digests = b"".join([blake2b(path, digest_size=4).digest() for path in paths])
     hashes = np.frombuffer(digests, "<u4")
-    unseen = hashes < held_out * 2**32
-    if not unseen.any() or unseen.all():
-        unseen = hashes == hashes.min()  # of ten pictures none may be below, of two both
-    return [paths[row] for row in np.flatnonzero(unseen == (split == "held_out"))]
+    is_held_out = hashes < held_out * 2**32
+    if not is_held_out.any() or is_held_out.all():
+        is_held_out = hashes == hashes.min()  # few images: hold out exactly one
+    return [paths[row] for row in np.flatnonzero(is_held_out == (split == "held_out"))]

@@ -1,4 +1,4 @@
-"""A split of a data set, held in memory."""
+"""Source of a split that is held in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class InMemorySource:
-    """Fulfils `core.seams.Source`: uint8 images (N, C, H, W) and, where there are classes, int64 labels (N,)."""
+    """A `Source` of uint8 images (N, C, H, W) and, for a labelled data set, int64 labels (N,)."""
 
     def __init__(
         self,
@@ -20,7 +20,8 @@ class InMemorySource:
         class_names: tuple[str, ...] = (),
         fingerprint: str = "",
     ) -> None:
-        self.images_NCHW, self.labels_N = images_NCHW, labels_N
+        self.images_NCHW = images_NCHW
+        self.labels_N = labels_N
         self.class_names = class_names
         self.fingerprint = fingerprint
         channels, height, width = images_NCHW.shape[1:]
@@ -30,13 +31,13 @@ class InMemorySource:
         return len(self.images_NCHW)
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """indices: int64 array (B,) in [0, N). Copies of the rows: uint8 x_BCHW and int64 y_B."""
+        """Return copies of rows: uint8 x_BCHW and int64 y_B. indices: int64 array (B,) in [0, N)."""
         rows = torch.as_tensor(indices, dtype=torch.int64)
         x_BCHW = self.images_NCHW.index_select(0, rows)
         return x_BCHW, None if self.labels_N is None else self.labels_N.index_select(0, rows)
 
 
-def compute_fingerprint(*what: object) -> str:
-    """16 hex digits of what identifies data: words and numbers as they are, files by size and time of change."""
-    words = (f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" if isinstance(p, Path) else str(p) for p in what)
+def compute_fingerprint(*parts: object) -> str:
+    """Hash of what identifies a data set, 16 hex digits: text and numbers, and files by size and modification time."""
+    words = (f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" if isinstance(p, Path) else str(p) for p in parts)
     return hashlib.blake2b("\x1f".join(words).encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -1,8 +1,8 @@
-"""A set in the four files of MNIST: 28x28 grey images of ten classes, 60,000 to train with and 10,000 held out."""
+"""Data sets in the four files of MNIST: 28x28 grey images of ten classes, 60,000 for training and 10,000 held out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -15,49 +15,69 @@ from paragan.datasets import _idx_format
 from paragan.datasets._download import RemoteFile, download
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 
-_PREFIX = {"train": "train", "held_out": "t10k"}
+_STEMS = (
+    *("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    *("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+)
+_SPLIT_STEMS = {"train": _STEMS[:2], "held_out": _STEMS[2:]}
 _SIDE = 28
 
 
 def source(
-    name: str, path: str, size: int, split: str, class_names: tuple[str, ...], remotes: Mapping[str, RemoteFile]
+    name: str,
+    path: str,
+    size: int,
+    split: str,
+    class_names: tuple[str, ...],
+    remotes: Mapping[str, RemoteFile],
 ) -> Source:
-    """(1, size, size): 28, or more with a black frame. path: the folder; where it is empty, `remotes` are fetched.
+    """Return a split of shape (1, size, size); above 28, images get a black border.
 
-    Raises `DataError` where a file is missing, truncated, or not what its name says.
+    name: the data set. path: folder of the files; if it is empty, `remotes` are downloaded.
+    Raises `DataError` if a file is missing or truncated, or has other content than its name says.
     """
-    stems = (f"{_PREFIX[split]}-images-idx3-ubyte", f"{_PREFIX[split]}-labels-idx1-ubyte")
-    images_path, labels_path = (_file(path, stem) if path else download(remotes[stem], name) for stem in stems)
-    images_NHW, labels_N = _bytes(images_path, num_axes=3), _bytes(labels_path, num_axes=1)
+    images_path, labels_path = (
+        _local_file(path, stem) if path else download(remotes[stem], name) for stem in _SPLIT_STEMS[split]
+    )
+    images_NHW = _read_bytes(images_path, num_axes=3)
+    labels_N = _read_bytes(labels_path, num_axes=1)
+    _check_shapes(images_NHW, labels_N, len(class_names), images_path, labels_path)
+    border = (size - _SIDE) // 2
+    fingerprint = compute_fingerprint(name, size, images_path, labels_path)
+    return InMemorySource(F.pad(images_NHW, (border,) * 4)[:, None], labels_N.long(), class_names, fingerprint)
+
+
+def remote_files(url: str, sizes_and_hashes: Sequence[tuple[int, str]]) -> dict[str, RemoteFile]:
+    """Remote files by name without `.gz`.
+
+    url: of their folder. sizes_and_hashes: bytes and sha256 of the training images, training labels, test images and
+    test labels.
+    """
+    files = zip(_STEMS, sizes_and_hashes, strict=True)
+    return {stem: RemoteFile(f"{url}/{stem}.gz", num_bytes, sha256) for stem, (num_bytes, sha256) in files}
+
+
+def _check_shapes(images_NHW: Tensor, labels_N: Tensor, num_classes: int, images_path: Path, labels_path: Path) -> None:
     if images_NHW.shape[1:] != (_SIDE, _SIDE):
         height, width = images_NHW.shape[1:]
-        raise DataError(f"{images_path}: found images of {height}x{width}, expected {_SIDE}x{_SIDE}; check data.path")
+        raise DataError(f"{images_path}: images are {height}x{width} instead of {_SIDE}x{_SIDE}; check data.path")
     if len(images_NHW) != len(labels_N):
         raise DataError(
-            f"{labels_path}: found {len(labels_N):,} labels, expected {len(images_NHW):,}, one for each image"
+            f"{labels_path}: {len(labels_N):,} labels for {len(images_NHW):,} images; download both files again"
         )
-    if (highest := int(labels_N.max())) >= len(class_names):
-        raise DataError(f"{labels_path}: found label {highest}, expected labels 0 to {len(class_names) - 1}")
-    frame = (size - _SIDE) // 2
-    fingerprint = compute_fingerprint(name, size, images_path, labels_path)
-    return InMemorySource(F.pad(images_NHW, (frame,) * 4)[:, None], labels_N.long(), class_names, fingerprint)
+    if (highest := int(labels_N.max())) >= num_classes:
+        raise DataError(f"{labels_path}: invalid label {highest}; labels must be 0 to {num_classes - 1}")
 
 
-def remotes(folder: str, files: Mapping[str, tuple[int, str]]) -> dict[str, RemoteFile]:
-    """From the URL of a folder and, by name without `.gz`, the files' sizes and sha256."""
-    return {stem: RemoteFile(f"{folder}/{stem}.gz", *facts) for stem, facts in files.items()}
+def _read_bytes(path: Path, num_axes: int) -> Tensor:
+    return torch.from_numpy(_idx_format.read_idx(path, num_axes).copy())  # torch requires a writable array
 
 
-def _bytes(path: Path, num_axes: int) -> Tensor:
-    return torch.from_numpy(_idx_format.read_idx(path, num_axes).copy())  # a copy can be written to, as torch demands
-
-
-def _file(path: str, stem: str) -> Path:
-    """The gzipped file, or the plain one."""
-    what = "the four MNIST idx files"
+def _local_file(path: str, stem: str) -> Path:
+    """Path of the gzipped file or of the plain one."""
     if not Path(path).is_dir():
-        raise DataError(f"data.path: found no folder {path!r}, expected the folder of {what}; give data.path=FOLDER")
+        raise DataError(f"data.path: no folder {path!r}; pass the folder of the four idx files: data.path=DIR")
     for candidate in (Path(path, f"{stem}.gz"), Path(path, stem)):
         if candidate.is_file():
             return candidate
-    raise DataError(f"data.path: found no {stem}.gz (nor {stem}) in {path!r}, expected {what}; check data.path")
+    raise DataError(f"data.path: no file {stem}.gz or {stem} in {path!r}; it must contain all four idx files")

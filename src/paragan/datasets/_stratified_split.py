@@ -1,4 +1,4 @@
-"""A part held out of every class alike."""
+"""Stratified split of a data set into a training and a held-out part."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from paragan.core import rng
 
 
 def stratified_split(labels_N: Tensor, every: int, name: str) -> dict[str, Tensor]:
-    """Row numbers of both parts in file order: held out is one in `every` of each class.
+    """Row numbers of both splits, in file order: one in `every` rows of each class is held out.
 
-    Which one is a matter of the order that `name` shuffles to, and the same for every seed.
+    The order in which rows are picked is a permutation seeded by `name` alone, so the split is the same for every seed
+    of a run.
     """
     shuffled = torch.randperm(len(labels_N), generator=rng.generator(name, "split"))
     by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
-    held_out = torch.zeros(len(labels_N), dtype=torch.bool)
-    held_out[by_class[::every]] = True
-    return {"train": (~held_out).nonzero().flatten(), "held_out": held_out.nonzero().flatten()}
+    is_held_out = torch.zeros(len(labels_N), dtype=torch.bool)
+    is_held_out[by_class[::every]] = True
+    return {
+        "train": (~is_held_out).nonzero().flatten(),
+        "held_out": is_held_out.nonzero().flatten(),
+    }

@@ -1,4 +1,4 @@
-"""Pictures whose classes are synsets of WordNet (n01443537, a goldfish): labels from folders or a list, and names."""
+"""Data sets whose classes are WordNet synsets (n01443537, goldfish): labels from folders or lists, class names."""
 
 from __future__ import annotations
 
@@ -27,31 +27,38 @@ _WNID_AND_NAME = re.compile(r"\b(n\d{8})[ \t]+([^\r\n]+)")
 def source(
     files: FileReader, paths: list[bytes], labels: Labels, names: tuple[str, ...], size: int, cache_mb: int
 ) -> ImageFiles:
-    """Colour, the largest square in the middle, brought to this size. labels: index into names for each path."""
+    """Return a source of colour images, centre-cropped and resized to `size`. labels: index into names per path."""
     options = folder.Options(size=size)  # type: ignore[arg-type]
-    seal = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
+    settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
     part = SplitPaths(PathList(paths), labels, names)
-    return ImageFiles(files, part, (3, size, size), partial(folder.decode_resized, options), cache_mb << 20, seal)
+    return ImageFiles(files, part, (3, size, size), partial(folder.decode_resized, options), cache_mb << 20, settings)
 
 
 def check_wnids(folders: Iterable[str], where: str) -> tuple[str, ...]:
-    """The classes: these folders in `where`, sorted. Raises `DataError` where one is called otherwise, or is alone."""
+    """Return the class folders in `where`, sorted.
+
+    Raises `DataError` if a name is not a WordNet ID, or there are fewer than two.
+    """
     wnids = tuple(sorted(folders))
     other = next((name for name in wnids if not _WNID.fullmatch(name)), None)
     if other is not None or len(wnids) < 2:
-        found = f"the folder {other!r}" if other is not None else f"{'one' if wnids else 'no'} folder of a class"
-        expected = "two or more, called as in WordNet: n01443537"
-        raise DataError(f"{where}: found {found}, expected {expected}; data.name=folder takes any")
+        problem = f"folder {other!r} is not a WordNet ID" if other is not None else "fewer than two class folders"
+        raise DataError(
+            f"{where}: {problem}; classes are folders named like n01443537; for other names pass data.name=folder"
+        )
     return wnids
 
 
 def has_class_folders(paths: list[bytes], top: bytes) -> bool:
-    """Whether the pictures in `top` lie in folders of classes."""
+    """Whether the images in `top` are in class folders."""
     return any(_WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, len(top)))
 
 
 def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], where: str) -> Labels:
-    """Labels of pictures in top/WNID. Raises `DataError` where one lies beside the folders, or in one of no class."""
+    """Return the labels of images in top/WNID.
+
+    Raises `DataError` if an image is next to the class folders, or in a folder that is not a class.
+    """
     numbers = {os.fsencode(wnid): number for number, wnid in enumerate(wnids)}
     folders = (path[len(top) :].partition(b"/") for path in paths)
     labels = np.fromiter((numbers.get(name, -1) if slash else -2 for name, slash, _ in folders), np.int32, len(paths))
@@ -60,43 +67,44 @@ def labels_from_folders(paths: list[bytes], top: bytes, wnids: tuple[str, ...], 
     row = int((labels < 0).argmax())
     name = os.fsdecode(paths[row][len(top) :].partition(b"/")[0])
     if labels[row] == -2:
-        raise DataError(f"{where}: found {name!r} beside the folders of the classes; move it into one")
-    raise DataError(f"{where}: found the class {name!r}, {_expected_class(wnids)}; remove it here or add it there")
+        raise DataError(f"{where}: {name!r} is next to the class folders; move it into one of them")
+    raise DataError(f"{where}: class {name!r} is {_not_in_train(wnids)}; remove it here or add it to train")
 
 
 def labels_from_list(paths: list[bytes], class_of: Mapping[str, str], wnids: tuple[str, ...], where: str) -> Labels:
-    """Labels of pictures by a list, `where`, of their names without the ending, and WNIDs.
+    """Return the labels of images from a list. class_of: WNID by file name without extension. where: the list.
 
-    Raises `DataError` where it lists more, fewer or other pictures, or a class that there is not.
+    Raises `DataError` if the list has more, fewer or other images, or an unknown class.
     """
     stems = [PurePath(os.fsdecode(path)).stem for path in paths]
     if len(class_of) != len(stems):
-        found = f"labels of {len(class_of):,} pictures"
-        raise DataError(f"{where}: found {found}, expected {len(stems):,}, as there are; get the pictures and it again")
+        raise DataError(
+            f"{where}: {len(class_of):,} labels for {len(stems):,} images; download the images and the labels again"
+        )
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     for stem in stems:
         if (wnid := class_of.get(stem)) is None:
-            raise DataError(f"{where}: found no label of {stem!r}, expected one; get the pictures and it again")
+            raise DataError(f"{where}: no label for {stem!r}; download the images and the labels again")
         if wnid not in numbers:
-            raise DataError(f"{where}: found the class {wnid!r} of {stem!r}, {_expected_class(wnids)}; check data.path")
+            raise DataError(f"{where}: class {wnid!r} of {stem!r} is {_not_in_train(wnids)}; check data.path")
     return np.array([numbers[class_of[stem]] for stem in stems], np.int32)
 
 
 def class_names(wnids: tuple[str, ...], text: str) -> tuple[str, ...]:
-    """What the classes are called: the first of their words. Where two are called alike, their numbers are added.
+    """Return the name of each class: the first of its words, with the WNID if two classes have the same name.
 
-    text: lines of a WNID and words, as in words.txt; a class that is not in it is called by its number.
+    text: lines of a WNID and words, as in words.txt; a class that is not listed is named by its WNID.
     """
     words = {wnid: words.partition(",")[0].strip() for wnid, words in _WNID_AND_NAME.findall(text)}
     names = [words.get(wnid) or wnid for wnid in wnids]
-    alike = Counter(names)
-    return tuple(f"{name} ({wnid})" if alike[name] > 1 else name for name, wnid in zip(names, wnids, strict=True))
+    counts = Counter(names)
+    return tuple(f"{name} ({wnid})" if counts[name] > 1 else name for name, wnid in zip(names, wnids, strict=True))
 
 
 def find_wnids(text: str) -> set[str]:
-    """All WNIDs in a text."""
+    """Return all WNIDs in a text."""
     return set(_WNID.findall(text))
 
 
-def _expected_class(wnids: tuple[str, ...]) -> str:
-    return f"expected one of the {len(wnids)} classes in train"
+def _not_in_train(wnids: tuple[str, ...]) -> str:
+    return f"not one of the {len(wnids)} classes in train"

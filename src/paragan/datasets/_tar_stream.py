@@ -1,4 +1,4 @@
-"""Tar archives as a stream, packed with gzip, xz or not at all: no more is ever unpacked than a limit."""
+"""Streaming reader of tar archives, plain or compressed with gzip or xz, with a limit on the unpacked size."""
 
 from __future__ import annotations
 
@@ -13,53 +13,56 @@ from typing import IO
 
 from paragan.core.errors import DataError
 
-_XZ_MEMORY = 160 << 20  # bytes; a file may ask for gigabytes to unpack it
+_XZ_MEMORY = 160 << 20  # bytes; a file may require gigabytes to unpack
 _CHUNK_BYTES = 1 << 20
 
 
-def read_members(path: Path, wanted: Callable[[str], bool], most: int, most_each: int) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the wanted plain files, in the order of the archive; nothing is written to disk.
+def read_members(
+    path: Path, is_needed: Callable[[str], bool], max_bytes: int, max_member_bytes: int
+) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the regular files that are needed, in archive order; nothing is written to disk.
 
-    Raises `DataError` where it is missing or damaged, where it unpacks to more than `most` bytes, or a wanted file
-    has more than `most_each`.
+    Raises `DataError` if the archive is missing or damaged, if it unpacks to more than `max_bytes`, or if a needed file
+    has more than `max_member_bytes`.
     """
     try:
         with path.open("rb") as raw:
-            stream = _BoundedReader(raw, path, most)
+            stream = _BoundedReader(raw, path, max_bytes)
             with tarfile.open(fileobj=stream, mode="r|") as archive:
                 for entry in archive:
-                    if entry.isfile() and wanted(entry.name):
-                        yield entry.name, _read_member(archive, entry, path, most_each)
-            while stream.read(_CHUNK_BYTES):  # what follows the last member: the checksum lies at the very end
+                    if entry.isfile() and is_needed(entry.name):
+                        yield entry.name, _read_member(archive, entry, path, max_member_bytes)
+            while stream.read(_CHUNK_BYTES):  # read to the end, where the checksum is
                 pass
     except FileNotFoundError:
-        raise DataError(f"{path}: found no such file, expected a tar archive; check data.path") from None
+        raise DataError(f"{path}: no such file; check data.path") from None
     except lzma.LZMAError as error:
-        raise DataError(f"{path}: found a damaged xz stream ({error}), expected an intact one; get it again") from None
+        raise DataError(f"{path}: damaged xz file ({error}); download it again") from None
     except (gzip.BadGzipFile, zlib.error, EOFError):
-        raise DataError(f"{path}: found a damaged gzip stream, expected an intact one; get it again") from None
+        raise DataError(f"{path}: damaged gzip file; download it again") from None
     except (tarfile.TarError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: damaged tar archive ({error}); download it again") from None
+
+
+def _read_member(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, max_bytes: int) -> bytes:
+    if entry.size > max_bytes:
         raise DataError(
-            f"{path}: found a damaged tar archive ({error}), expected an intact one; get it again"
-        ) from None
-
-
-def _read_member(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, most: int) -> bytes:
-    if entry.size > most:
-        found = f"{entry.name!r} with {entry.size:,} bytes"
-        raise DataError(f"{path}: found {found}, expected at most {most:,}; is it a decompression bomb?")
+            f"{path}: {entry.name!r} has {entry.size:,} bytes, the limit is {max_bytes:,}; is it a decompression bomb?"
+        )
     stream = archive.extractfile(entry)
     data = b"" if stream is None else stream.read()
     if len(data) != entry.size:
-        raise DataError(f"{path}: found an archive that ends within {entry.name!r}, expected a whole one; get it again")
+        raise DataError(f"{path}: the archive ends within {entry.name!r}; download it again")
     return data
 
 
 class _BoundedReader(io.RawIOBase):
-    """The unpacked bytes of a file; more than `most` of them are an error."""
+    """Reader of the unpacked bytes of a file; raises `DataError` after `max_bytes`."""
 
-    def __init__(self, raw: IO[bytes], path: Path, most: int) -> None:
-        self._path, self._left, self._most = path, most, most
+    def __init__(self, raw: IO[bytes], path: Path, max_bytes: int) -> None:
+        self._path = path
+        self._remaining = max_bytes
+        self._max_bytes = max_bytes
         start = raw.read(6)
         raw.seek(0)
         self._stream: IO[bytes] = raw
@@ -69,26 +72,28 @@ class _BoundedReader(io.RawIOBase):
             self._stream = _XzReader(raw)  # type: ignore[assignment]
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; -1 is not asked for by a streamed tar."""
-        data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
-        self._left -= len(data)
-        if self._left < 0:
-            what = f"more than {self._most:,} bytes unpacked, expected at most that"
-            raise DataError(f"{self._path}: found {what}; is it a decompression bomb?")
+        """Read at most `size` bytes; tarfile never passes -1 for a stream."""
+        data = self._stream.read(min(size, self._remaining + 1) if size >= 0 else self._remaining + 1)
+        self._remaining -= len(data)
+        if self._remaining < 0:
+            raise DataError(
+                f"{self._path}: unpacks to more than {self._max_bytes:,} bytes; is it a decompression bomb?"
+            )
         return data
 
 
 class _XzReader:
-    """An xz stream that may ask for no more than a fixed amount of memory, which `lzma.LZMAFile` cannot be told."""
+    """Reader of an xz stream with a memory limit, which `lzma.LZMAFile` does not support."""
 
     def __init__(self, raw: IO[bytes]) -> None:
-        self._raw, self._unpacker = raw, lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+        self._raw = raw
+        self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
     def read(self, size: int) -> bytes:
         while not self._unpacker.eof:
-            piece = self._raw.read(_CHUNK_BYTES) if self._unpacker.needs_input else b""
-            if self._unpacker.needs_input and not piece:
-                raise lzma.LZMAError("it ends too early")
-            if data := self._unpacker.decompress(piece, size):
+            chunk = self._raw.read(_CHUNK_BYTES) if self._unpacker.needs_input else b""
+            if self._unpacker.needs_input and not chunk:
+                raise lzma.LZMAError("truncated")
+            if data := self._unpacker.decompress(chunk, size):
                 return data
         return b""

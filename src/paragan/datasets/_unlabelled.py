@@ -1,4 +1,4 @@
-"""A labelled data set without its labels: what `data.labels=false` trains on."""
+"""Wrapper that drops the labels of a data set, for `data.labels=false`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from paragan.core.protocols import Source
 
 
 class UnlabelledSource:
-    """The images of `source`, which has its labels still."""
+    """A `Source` of the images of another source, without labels."""
 
     class_names: tuple[str, ...] = ()
 
     def __init__(self, source: Source) -> None:
-        self.source, self.shape = source, source.shape
+        self.source = source
+        self.shape = source.shape
         self.fingerprint = f"{source.fingerprint} without labels"
 
     def __len__(self) -> int:
         return len(self.source)
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """uint8 x_BCHW and no labels."""
+        """Return uint8 x_BCHW and no labels."""
         return self.source.fetch(indices)[0], None

@@ -1,4 +1,4 @@
-"""CIFAR-10: 32x32 colour images of ten classes, from the official binary files, or from what has part of it.
+"""CIFAR-10: 32x32 colour images of ten classes, from the official binary files or from a partial or lossy copy.
 
 Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", University of Toronto, 2009;
 https://www.cs.toronto.edu/~kriz/cifar.html
@@ -24,10 +24,11 @@ from paragan.datasets._stratified_split import stratified_split
 from paragan.storage import npz
 
 _CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-_SIDE, _BATCH = 32, 10_000
-_ROW = 1 + 3 * _SIDE * _SIDE  # bytes: a label, then the red, green and blue plane
+_SIDE = 32
+_BATCH = 10_000
+_ROW = 1 + 3 * _SIDE * _SIDE  # bytes: the label, then the red, green and blue planes
 _HELD_OUT_EVERY = 10
-_MOST_BYTES = 256 << 20  # unpacked; the official archive has 184 million
+_MAX_BYTES = 256 << 20  # unpacked; the official archive has 184 million
 _BATCHES = {"train": tuple(f"data_batch_{n}.bin" for n in range(1, 6)), "held_out": ("test_batch.bin",)}
 _FILES = {"lossless": "cifar10-lossless-first4000.npz", "jpeg": "cifar10-jpeg.tar.xz"}
 _BINARY = "cifar-10-binary.tar.gz"
@@ -40,32 +41,32 @@ _REMOTE = RemoteFile(
 
 @dataclass(frozen=True)
 class Options:
-    """Which copy of CIFAR-10 is read.
+    """Location and variant of the CIFAR-10 files.
 
-    binary: `cifar-10-binary.tar.gz`, or its unpacked `data_batch_1.bin` …, 50,000 and 10,000 images. lossless:
-    `cifar10-lossless-first4000.npz`, the first 4,000 training images. jpeg: `cifar10-jpeg.tar.xz`, all images, but
-    LOSSY: a Fréchet distance measured on them is not comparable with published ones.
+    `binary`: `cifar-10-binary.tar.gz` or its unpacked `data_batch_1.bin` …, 50,000 and 10,000 images. `lossless`:
+    `cifar10-lossless-first4000.npz`, the first 4,000 training images. `jpeg`: `cifar10-jpeg.tar.xz`, all images with
+    LOSSY compression: Fréchet distances measured on them are not comparable with published ones.
     """
 
     path: FilePath = ""
-    """The file, or its folder; empty: the binary file is downloaded once."""
+    """The file or its folder. If empty, the binary archive is downloaded once."""
     variant: Literal["auto", "binary", "lossless", "jpeg"] = "auto"
-    """Which file to read where there are several; `auto` takes the first of binary, lossless, jpeg (lossy: its
-    scores are not comparable with published ones).
+    """File to read if the folder has several; `auto` selects the first of binary, lossless, jpeg. Scores on jpeg
+    (lossy) are not comparable with published ones.
     """
     flip: bool = False
     """Mirror half of the training images, drawn anew in every epoch."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """(3, 32, 32). Held out is the official test part; of the 4,000 lossless images a fixed tenth of each class.
+    """Return a split of shape (3, 32, 32).
 
-    Raises `DataError` where there are no such files, or one is not what its name says.
+    The held-out split is the official test set; of the 4,000 lossless images, a fixed tenth of each class.
+    Raises `DataError` if the files are missing, or one has other content than its name says.
     """
     variant, path = _find_file(options) if options.path else ("binary", download(_REMOTE, "cifar10"))
-    images_NCHW, labels_N = {"binary": _read_binary, "lossless": _read_lossless, "jpeg": _read_jpeg}[variant](
-        path, split
-    )
+    readers = {"binary": _read_binary, "lossless": _read_lossless, "jpeg": _read_jpeg}
+    images_NCHW, labels_N = readers[variant](path, split)
     return InMemorySource(images_NCHW, labels_N, _CLASS_NAMES, compute_fingerprint("cifar10", variant, split, path))
 
 
@@ -75,14 +76,14 @@ def _find_file(options: Options) -> tuple[str, Path]:
         for candidate in _candidates(path, variant):
             if options.variant in ("auto", variant) and candidate.is_file():
                 return variant, candidate
-    wanted = {**_FILES, "binary": _BINARY}.get(options.variant, f"{_BINARY}, {' or '.join(_FILES.values())}")
+    needed = {**_FILES, "binary": _BINARY}.get(options.variant, f"{_BINARY}, {' or '.join(_FILES.values())}")
     if other := next((name for name in _FILES if any(file.is_file() for file in _candidates(path, name))), None):
-        raise DataError(f"data.path: found {_FILES[other]}, expected {wanted}; set data.variant={other} for that")
-    raise DataError(f"data.path: found no CIFAR-10 in {options.path!r}, expected {wanted}; give data.path=FOLDER")
+        raise DataError(f"data.path contains {_FILES[other]} instead of {needed}; pass data.variant={other} to use it")
+    raise DataError(f"data.path: no CIFAR-10 file in {options.path!r}; pass data.path=DIR of {needed}")
 
 
 def _candidates(path: Path, variant: str) -> list[Path]:
-    """Where a variant may lie. The path itself counts by its ending, so that a renamed archive is read."""
+    """Possible paths of a variant. A file is identified by its suffix, so that a renamed archive is accepted."""
     if path.is_dir():
         folders = (path, path / "cifar-10-batches-bin")
         return (
@@ -99,8 +100,8 @@ def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
     if path.suffix == ".bin":
         files = {name: _read_batch_file(path.with_name(name)) for name in names}
     else:
-        found = _tar_stream.read_members(path, lambda name: Path(name).name in names, _MOST_BYTES, _ROW * _BATCH)
-        files = {Path(name).name: data for name, data in found}
+        members = _tar_stream.read_members(path, lambda name: Path(name).name in names, _MAX_BYTES, _ROW * _BATCH)
+        files = {Path(name).name: data for name, data in members}
     rows = [_parse_rows(files.get(name, b""), f"{path}: {name}") for name in names]
     rows_NX = torch.from_numpy(np.concatenate(rows))
     return rows_NX[:, 1:].reshape(-1, 3, _SIDE, _SIDE).contiguous(), rows_NX[:, 0].long()
@@ -108,27 +109,29 @@ def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
 
 def _read_batch_file(path: Path) -> bytes:
     if not path.is_file():
-        raise DataError(f"{path}: found no such file, expected all six .bin files of CIFAR-10 in one folder")
+        raise DataError(f"{path}: no such file; all six .bin files of CIFAR-10 must be in one folder")
     with path.open("rb") as stream:
         return stream.read(_ROW * _BATCH + 1)
 
 
 def _parse_rows(data: bytes, where: str) -> np.ndarray:
     if len(data) != _ROW * _BATCH:
-        found = f"{len(data):,} bytes" if data else "nothing"
-        raise DataError(f"{where}: found {found}, expected {_ROW * _BATCH:,}, 10,000 images; get {_BINARY} again")
+        problem = f"{len(data):,} bytes instead of {_ROW * _BATCH:,}" if data else "no data"
+        raise DataError(f"{where}: {problem} (10,000 images); download {_BINARY} again")
     rows = np.frombuffer(data, np.uint8).reshape(-1, _ROW)
     if (highest := rows[:, 0].max()) >= len(_CLASS_NAMES):
-        raise DataError(f"{where}: found label {highest}, expected labels 0 to 9; get {_BINARY} again")
+        raise DataError(f"{where}: invalid label {highest}, labels must be 0 to 9; download {_BINARY} again")
     return rows
 
 
 def _read_lossless(path: Path, split: str) -> tuple[Tensor, Tensor]:
-    images, labels = (npz.read_array(path, name, _MOST_BYTES) for name in ("images", "labels"))
-    right = images.dtype == labels.dtype == np.uint8 and images.shape == (len(labels), _SIDE, _SIDE, 3)
-    if not right or labels.max(initial=0) >= len(_CLASS_NAMES):
-        found = f"images {images.shape} {images.dtype} and labels {labels.shape} {labels.dtype}"
-        raise DataError(f"{path}: found {found}, expected uint8 (N, 32, 32, 3) and (N,) of 0 to 9; get the file again")
+    images, labels = (npz.read_array(path, name, _MAX_BYTES) for name in ("images", "labels"))
+    is_valid = images.dtype == labels.dtype == np.uint8 and images.shape == (len(labels), _SIDE, _SIDE, 3)
+    if not is_valid or labels.max(initial=0) >= len(_CLASS_NAMES):
+        arrays = f"images {images.shape} {images.dtype} and labels {labels.shape} {labels.dtype}"
+        raise DataError(
+            f"{path}: {arrays} instead of uint8 (N, 32, 32, 3) and uint8 (N,) from 0 to 9; download the file again"
+        )
     labels_N = torch.from_numpy(labels).long()
     rows = stratified_split(labels_N, _HELD_OUT_EVERY, "cifar10")[split]
     return torch.from_numpy(images).permute(0, 3, 1, 2)[rows].contiguous(), labels_N[rows]
@@ -136,17 +139,17 @@ def _read_lossless(path: Path, split: str) -> tuple[Tensor, Tensor]:
 
 def _read_jpeg(path: Path, split: str) -> tuple[Tensor, Tensor]:
     folder = "train/" if split == "train" else "test/"
-    images, labels = [], []
-    for name, data in _tar_stream.read_members(path, lambda name: name.startswith(folder), _MOST_BYTES, 1 << 16):
+    images: list[np.ndarray] = []
+    labels: list[int] = []
+    for name, data in _tar_stream.read_members(path, lambda name: name.startswith(folder), _MAX_BYTES, 1 << 16):
         label = Path(name).stem.rpartition("_")[2]
         where = f"{path}: {name}"
-        image = _image_decoding.to_chw_array(
-            _image_decoding.convert_image(_image_decoding.decode_image(data, where), where, channels=3, background=0)
-        )
-        if label not in tuple("0123456789") or image.shape != (3, _SIDE, _SIDE):
-            raise DataError(f"{path}: found {name!r}, expected 32x32 images named NUMBER_LABEL.jpg; get the file again")
-        images.append(image)
+        image = _image_decoding.decode_image(data, where)
+        x_CHW = _image_decoding.to_chw_array(_image_decoding.convert_image(image, where, channels=3, background=0))
+        if label not in tuple("0123456789") or x_CHW.shape != (3, _SIDE, _SIDE):
+            raise DataError(f"{path}: {name!r} is not a 32x32 image named NUMBER_LABEL.jpg; download the file again")
+        images.append(x_CHW)
         labels.append(int(label))
     if not images:
-        raise DataError(f"{path}: found no image in {folder!r}, expected {folder}NUMBER_LABEL.jpg; get the file again")
+        raise DataError(f"{path}: no images {folder}NUMBER_LABEL.jpg; download the file again")
     return torch.from_numpy(np.stack(images)), torch.tensor(labels)

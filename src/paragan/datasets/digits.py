@@ -1,9 +1,9 @@
-"""The 1,797 handwritten digits that come with the library: real images, no download.
+"""The 1,797 handwritten digits that ship with the library: real images without a download.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
 https://doi.org/10.24432/C50P49, licence CC BY 4.0; the test part of that set (13 of 43 writers). Each pixel of the 8x8
-images counts the ink in 4x4 pixels of a 32x32 scan, 0…16. Changed here: packed as `digits.npz`; scaled and enlarged
-when read.
+images counts the ink in 4x4 pixels of a 32x32 scan, 0…16. Changes: packed as `digits.npz`; scaled and enlarged when
+read.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Options:
     """Size of the images."""
 
     size: Literal[8, 16, 32] = 16
-    """Height and width in pixels; 8 is the original, larger ones are bilinear enlargements."""
+    """Height and width in pixels; 8 is the original, larger sizes are bilinear enlargements."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """1,437 training or 360 held-out images, (1, size, size), white ink on black.
+    """Return 1,437 training or 360 held-out images, (1, size, size), white ink on black.
 
     The held-out fifth is the same for every seed and size: every fifth image of each class in a fixed shuffled order.
-    The same people wrote both parts, so held-out scores say nothing about new writers.
+    Both splits come from the same writers, so held-out scores do not measure generalisation to new writers.
     """
     images_N1HW, labels_N = _enlarged_images(options.size)
     rows = stratified_split(labels_N, _HELD_OUT_EVERY, "digits")[split]
@@ -49,7 +49,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 @cache
 def _enlarged_images(size: int) -> tuple[Tensor, Tensor]:
-    """uint8 images (1797, 1, size, size) and int64 labels (1797,)."""
+    """Return uint8 images (1797, 1, size, size) and int64 labels (1797,)."""
     with np.load(_FILE, allow_pickle=False) as arrays:
         ink_N1HW = torch.from_numpy(arrays["images"])[:, None].float()
         labels_N = torch.from_numpy(arrays["labels"]).long()

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: 28x28 grey images of ten kinds of clothes, in files of the same form as MNIST's.
+"""Fashion-MNIST: 28x28 grey images of ten classes of clothing, in the file format of MNIST.
 
 Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST: a novel image dataset for benchmarking machine learning
 algorithms", 2017, arXiv 1708.07747; licence MIT.
@@ -17,30 +17,30 @@ _CLASS_NAMES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
-_REMOTES = _mnist_files.remotes(
+_REMOTES = _mnist_files.remote_files(
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
-    {
-        "train-images-idx3-ubyte": (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
-        "train-labels-idx1-ubyte": (29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
-        "t10k-images-idx3-ubyte": (4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
-        "t10k-labels-idx1-ubyte": (5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
-    },
+    [
+        (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
+        (29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
+        (4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
+        (5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
+    ],
 )
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where the files are, and the size of the images."""
+    """Location of the files and size of the images."""
 
     path: FilePath = ""
-    """Folder of the four idx files, gzipped or plain; empty: they are downloaded once."""
+    """Folder of the four idx files, gzipped or plain. If empty, they are downloaded once."""
     size: Literal[28, 32] = 28
-    """28, or 32 with a black border of two pixels."""
+    """Height and width in pixels: 28, or 32 with a black border of two pixels."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """The 60,000 images of the training files or the 10,000 of the test files, (1, size, size).
+    """Return the 60,000 training or the 10,000 test images, (1, size, size).
 
-    Raises `DataError` where a file is missing, truncated, or not what its name says.
+    Raises `DataError` if a file is missing or truncated, or has other content than its name says.
     """
     return _mnist_files.source("fashion_mnist", options.path, options.size, split, _CLASS_NAMES, _REMOTES)

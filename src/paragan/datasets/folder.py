@@ -1,6 +1,6 @@
-"""Your own pictures: a folder of PNG, JPEG, WebP, BMP, GIF (first frame) or TIFF files, or a zip file of one.
+"""Image folder: PNG, JPEG, WebP, BMP, GIF (first frame) or TIFF files in a folder or a zip file.
 
-Source: the files themselves; they are read where they lie and decoded when they are asked for.
+Source: your files; they are read in place and decoded on demand.
 """
 
 from __future__ import annotations
@@ -26,73 +26,78 @@ _FORMATS = "png jpg jpeg webp bmp gif tif tiff"
 
 @dataclass(frozen=True)
 class Options:
-    """A folder or .zip file of images. Its sub-folders are the classes, searched recursively."""
+    """A folder or .zip file of images, searched recursively. Its sub-folders are the classes."""
 
     path: FilePath = ""
     """The folder or .zip file."""
     size: Literal[8, 16, 32, 64, 128, 256, 512] = 64
-    """Height and width in pixels that images are resized to."""
+    """Height and width in pixels to which images are resized."""
     channels: Literal[1, 3] = 3
-    """1: grey, 3: colour."""
+    """Channels: 1 for grey, 3 for colour."""
     crop: Literal["center", "squash"] = "center"
-    """Which part of an image is resized: the largest centred square, or all of it, squashed."""
+    """How images become square: `center` crops the largest centred square, `squash` changes the aspect ratio."""
     background: Annotated[int, Range(least=0, most=255)] = 255
     """Grey level, 0 to 255, behind transparent pixels."""
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
-    """Share of the images held out from training, unless the data has split folders (`train` and `val`)."""
+    """Share of the images held out from training, if the data has no split folders (`train` and `val`)."""
     cache_mb: Natural = 128
-    """MiB of decoded images held in memory, per split."""
+    """MiB of decoded images cached in memory, per split."""
     flip: bool = False
-    """Mirror half of the training images, drawn anew in every epoch."""
+    """Mirror half of the training images, chosen at random in every epoch."""
     damaged: Literal["stop", "skip"] = "stop"
-    """What an image that cannot be decoded does: `stop` the run when it is fetched, or `skip`: decode all images
-    once before training and leave those out.
+    """Handling of damaged images: `stop` the run when one is loaded, or `skip`: decode all images once before training
+    and exclude the damaged ones.
     """
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """(channels, size, size) each. Only the names are read now; a damaged file is a `DataError` when it is fetched.
+    """Return a split of shape (channels, size, size).
 
-    With `damaged: skip` every image is decoded now, or its former result is read, and damaged ones are no part of it.
-    Raises `DataError` where there is no such folder, or fewer than two pictures in it.
+    Only the file names are read; a damaged file raises `DataError` when it is fetched. With `damaged: skip`, every
+    image is decoded here unless the result is cached, and damaged images are excluded.
+    Raises `DataError` if the folder is missing or has fewer than two images.
     """
     files, paths = list_images(options.path)
     shape = (options.channels, options.size, options.size)
-    seal, draw = f"{options.crop} {options.background}", partial(decode_resized, options)
+    settings = f"{options.crop} {options.background}"
+    decode = partial(decode_resized, options)
     notices: tuple[str, ...] = ()
     if options.damaged == "skip":
-        paths, notices = exclude_damaged(files, paths, draw, f"folder {shape} {seal}", options.path)
+        paths, notices = exclude_damaged(files, paths, decode, f"folder {shape} {settings}", options.path)
     part = _image_paths.split_paths(paths, split, options.held_out, options.path)
     notices += _class_folders.class_folder_warnings(files, paths, part, split)
-    return ImageFiles(files, part, shape, with_skip_hint(draw), options.cache_mb << 20, seal, notices)
+    return ImageFiles(files, part, shape, with_skip_hint(decode), options.cache_mb << 20, settings, notices)
 
 
-def list_images(path: str) -> tuple[FileReader, list[bytes]]:
-    """The pictures' relative paths, sorted, and how to read them."""
+def list_images(path: str, dataset: str = "folder") -> tuple[FileReader, list[bytes]]:
+    """Return a reader and the sorted relative paths of the images in a folder or zip file.
+
+    dataset: its name in messages. Raises `DataError` if `path` is not a folder or zip file of at least two images.
+    """
     root = Path(path)
-    if not path or not root.exists():
-        found = f"no folder {path!r}" if path else "nothing"
-        raise DataError(f"data.path: found {found}, expected a folder of pictures; give data.path=FOLDER")
+    if not path:
+        raise DataError(f"data.path is required for dataset {dataset!r}; pass data.path=DIR")
+    if not root.exists():
+        raise DataError(f"data.path: no folder {path!r}; pass data.path=DIR")
     if root.is_dir():
         files: FileReader = FolderReader(root)
         paths = _image_paths.find_images(root)
-    elif root.is_file() and (
-        root.suffix.lower() == ".zip" or zipfile.is_zipfile(root)
-    ):  # a damaged one is told as such
+    elif root.is_file() and (root.suffix.lower() == ".zip" or zipfile.is_zipfile(root)):
+        # by suffix, so that a damaged zip file is reported as such
         files = zipped = ZipReader(root)
         paths = _image_paths.find_images_in_zip(zipped.archive)
     else:
-        what_to_do = "unpack it first" if ".tar" in root.name or root.suffix == ".tgz" else "give the folder it lies in"
-        raise DataError(f"data.path: found a file, {path!r}, expected a folder or .zip of pictures; {what_to_do}")
+        is_archive = ".tar" in root.name or root.suffix == ".tgz"
+        fix = "unpack it first" if is_archive else "pass the folder that contains it"
+        raise DataError(f"data.path: {path!r} is a file, not a folder or .zip file of images; {fix}")
     if len(paths) < 2:
-        count = "one picture" if paths else f"no picture ({_FORMATS})"
-        raise DataError(f"data.path: found {count} in {path!r}, expected at least two; check data.path")
+        count = "only one image" if paths else f"no images ({_FORMATS})"
+        raise DataError(f"data.path: {count} in {path!r}, at least two are required; check data.path")
     return files, paths
 
 
 def decode_resized(options: Options, data: bytes, where: str) -> NDArray[np.uint8]:
-    """uint8 (channels, size, size) from a file's bytes. where: its name in messages."""
-    image = _image_decoding.convert_image(
-        _image_decoding.decode_image(data, where), where, options.channels, options.background
-    )
+    """Decode the bytes of a file to uint8 (channels, size, size). where: the file in messages."""
+    image = _image_decoding.decode_image(data, where)
+    image = _image_decoding.convert_image(image, where, options.channels, options.background)
     return _image_decoding.to_chw_array(_image_decoding.resize_square(image, options.size, options.crop == "center"))

@@ -1,7 +1,7 @@
 """MNIST: 28x28 grey images of handwritten digits, from idx files.
 
 Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition",
-Proceedings of the IEEE, 1998. Fetched from the copy of the Common Visual Data Foundation.
+Proceedings of the IEEE, 1998. Downloaded from the mirror of the Common Visual Data Foundation.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from paragan.core.option_types import FilePath
 from paragan.core.protocols import Source
 from paragan.datasets import _mnist_files
 
-_REMOTES = _mnist_files.remotes(
+_REMOTES = _mnist_files.remote_files(
     "https://storage.googleapis.com/cvdf-datasets/mnist",
-    {
-        "train-images-idx3-ubyte": (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
-        "train-labels-idx1-ubyte": (28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
-        "t10k-images-idx3-ubyte": (1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
-        "t10k-labels-idx1-ubyte": (4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
-    },
+    [
+        (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        (28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        (1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        (4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    ],
 )
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where the files are, and the size of the images."""
+    """Location of the files and size of the images."""
 
     path: FilePath = ""
-    """Folder of the four idx files, gzipped or plain; empty: they are downloaded once."""
+    """Folder of the four idx files, gzipped or plain. If empty, they are downloaded once."""
     size: Literal[28, 32] = 28
-    """28, or 32 with a black border of two pixels."""
+    """Height and width in pixels: 28, or 32 with a black border of two pixels."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """The 60,000 images of the training files or the 10,000 of the test files, (1, size, size).
+    """Return the 60,000 training or the 10,000 test images, (1, size, size).
 
-    Raises `DataError` where a file is missing, truncated, or not what its name says.
+    Raises `DataError` if a file is missing or truncated, or has other content than its name says.
     """
     return _mnist_files.source("mnist", options.path, options.size, split, tuple("0123456789"), _REMOTES)

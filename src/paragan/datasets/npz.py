@@ -1,6 +1,6 @@
-"""Your own images in one npz file, as `numpy.savez` makes it; held in memory.
+"""NumPy archive: images and labels in one npz file written by `numpy.savez`; held in memory.
 
-Source: the file itself.
+Source: your file.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ class Options:
     path: FilePath = ""
     """The .npz file."""
     images: str = "images"
-    """Name of the array of images."""
+    """Name of the image array."""
     labels: str = "labels"
-    """Name of the array of labels; the file need not have one."""
+    """Name of the label array; optional in the file."""
     class_names: str = "class_names"
-    """Name of the array of class names; the file need not have one."""
+    """Name of the array of class names; optional in the file."""
     held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
-    """Share of every class held out from training."""
+    """Share of each class held out from training."""
     flip: bool = False
-    """Mirror half of the training images, drawn anew in every epoch."""
+    """Mirror half of the training images, chosen at random in every epoch."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """(C, H, W) as in the file. Raises `DataError` where it or an array in it is missing, damaged, of another kind."""
+    """Return a split of shape (C, H, W). Raises `DataError` if the file or an array is missing, damaged or invalid."""
     path = Path(options.path)
     if not options.path or not path.is_file():
-        raise DataError(f"data.path: found no file {options.path!r}, expected an npz file; give data.path=FILE.npz")
+        raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
     images_NCHW = _check_images(npz.read_array(path, options.images), f"{path}: {options.images}")
     labels_N, class_names = _read_classes(path, options, len(images_NCHW))
-    alike = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
-    rows = stratified_split(alike, round(1 / options.held_out), "npz")[split]
+    strata_N = torch.zeros(len(images_NCHW), dtype=torch.int64) if labels_N is None else labels_N
+    rows = stratified_split(strata_N, round(1 / options.held_out), "npz")[split]
     labels_N = None if labels_N is None else labels_N[rows]
     fingerprint = compute_fingerprint(path, options.images, options.labels, options.held_out, split)
     return InMemorySource(images_NCHW[rows].contiguous(), labels_N, class_names, fingerprint)
@@ -58,46 +58,48 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 def _check_images(array: NDArray[Any], where: str) -> Tensor:
     if array.dtype != np.uint8:
-        raise DataError(f"{where}: found {array.dtype}, expected uint8, grey levels 0 to 255; convert and save again")
+        raise DataError(f"{where}: the array is {array.dtype}; convert it to uint8 (0 to 255) and save it again")
     images = torch.from_numpy(array[..., None] if array.ndim == 3 else array)
     if images.ndim == 4 and images.shape[-1] in _CHANNELS:
         images = images.permute(0, 3, 1, 2)
     if images.ndim != 4 or images.shape[1] not in _CHANNELS or 0 in images.shape:
-        raise DataError(f"{where}: found shape {array.shape}, expected (N, H, W, C) or (N, C, H, W) with C 1 or 3")
+        raise DataError(f"{where}: the shape is {array.shape}; save (N, H, W, C) or (N, C, H, W) with C 1 or 3")
     if len(images) < 2:
-        raise DataError(f"{where}: found one image, expected at least two")
+        raise DataError(f"{where}: only one image; at least two are required")
     return images
 
 
 def _read_classes(path: Path, options: Options, count: int) -> tuple[Tensor | None, tuple[str, ...]]:
-    """Labels and the names of the classes; neither where the file has none under the usual name."""
-    there = npz.array_names(path)
-    if options.labels == "labels" and "labels" not in there:
+    """Return labels and class names; neither if the file has no array under the default name."""
+    present = npz.array_names(path)
+    if options.labels == "labels" and "labels" not in present:
         return None, ()
-    labels, where = npz.read_array(path, options.labels), f"{path}: {options.labels}"
+    labels = npz.read_array(path, options.labels)
+    where = f"{path}: {options.labels}"
     if labels.dtype.kind not in "iu" or labels.shape != (count,):
         raise DataError(
-            f"{where}: found {labels.dtype} {labels.shape}, expected integers ({count},), one for each image"
+            f"{where}: the array is {labels.dtype} {labels.shape}; save one integer per image, shape ({count},)"
         )
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= count:
-        raise DataError(f"{where}: found labels {lowest} to {highest}, expected them to count the classes from 0")
-    if options.class_names == "class_names" and "class_names" not in there:
+        raise DataError(f"{where}: labels range from {lowest} to {highest}; number the classes from 0")
+    if options.class_names == "class_names" and "class_names" not in present:
         return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, range(highest + 1)))
     names = npz.read_array(path, options.class_names)
     if names.dtype.kind != "U" or names.ndim != 1 or len(names) <= highest:
-        found = f"{len(names)} names" if names.dtype.kind == "U" and names.ndim == 1 else f"{names.dtype} {names.shape}"
+        is_text = names.dtype.kind == "U" and names.ndim == 1
+        content = f"{len(names)} names" if is_text else f"{names.dtype} {names.shape}"
         raise DataError(
-            f"{path}: {options.class_names}: found {found}, expected text, a name for each of {highest + 1} classes"
+            f"{path}: {options.class_names}: the array holds {content}; save one name for each of {highest + 1} classes"
         )
     _check_unicode(names, f"{path}: {options.class_names}")
     return torch.from_numpy(labels.astype(np.int64)), tuple(map(str, names))
 
 
 def _check_unicode(names: NDArray[Any], where: str) -> None:
-    """numpy stores text as numbers of 32 bits, and converts any of them."""
+    """Raise `DataError` on invalid code points: numpy stores text as 32-bit numbers and converts any of them."""
     if names.dtype.itemsize == 0:
         return
     codes = np.ascontiguousarray(names).view(np.dtype(np.uint32).newbyteorder(names.dtype.byteorder))
     if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
-        raise DataError(f"{where} contains numbers that are no Unicode characters; save the names again")
+        raise DataError(f"{where} contains numbers that are not Unicode characters; save the names again")

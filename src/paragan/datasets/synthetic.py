@@ -1,9 +1,9 @@
-"""Pictures that are drawn when they are asked for: simple shapes, or dots whose places follow a known distribution.
+"""Synthetic images, drawn on demand: simple shapes, or dots at positions of a known distribution.
 
-Source: none, they are made here. The ring of 8 and the grid of 25 Gaussians are usual tests of whether a generator
-leaves modes out: L. Metz, B. Poole, D. Pfau, J. Sohl-Dickstein, "Unrolled generative adversarial networks", ICLR 2017,
-section 3.1; A. Srivastava et al., "VEEGAN", NeurIPS 2017, section 4.1. There a sample is the point itself, here a dot
-in its place, so that every model and metric for images can be tested.
+Source: generated here. The ring of 8 and the grid of 25 Gaussians are standard tests for missing modes: L. Metz,
+B. Poole, D. Pfau, J. Sohl-Dickstein, "Unrolled generative adversarial networks", ICLR 2017, section 3.1; A. Srivastava
+et al., "VEEGAN", NeurIPS 2017, section 4.1. There a sample is a point, here an image of a dot at that point, so that
+every model and metric for images can be tested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from paragan.core.protocols import Source
 from paragan.datasets._in_memory import compute_fingerprint
 
 _RING, _GRID = 8, 5
-_SPREAD = 0.02  # standard deviation of a Gaussian; the picture is 2 wide
+_SPREAD = 0.02  # standard deviation of a Gaussian; the image is 2 units wide
 _HELD_OUT_EVERY = 10
 
 Plane = NDArray[np.floating]
@@ -32,30 +32,31 @@ Plane = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Options:
-    """Images that are drawn, not read."""
+    """Kind, size and number of the synthetic images."""
 
     kind: Literal["shapes", "ring", "grid"] = "shapes"
-    """`shapes`: coloured shapes of five classes. `ring`, `grid`: a grey dot whose centre is drawn from 8 or 25
-    Gaussians.
+    """`shapes`: coloured shapes of five classes. `ring`, `grid`: a grey dot whose centre is drawn from a mixture of 8
+    or 25 Gaussians.
     """
     size: Literal[8, 16, 32, 64] = 32
     """Height and width in pixels."""
     num_images: Annotated[int, Range(least=20, most=2**40)] = 50_000
-    """Images of the training split; a tenth as many are held out."""
+    """Number of training images; a tenth as many are held out."""
     seed: Natural = 0
     """Seed of the images."""
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
-    """(3, size, size) shapes or (1, size, size) dots; classes are the shapes or the Gaussians."""
+    """Return shapes (3, size, size) or dots (1, size, size); the classes are the shapes or the Gaussians."""
     return SyntheticImages(options, split)
 
 
 class SyntheticImages:
-    """Fulfils `core.seams.Source`: row i depends on the seed, the part and i alone."""
+    """A `Source` of drawn images: row i depends only on the options, the split and i."""
 
     def __init__(self, options: Options, split: str) -> None:
-        self._options, self._split = options, split
+        self._options = options
+        self._split = split
         self._count = options.num_images if split == "train" else options.num_images // _HELD_OUT_EVERY
         dots = {"ring": _RING, "grid": _GRID**2}.get(options.kind)
         self.class_names = tuple(SHAPES) if dots is None else tuple(map(str, range(dots)))
@@ -68,7 +69,7 @@ class SyntheticImages:
         return self._count
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor]:
-        """indices: int64 array (B,) in [0, N). uint8 x_BCHW and int64 y_B."""
+        """Return uint8 x_BCHW and int64 y_B. indices: int64 array (B,) in [0, N)."""
         rows = [self._row(operator.index(row)) for row in indices]
         pixels_BCHW = np.stack([pixels for pixels, _ in rows]) if rows else np.empty((0, *self.shape), np.uint8)
         return torch.from_numpy(pixels_BCHW), torch.tensor([label for _, label in rows], dtype=torch.int64)
@@ -83,7 +84,7 @@ class SyntheticImages:
         return pixels.round().astype(np.uint8), label
 
     def _shape(self, draw: np.random.Generator, label: int) -> Plane:
-        """One shape of any place, size, turn and colour on a plain ground of another."""
+        """Draw a shape of random position, size, rotation and colour on a plain background of another colour."""
         x, y = draw.uniform(-0.3, 0.3, 2)
         radius, angle = draw.uniform(0.35, 0.65), draw.uniform(0, 2 * np.pi)
         ground = draw.uniform(0, 255, 3)
@@ -95,14 +96,14 @@ class SyntheticImages:
         return ground[:, None, None] + covered * (colour - ground)[:, None, None]
 
     def _dot(self, draw: np.random.Generator, label: int) -> Plane:
-        """A round white dot, soft at its rim, on black."""
+        """Draw a round white dot with a soft edge on black."""
         x, y = _gaussian_centre(self._options.kind, label) + draw.normal(0, _SPREAD, 2)
-        away = ((self._x_HW - x) ** 2 + (self._y_HW - y) ** 2) / (2 * max(0.1, 1.5 / self._options.size) ** 2)
-        return 255 * np.exp(-away)[None]
+        exponent_HW = ((self._x_HW - x) ** 2 + (self._y_HW - y) ** 2) / (2 * max(0.1, 1.5 / self._options.size) ** 2)
+        return 255 * np.exp(-exponent_HW)[None]
 
 
 def _gaussian_centre(kind: str, label: int) -> Plane:
-    """Of a Gaussian, in a picture that reaches from -1 to 1."""
+    """Return the centre of a Gaussian, in an image that spans [-1, 1]."""
     if kind == "ring":
         angle = 2 * np.pi * label / _RING
         return 0.7 * np.array([np.cos(angle), np.sin(angle)])
@@ -121,7 +122,7 @@ def _cross(u: Plane, v: Plane) -> Plane:
     return np.minimum(np.maximum(u - 0.3, v - 1), np.maximum(v - 0.3, u - 1))
 
 
-# Of coordinates in units of the radius: how far outside the shape a place lies, negative inside.
+# Signed distance to the shape by coordinates in units of the radius, negative inside.
 SHAPES: dict[str, Callable[[Plane, Plane], Plane]] = {
     "circle": lambda u, v: np.hypot(u, v) - 1,
     "cross": _cross,

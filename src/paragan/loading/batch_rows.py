@@ -1,4 +1,4 @@
-"""The stream of batches without the images: which rows each has, for ranks that need no more."""
+"""Stream of batches without images, for ranks that only need the row numbers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from paragan.core.types import Batch, Rows
 
 
 class BatchRows(Iterator[Batch]):
-    """As `Loader`: batch number `position`, the rows of `share`, (first, count). Reads nothing of the source."""
+    """Endless batches of rows without images, numbered by `position` as in `Loader`. Never reads the source.
+
+    share: (first, count) of the rows of the global batch of `batch` images.
+    """
 
     wait_s = 0.0
 
     def __init__(self, source: Source, batch: int, share: tuple[int, int]) -> None:
         self.position = 0
-        self.source, self._batch, self._share = source, batch, share
+        self.source = source
+        self._batch = batch
+        self._share = share
 
     def __next__(self) -> Batch:
         rows = Rows(self.position, *self._share, self._batch)

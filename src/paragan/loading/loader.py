@@ -1,4 +1,4 @@
-"""From a data set to an endless stream of batches on a device."""
+"""Loader: an endless stream of batches from a data set to a device."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from paragan.core.protocols import Source, paired
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
 
-_LOOKAHEAD = 4096  # places: so many cost little more than a hundred
+_LOOKAHEAD = 4096  # positions permuted at once: little slower than a hundred
 
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class Loader(Iterator[Batch]):
-    """Endless global batches of `batch` images; epochs follow one another without a seam, so a batch may span several.
+    """Endless global batches of `batch` images; a batch may span several epochs.
 
-    Row r of batch number `position` is place position * batch + r of the seeded order (`Order`), whoever loads it:
-    `share`, (first, count), says which rows are loaded here, all by default. flip: a fair coin for each place says
-    whether its image is mirrored; pairs draw for themselves. `position` is the whole state. Images
-    arrive in [-1, 1] as `dtype`; they travel to the device as uint8. `wait_s`: seconds spent here so far.
+    Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`), on every rank.
+    share: (first, count) of the rows that this rank loads, all by default. flip: mirror each image with probability
+    1/2, drawn per place; paired sources draw their own flips. `position` is the whole state. Images are copied to the
+    device as uint8 and returned in [-1, 1] as `dtype`. `wait_s`: seconds spent loading so far.
 
-    Raises `ConfigError` where the source is empty or the share does not lie in the batch.
+    Raises `ConfigError` if the source is empty or the share is not within the batch.
     """
 
     def __init__(
@@ -44,21 +44,25 @@ class Loader(Iterator[Batch]):
     ) -> None:
         self.position = 0
         self.wait_s = 0.0
-        self.source, self._batch, self._device, self._dtype = source, batch, device, dtype
+        self.source = source
+        self._batch = batch
+        self._device = device
+        self._dtype = dtype
         self._flip = flip
         self._share = share or (0, batch)
         _check(source, batch, self._share)
-        self._order, self._pairs = Order(len(source), seed), paired(source)
-        self._ahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))  # a place, and the rows from there on
+        self._order = Order(len(source), seed)
+        self._pairs = paired(source)
+        self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))  # first place, and the rows from there
         self._pinned = _copies_from_pinned_memory(device)
 
     def __next__(self) -> Batch:
         return next_joint_batch([self])
 
-    def _fetched(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Images, labels, conditions of the next batch."""
+    def _fetch(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return images, labels and conditions of the next batch."""
         places = _places(self._rows)
-        rows = self._visited(places)
+        rows = self._rows_at(places)
         if self._pairs is None:
             x_BCHW, y_B = self.source.fetch(rows)
             return _mirror(x_BCHW, _flip_draws(self._order.seed, places)) if self._flip else x_BCHW, y_B, None
@@ -69,14 +73,15 @@ class Loader(Iterator[Batch]):
     def _rows(self) -> Rows:
         return Rows(self.position, *self._share, self._batch)
 
-    def _visited(self, places: Places) -> Places:
-        """The rows at these places, which are one after another. Looked up for many batches in one go."""
-        first, ahead = self._ahead
+    def _rows_at(self, places: Places) -> Places:
+        """Return the rows at consecutive places, permuting many batches at once."""
+        first, ahead = self._lookahead
         if not first <= places[0] <= places[-1] < first + len(ahead):
-            first, few = int(places[0]), 4 * len(self.source)  # every epoch costs as much, however short
-            count = max(len(places), min(_LOOKAHEAD, few))
-            self._ahead = first, self._order.at(np.arange(first, first + count, dtype=np.int64))
-        first, ahead = self._ahead
+            first = int(places[0])
+            four_epochs = 4 * len(self.source)  # each epoch has a constant cost, however short
+            count = max(len(places), min(_LOOKAHEAD, four_epochs))
+            self._lookahead = first, self._order.at(np.arange(first, first + count, dtype=np.int64))
+        first, ahead = self._lookahead
         return ahead[places[0] - first : places[-1] - first + 1]
 
     def _to_device(self, tensor: Tensor) -> Tensor:
@@ -86,9 +91,12 @@ class Loader(Iterator[Batch]):
 
 
 def next_joint_batch(loaders: Sequence[Loader]) -> Batch:
-    """The next batch of each, of as many rows and for one device, behind one another: they travel as one."""
-    began, first = time.perf_counter(), loaders[0]
-    x_BCHW, y_B, condition = (_concatenate(values) for values in zip(*(one._fetched() for one in loaders), strict=True))
+    """Return the next batches of several loaders, concatenated and copied to their common device in one transfer."""
+    began = time.perf_counter()
+    first = loaders[0]
+    x_BCHW, y_B, condition = (
+        _concatenate(values) for values in zip(*(loader._fetch() for loader in loaders), strict=True)
+    )
     assert x_BCHW is not None
     batch = Batch(
         replace(first._rows, count=first._rows.count * len(loaders)),
@@ -103,8 +111,8 @@ def next_joint_batch(loaders: Sequence[Loader]) -> Batch:
 
 
 def _concatenate(values: Sequence[Tensor | None]) -> Tensor | None:
-    there = [value for value in values if value is not None]
-    return torch.cat(there) if len(there) > 1 else (there[0] if there else None)
+    tensors = [value for value in values if value is not None]
+    return torch.cat(tensors) if len(tensors) > 1 else (tensors[0] if tensors else None)
 
 
 def _mirror(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
@@ -112,14 +120,14 @@ def _mirror(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
 
 
 def _flip_draws(seed: int, places: Places) -> Tensor:
-    """One for each place, bool (B,): a bit of the key that 32 places have together."""
+    """Return whether to flip the image at each place, bool (B,): one bit of a key shared by 32 places."""
     keys, bits = np.divmod(places, 32)
-    drawn = {number: rng.key(seed, "flip", number) for number in range(int(keys[0]), int(keys[-1]) + 1)}
-    return torch.tensor([drawn[int(key)] >> int(bit) & 1 == 1 for key, bit in zip(keys, bits, strict=True)])
+    words = {number: rng.key(seed, "flip", number) for number in range(int(keys[0]), int(keys[-1]) + 1)}
+    return torch.tensor([words[int(key)] >> int(bit) & 1 == 1 for key, bit in zip(keys, bits, strict=True)])
 
 
 def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """uint8 grey levels 0…255 as numbers in [-1, 1]."""
+    """Map uint8 values 0…255 to [-1, 1]."""
     return x_BCHW.to(dtype) / 127.5 - 1
 
 
@@ -129,7 +137,7 @@ def _places(rows: Rows) -> Places:
 
 
 def _copies_from_pinned_memory(device: torch.device) -> bool:
-    """Whether copies to this device overlap with computation if they start in page-locked memory."""
+    """Whether copies from pinned memory to this device can overlap with computation."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return accelerator is not None and accelerator.type == device.type
 
@@ -137,9 +145,9 @@ def _copies_from_pinned_memory(device: torch.device) -> bool:
 def _check(source: Source, batch: int, share: tuple[int, int]) -> None:
     first, count = share
     if not len(source):
-        raise ConfigError("data: found an empty data set, expected at least one image")
+        raise ConfigError("data: the data set is empty; at least one image is required")
     if first < 0 or count < 1 or first + count > batch:
         raise ConfigError(
-            f"train.batch: found rows {first} to {first + count} for this rank, "
-            f"expected at least one within 0 to {batch}"
+            f"train.batch={batch} cannot be divided: rows {first} to {first + count} of this rank are not within the "
+            "batch; use a larger batch or fewer ranks"
         )

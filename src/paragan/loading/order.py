@@ -1,11 +1,11 @@
-"""The order in which an endless stream visits a data set: a seeded permutation per epoch, place by place.
+"""Order of an endless stream over a data set: a seeded permutation per epoch, computed position by position.
 
-No list is ever held. A row number is written as a pair (left, right) on a grid of about sqrt(n) x sqrt(n) places, and
-each half in turn is moved around by a keyed hash of the other: a generalised Feistel network, a bijection of the grid
-whatever the hash is. The few pairs that land outside the n rows are sent through again until they land inside ("cycle
-walking"), which keeps it a bijection. Source: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA
-2002, sections 4 and 5. The smallest grid is at most sqrt(n) + 1 larger than n; the next even power of two could be four
-times as large, and most of the work would be walking.
+No list of rows is stored. A row number is written as a pair (left, right) on a grid of about sqrt(n) x sqrt(n) places,
+and each half in turn is moved by a keyed hash of the other: a generalised Feistel network, which is a bijection of the
+grid for any hash. The few pairs outside the n rows are permuted again until they are inside ("cycle walking"), which
+preserves the bijection. Source: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, sections
+4 and 5. The smallest grid is at most sqrt(n) + 1 larger than n; the next even power of two could be four times as
+large, and most of the work would be walking.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from paragan.core import rng
 Indices = NDArray[np.int64]
 _Words = NDArray[np.uint64]
 
-_ROUNDS = 12  # even; with fewer the orders of five or six rows are visibly not equally likely
+_ROUNDS = 12  # even; with fewer rounds, the orders of five or six rows are measurably not equally likely
 
 
 @dataclass(frozen=True)
 class Order:
-    """The visits to `num_rows` rows under `seed`. Position p is place p % num_rows of epoch p // num_rows."""
+    """Seeded order over `num_rows` rows. Position p is place p % num_rows of epoch p // num_rows."""
 
     num_rows: int
     seed: int
 
     def at(self, positions: Indices) -> Indices:
-        """Row numbers, int64 (B,), for any non-negative positions, int64 (B,). Time and memory O(B)."""
+        """Return row numbers, int64 (B,), for non-negative positions, int64 (B,). Time and memory O(B)."""
         epochs, places = np.divmod(positions, self.num_rows)
         rows = np.empty_like(places)
         for epoch in np.unique(epochs):
-            mine = epochs == epoch
-            rows[mine] = self._permuted(places[mine], rng.key(self.seed, "order", int(epoch)))
+            in_epoch = epochs == epoch
+            rows[in_epoch] = self._permute(places[in_epoch], rng.key(self.seed, "order", int(epoch)))
         return rows
 
-    def _permuted(self, places: Indices, key: int) -> Indices:
-        """The image of these places under the epoch's permutation of 0 … num_rows - 1."""
+    def _permute(self, places: Indices, key: int) -> Indices:
+        """Apply the permutation of 0 … num_rows - 1 of one epoch to these places."""
         height = math.isqrt(self.num_rows - 1) + 1
         width = -(-self.num_rows // height)
         keys = _mix(np.arange(1, _ROUNDS + 1, dtype=np.uint64) * _GOLDEN_GAMMA + np.uint64(key))
@@ -54,13 +54,15 @@ class Order:
 
 
 def _feistel(words: _Words, keys: _Words, height: int, width: int) -> _Words:
-    """A permutation of 0 … height * width - 1."""
-    own, other = np.uint64(height), np.uint64(width)
+    """Apply a permutation of 0 … height * width - 1."""
+    modulus = np.uint64(height)
+    other = np.uint64(width)
     half, hashed = np.divmod(words, other)
     for key in keys:
-        half = (half + _mix(hashed ^ key) % own) % own
-        half, hashed, own, other = hashed, half, other, own
-    return half * other + hashed  # an even number of rounds: both are back in their places
+        half = (half + _mix(hashed ^ key) % modulus) % modulus
+        half, hashed = hashed, half
+        modulus, other = other, modulus
+    return half * other + hashed  # the number of rounds is even: both halves are back in place
 
 
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
@@ -69,7 +71,7 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def _mix(words: _Words) -> _Words:
-    """Each output bit depends on all input bits.
+    """Mix the bits of each word, so that every output bit depends on all input bits.
 
     The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014, figure 16).
     """

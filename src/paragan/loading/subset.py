@@ -1,4 +1,4 @@
-"""Part of a data set for each of several cells (Toutouh et al. 2020, "Data dieting in GAN training")."""
+"""Subset of a data set for each of several cells (Toutouh et al. 2020, "Data dieting in GAN training")."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _BLOCK_ROWS = 256
 
 
 class SubsetSource:
-    """A `Source` of some rows of another. Labels keep their numbers, whatever classes are left."""
+    """A `Source` of selected rows of another source. Labels are not renumbered, even if classes are missing."""
 
     def __init__(self, source: Source, rows: Indices) -> None:
-        self.source, self._rows = source, rows
-        self.shape, self.class_names = source.shape, source.class_names
+        self.source = source
+        self._rows = rows
+        self.shape = source.shape
+        self.class_names = source.class_names
         self.notices = notices(source)
         digest = hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
         self.fingerprint = f"{len(rows)} of {source.fingerprint} ({digest})"
@@ -31,35 +33,36 @@ class SubsetSource:
         return len(self._rows)
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """By place in this part."""
+        """Return images and labels by position in the subset."""
         return self.source.fetch(self._rows[np.asarray(indices)])
 
 
 def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
-    """A share of `num` rows for this cell alone, sorted; another cell may have the same."""
+    """Draw a sorted random share of `num` rows for one cell; the rows of different cells may overlap."""
     return _rows(num, rng.key(seed, "diet", cell), 0, _count(num, share))
 
 
 def disjoint_rows(num: int, shares: Sequence[float], seed: int, cell: int) -> Indices:
-    """The same of rows that no other cell has: those of cell 0, of cell 1, … follow one another in one order.
+    """Draw a sorted random share of `num` rows for one cell, without overlap with other cells.
 
-    shares: of all cells. `ConfigError` where there are too few rows for so many.
+    The rows of cells 0, 1, … are consecutive parts of one random order. shares: of all cells.
+    Raises `ConfigError` if there are fewer rows than needed.
     """
     counts = [_count(num, share) for share in shares]
     if sum(counts) > num:
-        raise ConfigError(f"grid.overlap: found {num} images, expected at least one for each of {len(shares)} cells")
+        raise ConfigError(f"grid.overlap=false needs at least one image per cell: {num} images for {len(shares)} cells")
     return _rows(num, rng.key(seed, "diet"), sum(counts[:cell]), counts[cell])
 
 
 def read_labels(source: Source) -> Indices:
-    """Of every row, int64 (N,). Reads the whole set, block by block."""
-    found = np.empty(len(source), np.int64)
+    """Return the label of every row, int64 (N,). Reads the whole data set, block by block."""
+    labels_N = np.empty(len(source), np.int64)
     for first in range(0, len(source), _BLOCK_ROWS):
         rows = np.arange(first, min(first + _BLOCK_ROWS, len(source)))
         _, y_B = source.fetch(rows)
         assert y_B is not None
-        found[rows] = y_B.numpy()
-    return found
+        labels_N[rows] = y_B.numpy()
+    return labels_N
 
 
 def _count(num: int, share: float) -> int:

@@ -1,4 +1,4 @@
-"""Charts as numbers and points of a drawing; the template draws and escapes them."""
+"""Charts as SVG coordinates and labels; the template draws and escapes them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from paragan.report.series import Bucket, Series
 
 _TONES = {"real": 0, "D": 0, "train": 0, "fake": 1, "G": 1, "held out": 2}
 _NUM_TONES = 5
-_SPARSE = 2  # so many times fewer values than the longest line
-_APART = 13.0  # least distance of two labels, pixels
+_SPARSE_RATIO = 2  # a line is sparse if the longest one has this many times its values
+_LABEL_GAP = 13.0  # minimum distance of two labels, pixels
 
 
 @dataclass(frozen=True)
 class Plot:
-    """The drawing area: lines lie between left..right and top..bottom of width x height, labels around it."""
+    """Drawing area of a chart: lines are within left..right and top..bottom of width x height, labels around it."""
 
     width: int
     height: int
@@ -31,22 +31,30 @@ class Plot:
 
     @property
     def right(self) -> int:
+        """Right edge of the lines, pixels."""
         return self.width - self.right_margin
 
     @property
     def bottom(self) -> int:
+        """Bottom edge of the lines, pixels."""
         return self.height - self.bottom_margin
 
     def x(self, kimg: float) -> float:
+        """Return the horizontal position of a point of the run, pixels."""
         return round(self.left + (self.right - self.left) * min(1.0, kimg / self.kimg), 1)
 
     def x_ticks(self) -> list[tuple[float, str]]:
+        """Return positions and texts of the ticks."""
         return [(self.x(t), format_number(t)) for t in round_ticks(0.0, self.kimg, 4)]
 
 
 @dataclass(frozen=True)
 class Line:
-    """faint, smooth: points as SVG wants them. dots: one per evaluation. label_y: where its name stands."""
+    """One line of a chart.
+
+    faint, smooth: SVG points of the range and of the mean. label_y: height of its name. bad: positions of non-finite
+    values. dots: one per evaluation. best: position and text of the best evaluation.
+    """
 
     label: str
     tone: int
@@ -55,12 +63,12 @@ class Line:
     label_y: float
     bad: tuple[float, ...] = ()
     dots: tuple[tuple[float, float], ...] = ()
-    best: tuple[float, float, str] | None = None  # with its value
+    best: tuple[float, float, str] | None = None
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One drawing. readout: for the script, {x: kimg, step, lines: [[value or null]]} in step with one another."""
+    """One chart. readout: for the script, {x: kimg, step, labels, lines: [[value or null]]}, of equal lengths."""
 
     id: str
     title: str
@@ -71,12 +79,12 @@ class Chart:
     y_ticks: tuple[tuple[float, str], ...]
     lines: tuple[Line, ...]
     readout: Mapping[str, object]
-    explanation: str = ""  # a tooltip of the title
+    explanation: str = ""  # tooltip of the title
 
 
 @dataclass(frozen=True)
 class Caption:
-    """What a chart is called and what it means. floor: a value that the scale always shows. explanation: a tooltip."""
+    """Title and note of a chart. floor: a value that the scale always includes. explanation: a tooltip."""
 
     id: str
     title: str
@@ -86,7 +94,7 @@ class Caption:
 
 
 def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> Chart:
-    """Series in one chart, by label: the range of every bucket faint, a running mean of the buckets on top."""
+    """Draw series by label in one chart: the range of every bucket faint, with a running mean on top."""
     extremes = [v for s in named.values() for b in s.buckets if b.finite for v in (b.low, b.high)]
     scale = fit_scale(extremes, plot.top, plot.bottom, caption.floor)
     ends = {label: scale.at((series.means() or [scale.low])[-1]) for label, series in named.items()}
@@ -102,8 +110,9 @@ def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> C
         )
         for (label, series), tone in zip(named.items(), _assign_tones(named), strict=True)
     )
-    off = [v for v in extremes if not scale.low <= v <= scale.high]
-    note = caption.note + (f" Spikes up to {format_number(max(off, key=abs))} are off the scale." if off else "")
+    clipped = [v for v in extremes if not scale.low <= v <= scale.high]
+    outliers = f" Outliers up to {format_number(max(clipped, key=abs))} are clipped." if clipped else ""
+    note = caption.note + outliers
     return Chart(
         caption.id, caption.title, note, _summary(named), plot, scale.log, _y_ticks(scale), lines, _readout(named)
     )
@@ -112,7 +121,7 @@ def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> C
 def evaluation_chart(
     caption: Caption, plot: Plot, name: str, scores: Sequence[RecordEntry], best: RecordEntry | None
 ) -> Chart:
-    """One metric: a point per evaluation, no more and no fewer; a cross on the ground where it is not finite."""
+    """Draw one metric with a point per evaluation, and a cross on the axis where it is not finite."""
     values = [(m, m.numbers().get(name, math.nan)) for m in scores]
     finite = [(m, v) for m, v in values if math.isfinite(v)]
     scale = fit_scale([v for _, v in finite], plot.top, plot.bottom, caption.floor)
@@ -137,64 +146,64 @@ def _range_points(series: Series, plot: Plot, scale: Scale) -> str:
 
 
 def _mean_points(series: Series, plot: Plot, scale: Scale) -> str:
-    """A centred mean of heights, so that it is geometric where the scale is logarithmic."""
-    at = [(plot.x(b.kimg), scale.at(b.mean)) for b in series.buckets if b.mean is not None]
-    reach = len(at) // 40
-    windows = (at[max(0, i - reach) : i + reach + 1] for i in range(len(at)))
-    return _points([(x, round(sum(y for _, y in w) / len(w), 1)) for (x, _), w in zip(at, windows, strict=True)])
+    """Return a centred mean of the heights, which is geometric on a logarithmic scale."""
+    points = [(plot.x(b.kimg), scale.at(b.mean)) for b in series.buckets if b.mean is not None]
+    reach = len(points) // 40
+    windows = (points[max(0, i - reach) : i + reach + 1] for i in range(len(points)))
+    return _points([(x, round(sum(y for _, y in w) / len(w), 1)) for (x, _), w in zip(points, windows, strict=True)])
 
 
 def _non_finite_x(series: Series, plot: Plot) -> tuple[float, ...]:
     return tuple(plot.x(bucket.kimg) for bucket in series.buckets if bucket.bad)
 
 
-def _points(at: Sequence[tuple[float, float]]) -> str:
-    """A point alone comes twice: with round ends that is a dot."""
-    return " ".join(f"{x:g},{y:g}" for x, y in (at if len(at) != 1 else [*at, *at]))
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    """Return SVG points. A single point is repeated, which round line ends draw as a dot."""
+    return " ".join(f"{x:g},{y:g}" for x, y in (points if len(points) != 1 else [*points, *points]))
 
 
 def _y_ticks(scale: Scale) -> tuple[tuple[float, str], ...]:
-    """Heights and texts. Of ticks so close that they read the same one remains."""
+    """Return heights and texts of the ticks, without ticks of equal text."""
     texts = {format_number(v): round(scale.at(v), 1) for v in scale.ticks()}
     return tuple((y, text) for text, y in texts.items())
 
 
 def _label_heights(ends: Mapping[str, float], plot: Plot) -> dict[str, float]:
-    """Heights of the labels near the ends of their lines, none on top of another."""
+    """Return heights of the labels near the ends of their lines, without overlap."""
     placed: dict[str, float] = {}
     lowest = float(plot.top)
     for label, y in sorted(ends.items(), key=lambda item: item[1]):
         lowest = placed[label] = max(y, lowest)
-        lowest += _APART
-    over = max(0.0, lowest - _APART - plot.bottom)
-    return {label: round(y - over, 1) for label, y in placed.items()}
+        lowest += _LABEL_GAP
+    excess = max(0.0, lowest - _LABEL_GAP - plot.bottom)
+    return {label: round(y - excess, 1) for label, y in placed.items()}
 
 
 def _assign_tones(labels: Mapping[str, Series]) -> list[int]:
-    """A colour by what the line is, or the next free one."""
+    """Return the colour of each line: by its label, or the next free one."""
     taken = {_TONES[label] for label in labels if label in _TONES}
     free = iter([n for n in range(_NUM_TONES) if n not in taken] + [_NUM_TONES - 1] * len(labels))
     return [_TONES[label] if label in _TONES else next(free) for label in labels]
 
 
 def _summary(named: Mapping[str, Series]) -> str:
-    told = (f"{label} last {format_number(series.last)}, between {_range(series)}" for label, series in named.items())
-    return "; ".join(told)
+    lines = (f"{label} last {format_number(series.last)}, range {_range(series)}" for label, series in named.items())
+    return "; ".join(lines)
 
 
 def _range(series: Series) -> str:
     finite = [bucket for bucket in series.buckets if bucket.finite]
-    return (
-        f"{format_number(min(b.low for b in finite))} and {format_number(max(b.high for b in finite))}"
-        if finite
-        else "nothing"
-    )
+    if not finite:
+        return "unknown"
+    low = min(bucket.low for bucket in finite)
+    high = max(bucket.high for bucket in finite)
+    return f"{format_number(low)} to {format_number(high)}"
 
 
 def _readout(named: Mapping[str, Series]) -> dict[str, object]:
-    """All lines on the kimg of the longest; a line that lacks a place says null there.
+    """Return all lines at the kimg of the longest one, with null for missing values.
 
-    A line of far fewer values, as telemetry among steps, says its newest one up to there.
+    A sparse line, such as telemetry next to steps, repeats its latest value.
     """
     longest = max(named.values(), key=lambda series: len(series.buckets)).buckets
     by_kimg = [_means_at(longest, series) for series in named.values()]
@@ -206,12 +215,12 @@ def _readout(named: Mapping[str, Series]) -> dict[str, object]:
     }
 
 
-def _means_at(places: Sequence[Bucket], series: Series) -> dict[float, float | None]:
-    if len(series.buckets) * _SPARSE > len(places):
+def _means_at(positions: Sequence[Bucket], series: Series) -> dict[float, float | None]:
+    if len(series.buckets) * _SPARSE_RATIO > len(positions):
         return {bucket.kimg: bucket.mean for bucket in series.buckets}
     ends = [bucket.kimg for bucket in series.buckets]
-    newest = ((place.kimg, bisect_right(ends, place.kimg) - 1) for place in places)
-    return {kimg: series.buckets[number].mean for kimg, number in newest if number >= 0}
+    latest = ((position.kimg, bisect_right(ends, position.kimg) - 1) for position in positions)
+    return {kimg: series.buckets[index].mean for kimg, index in latest if index >= 0}
 
 
 def _rounded(value: float | None) -> float | None:

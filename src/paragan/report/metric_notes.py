@@ -1,4 +1,4 @@
-"""What each metric measures, for readers of a report: the one table behind directions, notes and tooltips."""
+"""Direction, note and tooltip of each metric of the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from paragan.report.record_values import single_line, to_mapping, to_number
 
 @dataclass(frozen=True)
 class MetricNote:
-    """direction: -1: lower is better; 1: higher is better; 0: neither. short: below a chart. text: all of it."""
+    """Description of a metric.
+
+    direction: -1 if lower is better, 1 if higher is better, 0 if neither. short: below a chart. text: the tooltip.
+    """
 
     direction: int
     short: str
@@ -23,13 +26,13 @@ _NOTES = {
         -1,
         _LOWER,
         "Fréchet distance between features of generated and of real images; 0 means equal mean and covariance. Values "
-        "compare only for the same features and number of images.",
+        "are comparable only for the same features and number of images.",
     ),
     "label_accuracy": MetricNote(
         1,
         _HIGHER,
         "Share of generated images that the classifier assigns to the class they were generated for. One good image "
-        "per class scores 1: read it with the class variances.",
+        "per class scores 1: interpret it together with the class variances.",
     ),
     "coverage": MetricNote(
         1,
@@ -39,17 +42,17 @@ _NOTES = {
     ),
     "class_variance_min": MetricNote(
         0,
-        "Of the least varied class; 1 is as varied as real.",
-        "Feature variance of generated images over that of real ones, in the class where it is least. Near 0: that "
-        "class has collapsed.",
+        "Least diverse class; 1 equals the diversity of real images.",
+        "Ratio of the feature variance of generated images to that of real ones, in the least diverse class. Near "
+        "0: that class has collapsed.",
     ),
     "class_variance_mean": MetricNote(
         0,
-        "Over the classes; 1 is as varied as real.",
-        "Feature variance of generated images over that of real ones, averaged over the classes.",
+        "Mean over classes; 1 equals the diversity of real images.",
+        "Ratio of the feature variance of generated images to that of real ones, averaged over the classes.",
     ),
     "l1": MetricNote(
-        -1, _LOWER, "Mean absolute difference between generated and target images, whose values lie in [-1, 1]."
+        -1, _LOWER, "Mean absolute difference between generated and target images, with values in [-1, 1]."
     ),
     "psnr": MetricNote(1, _HIGHER, "Peak signal-to-noise ratio of generated against target images, in decibels."),
     "ssim": MetricNote(1, _HIGHER, "Structural similarity of generated and target images; 1 for equal images."),
@@ -58,22 +61,24 @@ _UNKNOWN = MetricNote(0, "", "")
 
 
 def note_of(metric: str) -> MetricNote:
-    """The note of `fd[judge]` is that of `fd`; empty for a metric that is not in the table."""
+    """Return the note of a metric; `fd[judge]` has the note of `fd`, unknown metrics an empty one."""
     return _NOTES.get(metric.split("[")[0], _UNKNOWN)
 
 
 def explanation(metric: str) -> str:
-    """One or two sentences for a tooltip; empty where nothing is known."""
+    """Return one or two sentences for a tooltip; empty for an unknown metric."""
     features = re.search(r"\[(.+)\]", metric)
     text = note_of(metric).text
     return f"{text} Features of: {features.group(1)}." if text and features else text
 
 
 def reliability(protocol: object) -> str:
-    """How often the extractor of the scores is right, in a sentence; empty where that is unknown."""
+    """Return a sentence on the accuracy of the feature extractor; empty if it is unknown."""
     known = to_mapping(protocol)
-    share, task = to_number(known.get("extractor_accuracy")), single_line(known.get("extractor_task"), 40)
+    share = to_number(known.get("extractor_accuracy"))
+    task = single_line(known.get("extractor_task"), 40)
     if share is None or not 0 <= share <= 1:
         return ""
     about = f" ({task})" if task not in ("", "classes") else ""
-    return f"Extractor {single_line(known.get('extractor'), 40)}: right on {share:.1%} of held-out images{about}."
+    extractor = single_line(known.get("extractor"), 40)
+    return f"Feature extractor {extractor}: {share:.1%} accuracy on held-out images{about}."

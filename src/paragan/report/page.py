@@ -113,7 +113,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "shape": population.grid_shape_text(history.population.grid),
         "readouts": {chart.id: chart.readout for chart in drawn},
         "kimg": kimg,
-        "advice": [_advice(moment) for moment in reversed(history.advice.values())],
+        "advice": [_advice(entry) for entry in reversed(history.advice.values())],
         "events": list_events(history),
         "changed": _changed(history.start.get("changed")),
         "config": config[:_CONFIG],
@@ -139,7 +139,7 @@ def _cell(value: float | None) -> str:
 
 
 def _key_number(name: str, history: History) -> dict[str, str]:
-    told = [moment for moment in history.scores if name in moment.numbers()]
+    told = [entry for entry in history.scores if name in entry.numbers()]
     real = to_number(to_mapping(history.real).get(name))
     last, best = told[-1], panels.best_evaluation(name, told)
     shown = best or last
@@ -222,14 +222,14 @@ def _rows(rows: object) -> list[str]:
     return [single_line(row, 60) for row in rows[:_MOST]] if isinstance(rows, list) else []
 
 
-def _advice(moment: RecordEntry) -> dict[str, str]:
-    told, value = moment.values, to_number(moment.values.get("value"))
+def _advice(entry: RecordEntry) -> dict[str, str]:
+    told, value = entry.values, to_number(entry.values.get("value"))
     return {
         "name": single_line(told.get("name")),
         "value": "" if value is None else format_number(value),
         "means": single_line(told.get("means")),
         "try": single_line(told.get("try")),
-        "step": f"{moment.step:,}",
+        "step": f"{entry.step:,}",
     }
 
 

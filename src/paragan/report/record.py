@@ -1,4 +1,4 @@
-"""The record of a run, read as it grows. A line may be missing, cut short, of an unknown kind or not ours at all."""
+"""Incremental reader of a run's record, metrics.jsonl. Lines may be missing, truncated, unknown or untrusted."""
 
 from __future__ import annotations
 
@@ -20,45 +20,52 @@ from paragan.report.grid_record import Population
 from paragan.report.record_values import single_line, to_number
 from paragan.report.series import Series
 
-# Bounds on what a foreign record can cost: bytes of a line (a generation of 4096 cells has 2 MB), so many of each kind,
-# and values that are kept of a line.
-_LINE, _SERIES, _EVENTS, _ADVICE, _MOMENTS, _VALUES, _SAVES = 1 << 22, 200, 200, 50, 1000, 64, 10
-_METRICS = 24
-_HISTOGRAMS, _BINS = ("lag", "age", "wait_ms"), 64
-_PLACE = ("kind", "step", "kimg", "seconds", "eta_s")
-_COUNT = "num_images"  # a number of an evaluation that is no metric
+# Limits on the cost of an untrusted record.
+_MAX_LINE_BYTES = 1 << 22  # a generation of 4096 cells has 2 MB
+_MAX_SERIES = 200
+_MAX_EVENTS = 200
+_MAX_ADVICE = 50
+_MAX_ENTRIES = 1000  # of evaluations and of samples
+_MAX_VALUES = 64  # stored per line
+_MAX_CHECKPOINTS = 10
+_MAX_METRICS = 24
+_MAX_BINS = 64
+_HISTOGRAMS = ("lag", "age", "wait_ms")
+_POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
+_COUNT = "num_images"  # a number of an evaluation that is not a metric
 
 
 @dataclass(frozen=True)
 class RecordEntry:
-    """One line of the record and where it stands."""
+    """One line of the record with its position in the run."""
 
     step: int
     kimg: float
     values: Mapping[str, Any]
 
     def numbers(self) -> dict[str, float]:
-        """The values that are numbers, by name."""
+        """Return the numeric values by name."""
         return self._numbers
 
     @cached_property
     def _numbers(self) -> dict[str, float]:
-        found = ((single_line(name), to_number(value)) for name, value in self.values.items() if name not in _PLACE)
-        return {name: value for name, value in found if value is not None}
+        names = [name for name in self.values if name not in _POSITION_KEYS]
+        numbers = ((single_line(name), to_number(self.values[name])) for name in names)
+        return {name: value for name, value in numbers if value is not None}
 
     def brief(self) -> RecordEntry:
-        """With its first numbers, nulls and texts, cut short: what can be kept of many lines."""
-        told = ((single_line(name), value) for name, value in self.values.items() if not isinstance(value, list | dict))
-        kept = {name: single_line(value) if isinstance(value, str) else value for name, value in islice(told, _VALUES)}
-        return RecordEntry(self.step, self.kimg, kept)
+        """Return a copy with only the first scalar values and shortened texts, of bounded size."""
+        scalars = ((single_line(name), v) for name, v in self.values.items() if not isinstance(v, list | dict))
+        stored = {n: single_line(v) if isinstance(v, str) else v for n, v in islice(scalars, _MAX_VALUES)}
+        return RecordEntry(self.step, self.kimg, stored)
 
 
 @dataclass
 class History:
-    """What the lines said, in bounded memory. Of a long record not every evaluation and picture is kept.
+    """Content of a record in bounded memory. Long records are thinned out: not every evaluation and sample is stored.
 
-    most_metrics: how many numbers one evaluation told. protocol, real (values of real images): of the newest
-    evaluation. rows: of the newest pictures.
+    most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real images): of the latest
+    evaluation. rows: row labels of the latest samples.
     """
 
     step: int = 0
@@ -75,148 +82,160 @@ class History:
     real: object = None
     rows: object = None
     advice: dict[str, RecordEntry] = field(default_factory=dict)
-    events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
+    events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
     delays: dict[tuple[str, str], Counter[int]] = field(default_factory=dict)
     population: Population = field(default_factory=Population)
     checkpoints: int = 0
     checkpoint: str = ""
-    saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_SAVES))
-    _session: float = 0.0  # seconds, when the last line was written
+    saves: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_MAX_CHECKPOINTS))
+    _session_s: float = 0.0  # time of the last line within its session
 
-    def take(self, kind: object, moment: RecordEntry) -> None:
-        """The next line."""
-        self.step, self.kimg = moment.step, moment.kimg
-        self._count_seconds(to_number(moment.values.get("seconds")))
-        self.end = moment.values if kind == "end" else None
+    def take(self, kind: object, entry: RecordEntry) -> None:
+        """Add the next line."""
+        self.step, self.kimg = entry.step, entry.kimg
+        self._count_seconds(to_number(entry.values.get("seconds")))
+        self.end = entry.values if kind == "end" else None
         match kind:
             case "step" | "telemetry":
-                self._grow(moment)
+                self._grow(entry)
             case "delays":
-                self._delay(moment.values)
+                self._delay(entry.values)
             case "generation":
-                self.population.take(moment.step, moment.kimg, moment.values)
+                self.population.take(entry.step, entry.kimg, entry.values)
             case "score":
-                self._score(moment)
+                self._score(entry)
             case "samples":
-                self.rows = moment.values.get("rows")
-                self.samples = thin_out(self.samples, moment.brief())
+                self.rows = entry.values.get("rows")
+                self.samples = thin_out(self.samples, entry.brief())
             case "end":
-                self.events.append((moment.step, single_line(moment.values.get("reason")) or "ended"))
+                self.events.append((entry.step, single_line(entry.values.get("reason")) or "ended"))
             case "advice":
-                self.events.append((moment.step, f"advice: {single_line(moment.values.get('name'))}"))
-                self.advice[single_line(moment.values.get("name"))] = moment.brief()
-                if len(self.advice) > _ADVICE:
+                self.events.append((entry.step, f"advice: {single_line(entry.values.get('name'))}"))
+                self.advice[single_line(entry.values.get("name"))] = entry.brief()
+                if len(self.advice) > _MAX_ADVICE:
                     del self.advice[next(iter(self.advice))]
             case "checkpoint":
-                self.checkpoints, self.checkpoint = self.checkpoints + 1, single_line(moment.values.get("path"))
-                self.saves.append((moment.step, self.checkpoint))
+                self.checkpoints += 1
+                self.checkpoint = single_line(entry.values.get("path"))
+                self.saves.append((entry.step, self.checkpoint))
             case "event":
-                self.events.append((moment.step, single_line(moment.values.get("text"))))
+                self.events.append((entry.step, single_line(entry.values.get("text"))))
             case "start":
-                self.start = moment.values
-                self.population = self.population.after_start(moment.values.get("grid"))
-                self.events.append((moment.step, "resumed" if moment.values.get("resumed") else "started"))
+                self.start = entry.values
+                self.population = self.population.after_start(entry.values.get("grid"))
+                self.events.append((entry.step, "resumed" if entry.values.get("resumed") else "started"))
 
     def _delay(self, values: Mapping[str, Any]) -> None:
-        """Add up histograms {side: {name: {value: count}}}; whatever else there is, is left."""
+        """Add histograms {side: {name: {value: count}}}; other values are ignored."""
         for side in ("g", "d"):
-            told = values.get(side)
-            if isinstance(told, Mapping):
+            histograms = values.get(side)
+            if isinstance(histograms, Mapping):
                 for name in _HISTOGRAMS:
-                    self._add_up((side, name), told.get(name))
+                    self._add_histogram((side, name), histograms.get(name))
 
-    def _add_up(self, which: tuple[str, str], found: object) -> None:
-        bins = self.delays.setdefault(which, Counter())
-        for value, count in islice(found.items(), _BINS) if isinstance(found, Mapping) else ():
-            if _is_bin(value, count) and (int(value) in bins or len(bins) < _BINS):
+    def _add_histogram(self, key: tuple[str, str], histogram: object) -> None:
+        bins = self.delays.setdefault(key, Counter())
+        for value, count in islice(histogram.items(), _MAX_BINS) if isinstance(histogram, Mapping) else ():
+            if _is_bin(value, count) and (int(value) in bins or len(bins) < _MAX_BINS):
                 bins[int(value)] += count
 
-    def _score(self, moment: RecordEntry) -> None:
-        self.num_scores, self.protocol = self.num_scores + 1, moment.values.get("protocol")
-        self.real = moment.values.get("real")
-        self.most_metrics = max(self.most_metrics, len(moment.numbers().keys() - {_COUNT}))
-        self.scores = thin_out(self.scores, moment.brief())
+    def _score(self, entry: RecordEntry) -> None:
+        self.num_scores += 1
+        self.protocol = entry.values.get("protocol")
+        self.real = entry.values.get("real")
+        self.most_metrics = max(self.most_metrics, len(entry.numbers().keys() - {_COUNT}))
+        self.scores = thin_out(self.scores, entry.brief())
 
-    def _grow(self, moment: RecordEntry) -> None:
-        for name, value in moment.numbers().items():
+    def _grow(self, entry: RecordEntry) -> None:
+        for name, value in entry.numbers().items():
             line = self.series.get(name)
             if line is None:
-                if len(self.series) >= _SERIES:
+                if len(self.series) >= _MAX_SERIES:
                     continue
                 line = self.series[name] = Series()
             if not line.bad and not math.isfinite(value):
-                self.events.append((moment.step, f"{name} is no longer a number"))
-            line.add(moment.step, moment.kimg, value)
+                self.events.append((entry.step, f"{name} is not finite"))
+            line.add(entry.step, entry.kimg, value)
 
-    def _count_seconds(self, session: float | None) -> None:
-        """Each session counts from its own beginning."""
-        if session is None or not math.isfinite(session):
+    def _count_seconds(self, session_s: float | None) -> None:
+        """Add up training time; each session counts from zero."""
+        if session_s is None or not math.isfinite(session_s):
             return
-        self.seconds += session - self._session if session >= self._session else session
-        self._session = session
+        self.seconds += session_s - self._session_s if session_s >= self._session_s else session_s
+        self._session_s = session_s
 
 
 class Record:
-    """`read` takes in what is new; `history` is what is known so far."""
+    """Reader of a growing record: `read` adds new lines to `history`."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.history = path, History()
-        self._offset, self._file = 0, (0, 0)
+        self.path = path
+        self.history = History()
+        self._offset = 0
+        self._inode = (0, 0)
 
     def read(self) -> bool:
-        """Whether there was anything new. A record that was cut back (a resumed run) is read again from the start.
+        """Read new lines; returns whether there were any. A record truncated on resume is read again.
 
-        Raises `CheckpointError` where it cannot be read.
+        Raises `CheckpointError` if the record cannot be read.
         """
         try:
             with open_regular_file(self.path) as file:
                 status = os.fstat(file.fileno())
-                if (status.st_dev, status.st_ino) != self._file or status.st_size < self._offset:
-                    self._file, self._offset, self.history = (status.st_dev, status.st_ino), 0, History()
+                inode = (status.st_dev, status.st_ino)
+                if inode != self._inode or status.st_size < self._offset:
+                    self._inode = inode
+                    self._offset = 0
+                    self.history = History()
                 return self._take_lines(file)
         except FileNotFoundError:
             return False
         except OSError as error:
-            found = f"a record that cannot be read ({error.strerror})"
-            raise CheckpointError(f"{self.path}: found {found}, expected a plain file; check it") from None
+            raise CheckpointError(
+                f"{self.path}: the record cannot be read ({error.strerror}); check the file"
+            ) from None
 
     def _take_lines(self, file: Any) -> bool:
-        before = self._offset
-        file.seek(before)
-        while (line := file.readline(_LINE)) and (line.endswith(b"\n") or len(line) == _LINE):
+        start = self._offset
+        file.seek(start)
+        while (line := file.readline(_MAX_LINE_BYTES)) and _is_complete(line):
             self._offset += len(line)
             if (parsed := _parse(line)) is not None:
                 self.history.take(*parsed)
-        return self._offset != before
+        return self._offset != start
 
 
 def open_record(folder: Path) -> Record:
-    """The record of a run folder, not read yet. Raises `CheckpointError` where `folder` is none."""
+    """Open the record of a run folder without reading it. Raises `CheckpointError` if `folder` is not a run folder."""
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
-        found = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "nothing"
+        problem = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "missing"
         raise CheckpointError(
-            f"{folder}: found {found}, expected a run folder as `{program_command()} train` makes it; name one"
+            f"{folder}: not a run folder ({problem}); pass one that `{program_command()} train` has created"
         )
     return Record(folder / "metrics.jsonl")
 
 
 def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
-    """The metrics that most evaluations tell, at most 24, in the order of the record."""
-    told = Counter(name for moment in scores for name in moment.numbers() if name != _COUNT)
-    most = {name for name, _ in told.most_common(_METRICS)}
-    return [name for name in told if name in most]
+    """Return the 24 most frequent metrics of the evaluations, in the order of the record."""
+    counts = Counter(name for entry in scores for name in entry.numbers() if name != _COUNT)
+    frequent = {name for name, _ in counts.most_common(_MAX_METRICS)}
+    return [name for name in counts if name in frequent]
 
 
-def thin_out(moments: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
-    """With one more. Where these are too many, half of them: first, last, and the extremes of every metric stay."""
-    moments.append(new)
-    if len(moments) <= _MOMENTS:
-        return moments
-    kept = {id(moment) for moment in [*moments[::2], moments[-1]]}
-    for name in metric_names(moments):
-        finite = [(v, i) for i, m in enumerate(moments) if math.isfinite(v := m.numbers().get(name, math.nan))]
-        kept |= {id(moments[i]) for _, i in (min(finite), max(finite))} if finite else set()
-    return [moment for moment in moments if id(moment) in kept]
+def thin_out(entries: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
+    """Append an entry. If there are too many, drop every second one but the last and the extremes of each metric."""
+    entries.append(new)
+    if len(entries) <= _MAX_ENTRIES:
+        return entries
+    selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
+    for name in metric_names(entries):
+        finite = [(v, i) for i, m in enumerate(entries) if math.isfinite(v := m.numbers().get(name, math.nan))]
+        selected |= {id(entries[i]) for _, i in (min(finite), max(finite))} if finite else set()
+    return [entry for entry in entries if id(entry) in selected]
+
+
+def _is_complete(line: bytes) -> bool:
+    return line.endswith(b"\n") or len(line) == _MAX_LINE_BYTES
 
 
 def _is_bin(value: object, count: object) -> bool:

@@ -1,4 +1,4 @@
-"""Values of a record that may say anything, as numbers and as text that can be shown."""
+"""Conversion of untrusted values of a record to numbers and printable text."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-_DIGITS = 15  # of a whole number, so that it is exact as a float too
+_MAX_DIGITS = 15  # of an integer, so that it is exact as a float
 
 
 def to_number(value: object) -> float | None:
-    """As a float, also one that is not finite; None for anything else."""
+    """Return a number as a float, finite or not; None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -21,28 +21,31 @@ def to_number(value: object) -> float | None:
 
 
 def finite_or_nan(value: object) -> float:
-    """As a float; not a number where it is none, or none that is finite."""
-    found = to_number(value)
-    return found if found is not None and math.isfinite(found) else math.nan
+    """Return a finite number as a float; NaN for other values."""
+    converted = to_number(value)
+    return converted if converted is not None and math.isfinite(converted) else math.nan
 
 
 def to_natural(value: object) -> int | None:
-    """A whole number from 0, also as the text of a key; None for anything else."""
+    """Return a non-negative integer, given as a number or as text; None for other values."""
     if type(value) is int:
-        return value if 0 <= value < 10**_DIGITS else None
-    is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _DIGITS
+        return value if 0 <= value < 10**_MAX_DIGITS else None
+    is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
     return int(str(value)) if is_text else None
 
 
 def to_mapping(value: object) -> Mapping[str, Any]:
-    """Itself, or an empty one for anything else."""
+    """Return a mapping unchanged; an empty one for other values."""
     return value if isinstance(value, Mapping) else {}
 
 
-def single_line(text: object, most: int = 500) -> str:
-    """One line a page and a terminal can show: no control, format or broken characters, at most `most` of them."""
-    line = str("" if text is None else text)[: 2 * most]
-    if line.isprintable():  # nearly always, and much faster
-        return line[:most]
+def single_line(text: object, max_length: int = 500) -> str:
+    """Return at most `max_length` characters of a text as one printable line.
+
+    Control, format and surrogate characters are removed.
+    """
+    line = str("" if text is None else text)[: 2 * max_length]
+    if line.isprintable():  # the common case, and much faster
+        return line[:max_length]
     line = " ".join(line.split())
-    return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))[:most]
+    return "".join(c for c in line if unicodedata.category(c) not in ("Cc", "Cf", "Cs"))[:max_length]

@@ -1,4 +1,4 @@
-"""How a run stands, from its record and the small files beside it."""
+"""State of a run, from its record and the small files of its folder."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from paragan.report.record import History, single_line, to_number
 from paragan.report.scale import format_number
 
 _SILENT_S = 600.0
-_MOST = 1 << 20  # bytes of a small file that are read
+_MAX_BYTES = 1 << 20  # read of a small file
 
 
 @dataclass(frozen=True)
 class RunState:
-    """word: running, silent, finished, stopped or failed. written: seconds since the epoch, of the record."""
+    """State of a run: running, silent, finished, stopped or failed. written: modification time of the record."""
 
     word: str
     reason: str
@@ -30,7 +30,10 @@ class RunState:
 
 
 def run_state(folder: Path, history: History) -> RunState:
-    """An `end` in the record counts first, then exit.json; without either the run goes on, or was killed silently."""
+    """Return the state by the last `end` in the record, else by exit.json; without either, the run is running.
+
+    A running run whose record has not changed for ten minutes is silent: it may have been killed.
+    """
     try:
         written = (folder / "metrics.jsonl").stat().st_mtime
     except OSError:
@@ -38,31 +41,35 @@ def run_state(folder: Path, history: History) -> RunState:
     end = history.end or read_small_json(folder / "exit.json")
     code = to_number(end.get("code"))
     if code is None or not math.isfinite(code):
-        quiet = time.time() - written > _SILENT_S
-        return RunState("silent" if quiet else "running", "nothing new for ten minutes" if quiet else "", written)
+        is_silent = time.time() - written > _SILENT_S
+        if is_silent:
+            return RunState("silent", "no new record for ten minutes", written)
+        return RunState("running", "", written)
     word = {0: "finished", PREEMPTED: "stopped"}.get(int(code), "failed")
     return RunState(word, single_line(end.get("reason")), written)
 
 
 def total_kimg(folder: Path, history: History) -> float | None:
-    """How long the run is to be; None where nothing tells."""
-    told, path = to_number(history.start.get("total_kimg")), folder / "config.yaml"
-    if told is None:
+    """Return the planned length of the run in kimg; None if it is unknown."""
+    kimg = to_number(history.start.get("total_kimg"))
+    path = folder / "config.yaml"
+    if kimg is None:
         try:
-            tree = strict_yaml.read_map(_read_start(path), SourceLocation(str(path), 1), [])
-            told = to_number(tree.plain()["train"]["kimg"])
+            kimg = to_number(
+                strict_yaml.read_map(_read_start(path), SourceLocation(str(path), 1), []).plain()["train"]["kimg"]
+            )
         except (ParaganError, LookupError, TypeError, RecursionError):
             return None
-    return told if told is not None and told > 0 and math.isfinite(told) else None
+    return kimg if kimg is not None and kimg > 0 and math.isfinite(kimg) else None
 
 
 def read_small_text(path: Path) -> str:
-    """The beginning of a text file, line by line fit to be shown; empty where there is none."""
+    """Return the first MiB of a text file as printable lines; empty if there is no file."""
     return "\n".join(_printable_line(line) for line in _read_start(path).split("\n"))
 
 
 def read_small_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a small file; empty where there is none."""
+    """Return the JSON object in a small file; empty if there is none."""
     try:
         value = json.loads(read_small_text(path))
     except (ValueError, RecursionError):
@@ -71,7 +78,7 @@ def read_small_json(path: Path) -> dict[str, Any]:
 
 
 def format_duration(seconds: float) -> str:
-    """Two units at most: 42 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
+    """Format a duration in at most two units: 42 s, 3 min 5 s, 2 h 10 min, 3 d 4 h."""
     if not math.isfinite(seconds):
         return format_number(seconds)
     whole = int(seconds)
@@ -85,7 +92,7 @@ def format_duration(seconds: float) -> str:
 def _read_start(path: Path) -> str:
     try:
         with open_regular_file(path) as file:
-            return file.read(_MOST).decode("utf-8", "replace").replace("\r\n", "\n")
+            return file.read(_MAX_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
     except OSError:
         return ""
 

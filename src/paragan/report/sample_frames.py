@@ -1,4 +1,4 @@
-"""Pictures of fixed latents over a run: as frames inside a page of bounded size, and as a film."""
+"""Samples of fixed latents over a run: as frames embedded in the report, with a limit on size, and as an animation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ from paragan.core.files import open_regular_file
 from paragan.report.record import RecordEntry, single_line
 from paragan.storage.animation import save_animation
 
-_FRAMES, _BUDGET, _SIDE = 60, 900_000, 960  # at most so many, so many bytes, so many pixels a side
-_FILM_FRAMES, _FILM_SIDE, _FRAME_MS, _REST_MS = 120, 720, 120, 1500
-_MOST_PIXELS, _MOST_BYTES = 1 << 25, 64 << 20  # a picture takes up to 8 bytes a pixel: 256 MiB
+_MAX_FRAMES = 60  # in the report
+_MAX_FRAME_BYTES = 900_000  # of all frames
+_MAX_FRAME_SIDE = 960
+_MAX_ANIMATION_FRAMES = 120
+_MAX_ANIMATION_SIDE = 720
+_FRAME_MS = 120
+_LAST_FRAME_MS = 1500
+_MAX_PIXELS = 1 << 25  # an image takes up to 8 bytes per pixel: 256 MiB
+_MAX_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One picture as a data URI. width, height: in pixels, as embedded."""
+    """One sample sheet as a data URI. width, height: in pixels, as embedded."""
 
     step: int
     kimg: float
@@ -34,77 +40,77 @@ class Frame:
 
 @dataclass
 class SampleFrames:
-    """Keeps what it encoded, so that a page made again costs only its new pictures."""
+    """Frames of the report. Encoded frames are cached, so that rendering again only encodes new samples."""
 
     folder: Path
     _encoded: dict[str, Frame | None] = field(default_factory=dict)
     _stride: int = 1  # grows with the run
 
     def choose(self, samples: Sequence[RecordEntry]) -> list[Frame]:
-        """Frames spaced over the run within the budget, in time, the first and the last always among them."""
-        while len(wanted := every_nth(samples, self._stride)) > _FRAMES or not self._fits(wanted):
+        """Return frames spaced over the run within the size limit, with the first and the last."""
+        chosen = every_nth(samples, self._stride)
+        while len(chosen) > _MAX_FRAMES or not self._fits(chosen):
             self._stride *= 2
-        self._encoded = {_sample_path(moment): self._frame(moment) for moment in wanted}
+            chosen = every_nth(samples, self._stride)
+        self._encoded = {_sample_path(entry): self._frame(entry) for entry in chosen}
         return [frame for frame in self._encoded.values() if frame is not None]
 
-    def _fits(self, wanted: Sequence[RecordEntry]) -> bool:
-        sizes = [len(frame.uri) for moment in wanted if (frame := self._frame(moment)) is not None]
-        return len(wanted) <= 2 or sum(sizes) <= _BUDGET * 4 // 3
+    def _fits(self, chosen: Sequence[RecordEntry]) -> bool:
+        sizes = [len(frame.uri) for entry in chosen if (frame := self._frame(entry)) is not None]
+        return len(chosen) <= 2 or sum(sizes) <= _MAX_FRAME_BYTES * 4 // 3  # base64
 
-    def _frame(self, moment: RecordEntry) -> Frame | None:
-        name = _sample_path(moment)
+    def _frame(self, entry: RecordEntry) -> Frame | None:
+        name = _sample_path(entry)
         if name not in self._encoded:
-            self._encoded[name] = _encode_frame(self.folder / name, moment)
+            self._encoded[name] = _encode_frame(self.folder / name, entry)
         return self._encoded[name]
 
 
 def every_nth(samples: Sequence[RecordEntry], stride: int) -> list[RecordEntry]:
-    """Every stride-th and the last."""
+    """Return every stride-th entry and the last."""
     return [*samples[:-1:stride], *samples[-1:]]
 
 
 def save_run_animation(folder: Path, path: Path) -> int:
-    """Write the pictures of the run in `folder` as a film, .webp, .gif or .mp4; returns the number of frames.
+    """Write the samples of the run in `folder` as a .webp, .gif or .mp4 animation; returns the number of frames.
 
-    Raises `DataError` where there is no picture yet.
+    Raises `DataError` if the run has no samples yet.
     """
     files = sorted((folder / "samples").glob("step-*.png"))
-    stride = -(-len(files) // (_FILM_FRAMES - 1)) or 1
-    read = (_read_image(file, _FILM_SIDE) for file in [*files[:-1:stride], *files[-1:]])
-    pictures = [picture for picture in read if picture is not None]
-    if not pictures:
-        raise DataError(
-            f"{folder}: found no samples/step-*.png, expected at least one; lower every.sample_kimg and train"
-        )
-    pictures = [picture for picture in pictures if picture.size == pictures[-1].size]
-    durations = [_FRAME_MS] * (len(pictures) - 1) + [_REST_MS]
-    save_animation(pictures, path, durations, quality=80)
-    return len(pictures)
+    stride = -(-len(files) // (_MAX_ANIMATION_FRAMES - 1)) or 1
+    images = (_read_image(file, _MAX_ANIMATION_SIDE) for file in [*files[:-1:stride], *files[-1:]])
+    frames = [image for image in images if image is not None]
+    if not frames:
+        raise DataError(f"{folder}: the run has no samples/step-*.png; train with a lower every.sample_kimg")
+    frames = [frame for frame in frames if frame.size == frames[-1].size]
+    durations = [_FRAME_MS] * (len(frames) - 1) + [_LAST_FRAME_MS]
+    save_animation(frames, path, durations, quality=80)
+    return len(frames)
 
 
-def _sample_path(moment: RecordEntry) -> str:
-    """Within samples/, whatever the record claims."""
-    return f"samples/{Path(single_line(moment.values.get('path'))).name}"
+def _sample_path(entry: RecordEntry) -> str:
+    """Return the path of the sample, always within samples/ because the record is untrusted."""
+    return f"samples/{Path(single_line(entry.values.get('path'))).name}"
 
 
-def _encode_frame(path: Path, moment: RecordEntry) -> Frame | None:
-    picture = _read_image(path, _SIDE)
-    if picture is None:
+def _encode_frame(path: Path, entry: RecordEntry) -> Frame | None:
+    image = _read_image(path, _MAX_FRAME_SIDE)
+    if image is None:
         return None
     data = io.BytesIO()
-    picture.save(data, "WEBP", quality=75, method=2)
+    image.save(data, "WEBP", quality=75, method=2)
     uri = "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode()
-    return Frame(moment.step, moment.kimg, *picture.size, uri)
+    return Frame(entry.step, entry.kimg, *image.size, uri)
 
 
 def _read_image(path: Path, side: int) -> Image.Image | None:
-    """In RGB, no side longer than `side`; None for what is missing, broken or absurdly large."""
+    """Read a PNG in RGB, at most `side` px wide and high; None if it is missing, damaged or too large."""
     try:
-        with open_regular_file(path) as file, Image.open(file, formats=["PNG"]) as picture:
-            if picture.width * picture.height > _MOST_PIXELS or os.fstat(file.fileno()).st_size > _MOST_BYTES:
+        with open_regular_file(path) as file, Image.open(file, formats=["PNG"]) as image:
+            if image.width * image.height > _MAX_PIXELS or os.fstat(file.fileno()).st_size > _MAX_FILE_BYTES:
                 return None
-            whole = picture.convert("RGB")
+            rgb = image.convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, Image.DecompressionBombWarning):
         return None
-    whole.thumbnail((side, side))
-    return whole
+    rgb.thumbnail((side, side))
+    return rgb

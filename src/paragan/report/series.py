@@ -1,4 +1,4 @@
-"""A line of a chart in bounded memory, however long the run: buckets that merge pairwise, so that spikes stay."""
+"""Time series in bounded memory for runs of any length: buckets are merged in pairs, which preserves extremes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CAPACITY = 200
 
 @dataclass(slots=True)
 class Bucket:
-    """Neighbouring values as one. low and high are finite; bad counts values that were not."""
+    """Range and mean of consecutive values. low, high: of the finite values. bad: number of non-finite values."""
 
     step: int
     kimg: float
@@ -22,27 +22,35 @@ class Bucket:
 
     @property
     def mean(self) -> float | None:
+        """Mean of the finite values; None without any."""
         return self.total / self.finite if self.finite else None
 
     def add(self, step: int, kimg: float, value: float) -> None:
-        """One later value."""
-        self.step, self.kimg = step, kimg
+        """Add a later value."""
+        self.step = step
+        self.kimg = kimg
         if math.isfinite(value):
-            self.low, self.high = min(self.low, value), max(self.high, value)
-            self.total, self.finite = self.total + value, self.finite + 1
+            self.low = min(self.low, value)
+            self.high = max(self.high, value)
+            self.total += value
+            self.finite += 1
         else:
             self.bad += 1
 
-    def take(self, later: Bucket) -> None:
-        """Become both; the position is that of the later one."""
-        self.step, self.kimg = later.step, later.kimg
-        self.low, self.high = min(self.low, later.low), max(self.high, later.high)
-        self.total, self.finite, self.bad = self.total + later.total, self.finite + later.finite, self.bad + later.bad
+    def merge(self, later: Bucket) -> None:
+        """Merge a later bucket into this one and take its position."""
+        self.step = later.step
+        self.kimg = later.kimg
+        self.low = min(self.low, later.low)
+        self.high = max(self.high, later.high)
+        self.total += later.total
+        self.finite += later.finite
+        self.bad += later.bad
 
 
 @dataclass(slots=True)
 class Series:
-    """At most CAPACITY buckets of `width` values each. last: the newest value, finite or not."""
+    """At most CAPACITY buckets of `width` values each. last: the latest value, finite or not."""
 
     buckets: list[Bucket] = field(default_factory=list)
     width: int = 1
@@ -51,8 +59,9 @@ class Series:
     _filled: int = 0
 
     def add(self, step: int, kimg: float, value: float) -> None:
-        """The next value in time."""
-        self.last, self.bad = value, self.bad + (not math.isfinite(value))
+        """Add the next value."""
+        self.last = value
+        self.bad += not math.isfinite(value)
         if self._filled == self.width or not self.buckets:
             self.buckets.append(Bucket(step, kimg))
             self._filled = 0
@@ -62,12 +71,12 @@ class Series:
             self._halve()
 
     def means(self) -> list[float]:
-        """Of the buckets that hold a finite value."""
+        """Return the means of the buckets with a finite value."""
         return [bucket.mean for bucket in self.buckets if bucket.mean is not None]
 
     def _halve(self) -> None:
-        """CAPACITY is even, so the newest bucket stands alone afterwards and is filled up."""
+        """Merge buckets in pairs. CAPACITY is even, so the newest bucket has no partner and is filled further."""
         for earlier, later in zip(self.buckets[:-1:2], self.buckets[1::2], strict=True):
-            earlier.take(later)
+            earlier.merge(later)
         self.buckets = self.buckets[::2]
         self.width *= 2

@@ -108,18 +108,18 @@ def _scores_table(history: History) -> Table | None:
         return None
     best = {name: panels.best_evaluation(name, history.scores) for name in names}
     table = _table("step", "kimg", *(name.replace("_", " ") for name in names))
-    for moment in _newest_and_best(history.scores, best.values()):
-        told = moment.numbers()
+    for entry in _newest_and_best(history.scores, best.values()):
+        told = entry.numbers()
         cells = [
             Text(
-                format_number(told[name]) + (" *" if moment is best[name] else "  "),
-                "bold" if moment is best[name] else "",
+                format_number(told[name]) + (" *" if entry is best[name] else "  "),
+                "bold" if entry is best[name] else "",
             )
             if name in told
             else Text("")
             for name in names
         ]
-        table.add_row(Text(f"{moment.step:,}"), Text(format_number(moment.kimg)), *cells)
+        table.add_row(Text(f"{entry.step:,}"), Text(format_number(entry.kimg)), *cells)
     table.caption = "* best so far" if any(best.values()) else None
     return table
 
@@ -129,7 +129,7 @@ def _newest_and_best(
 ) -> list[panels.RecordEntry]:
     """The newest few and, before them, the best ones, in time."""
     kept = {id(m) for m in [*scores[-_SCORES:], *best] if m is not None}
-    return [moment for moment in scores if id(moment) in kept]
+    return [entry for entry in scores if id(entry) in kept]
 
 
 def _last_score(history: History) -> dict[str, float]:

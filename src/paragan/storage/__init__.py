@@ -1,1 +1,1 @@
-"""Local files that are not checkpoints: archives, images, films."""
+"""Local files other than checkpoints: archives, images and animations."""

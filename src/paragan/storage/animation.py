@@ -1,4 +1,4 @@
-"""Films from frames: an animated WebP or GIF, or an MP4."""
+"""Animations from frames: WebP, GIF or MP4 files."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from PIL import Image
 from paragan.core.files import atomic_write
 from paragan.storage.video import save_mp4
 
-_SIDE, _FRAME_MS = 720, 50
+_MAX_SIDE = 720
+_FRAME_MS = 50
 
 
 def save_frames(frames: Iterable[Image.Image], path: Path) -> None:
-    """A film at 20 frames a second, no side longer than 720 px. Whole or not at all."""
-    pictures = [_shrink(frame) for frame in frames]
+    """Write an animation at 20 frames per second, at most 720 px wide and high. The file is written atomically."""
+    images = [_shrink(frame) for frame in frames]
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_animation(pictures, path, [_FRAME_MS] * len(pictures), quality=85)
+    save_animation(images, path, [_FRAME_MS] * len(images), quality=85)
 
 
-def save_animation(pictures: Sequence[Image.Image], path: Path, durations_ms: list[int], quality: int) -> None:
-    """RGB frames, all of one size, as the ending of `path` says. WebP and GIF repeat without end. Whole or not at all.
+def save_animation(images: Sequence[Image.Image], path: Path, durations_ms: list[int], quality: int) -> None:
+    """Write RGB frames of one size as WebP, GIF or MP4, by the suffix of `path`; WebP and GIF loop forever.
 
-    durations_ms: of each frame. quality: of a WebP, 0 to 100.
+    durations_ms: duration of each frame. quality: of a WebP, 0 to 100. The file is written atomically.
     """
-    ending = path.suffix.lower()
-    if ending == ".mp4":
-        return save_mp4(pictures, path, durations_ms)
-    more = {"save_all": True, "append_images": pictures[1:], "duration": durations_ms, "loop": 0}
+    suffix = path.suffix.lower()
+    if suffix == ".mp4":
+        return save_mp4(images, path, durations_ms)
+    options = {"save_all": True, "append_images": images[1:], "duration": durations_ms, "loop": 0}
     with atomic_write(path) as file:
-        if ending == ".gif":
-            pictures[0].save(file, "GIF", **more)
+        if suffix == ".gif":
+            images[0].save(file, "GIF", **options)
         else:
-            pictures[0].save(file, "WEBP", quality=quality, method=2, **more)
+            images[0].save(file, "WEBP", quality=quality, method=2, **options)
 
 
 def _shrink(frame: Image.Image) -> Image.Image:
     rgb = frame.convert("RGB")
-    rgb.thumbnail((_SIDE, _SIDE))
+    rgb.thumbnail((_MAX_SIDE, _MAX_SIDE))
     return rgb

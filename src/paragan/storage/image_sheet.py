@@ -1,4 +1,4 @@
-"""Images on one sheet."""
+"""Contact sheets: images of a batch in rows and columns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ GAP, GREY = 2, 64  # between the images
 
 
 def make_sheet(x_BCHW: Tensor, columns: int, least_pixels: int = 32) -> Tensor:
-    """uint8 (1 or 3, height, width) of x in [-1, 1], `columns` to a row; small images are enlarged by a whole factor.
+    """Arrange images in [-1, 1] in rows of `columns`; returns uint8 (1 or 3, height, width).
 
-    Of more than three channels the first three are shown; two are shown as red and green.
+    Images smaller than `least_pixels` are enlarged by an integer factor. Only the first three channels are used; two
+    channels become red and green.
     """
     x = ((x_BCHW.detach().float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)[:, :3]
     factor = max(1, -(-least_pixels // x.shape[-1]))

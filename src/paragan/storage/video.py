@@ -1,4 +1,4 @@
-"""MP4 films, encoded by the program ffmpeg in a temporary folder."""
+"""MP4 videos, encoded by ffmpeg in a temporary folder."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from paragan.core.printable import to_printable
 from paragan.storage.image_formats import ENCODER
 
 _TIMEOUT_S = 600
-_EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # most players take nothing else
-_LONGEST = 300  # characters of ffmpeg's message
+_PAD_TO_EVEN = "pad=ceil(iw/2)*2:ceil(ih/2)*2"  # most players require even sides
+_MAX_MESSAGE_BYTES = 300  # of ffmpeg
 
 
-def save_mp4(pictures: Sequence[Image.Image], path: Path, durations_ms: Sequence[int]) -> None:
-    """RGB frames of one size, each as long as given, once. Whole or not at all.
+def save_mp4(images: Sequence[Image.Image], path: Path, durations_ms: Sequence[int]) -> None:
+    """Write RGB frames of one size, each with its duration. The file is written atomically.
 
-    Raises `DataError` where ffmpeg fails or takes longer than ten minutes.
+    Raises `DataError` if ffmpeg fails or takes longer than ten minutes.
     """
     unit_ms = math.gcd(*durations_ms)
     with tempfile.TemporaryDirectory() as folder:
-        film = Path(folder) / "film.mp4"
-        size = "x".join(map(str, pictures[0].size))
+        video = Path(folder) / "video.mp4"
+        size = "x".join(map(str, images[0].size))
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", size, "-r", f"1000/{unit_ms}", "-i", "pipe:0"]
-        target = ["-vf", _EVEN, "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(film)]
-        frames = ((picture, duration // unit_ms) for picture, duration in zip(pictures, durations_ms, strict=True))
+        target = ["-vf", _PAD_TO_EVEN, "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(video)]
+        frames = ((image, duration // unit_ms) for image, duration in zip(images, durations_ms, strict=True))
         _encode([ENCODER, "-loglevel", "error", "-nostdin", *source, *target], frames)
-        with open_regular_file(film) as made, atomic_write(path) as file:
-            shutil.copyfileobj(made, file)
+        with open_regular_file(video) as encoded, atomic_write(path) as file:
+            shutil.copyfileobj(encoded, file)
 
 
 def _encode(command: Sequence[str], frames: Iterable[tuple[Image.Image, int]]) -> None:
-    """Write each frame, so many times, to standard input of the program."""
+    """Run the encoder and write each frame to its standard input, as often as given."""
     with tempfile.TemporaryFile() as messages:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=messages)
         timer = threading.Timer(_TIMEOUT_S, process.kill)
         timer.start()
         try:
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # it ended early; its exit code says so
-                for picture, times in frames:
+            with suppress(BrokenPipeError):  # the encoder ended early; its exit code is checked below
+                for image, times in frames:
                     for _ in range(times):
-                        process.stdin.write(picture.tobytes())
+                        process.stdin.write(image.tobytes())
             with suppress(BrokenPipeError):
                 process.stdin.close()
             code = process.wait()
@@ -61,5 +61,5 @@ def _encode(command: Sequence[str], frames: Iterable[tuple[Image.Image, int]]) -
             process.wait()
         if code:
             messages.seek(0)
-            text = " ".join(messages.read(_LONGEST).decode("utf-8", "replace").split()) or f"exit code {code}"
-            raise DataError(f"{ENCODER} could not write the film ({to_printable(text)}); write .webp or .gif")
+            text = " ".join(messages.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").split()) or f"exit code {code}"
+            raise DataError(f"{ENCODER} could not write the video ({printable(text)}); write .webp or .gif")

@@ -1,7 +1,7 @@
-"""Zip files, npz files among them: no member is unpacked before its declared size has been looked at.
+"""Safe reader of zip files, including npz: the declared size of a member is checked before it is unpacked.
 
-Members are stored or deflated. Python bounds what one read of those unpacks; bzip2 and LZMA unpack whole blocks, in
-which a few kB can hold gigabytes.
+Members must be stored or deflated, for which Python bounds the output of one read; bzip2 and LZMA unpack whole blocks,
+in which a few kB can expand to gigabytes.
 """
 
 from __future__ import annotations
@@ -18,59 +18,59 @@ from pathlib import Path
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 
-# What the readers of zip and npy raise on damaged or hostile files.
+# Raised by the readers of zip and npy on damaged or hostile files.
 _DAMAGE_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, tokenize.TokenError),
     *(ValueError, TypeError, IndexError, struct.error),
 )
 _METHOD_NAMES = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 _MAX_RATIO = 200
-_ALWAYS_ALLOWED_BYTES = 64 << 20  # bytes; black images pack well, and this many of them do no harm
+_ALWAYS_ALLOWED_BYTES = 64 << 20  # black images compress well, and this size is harmless
 
 
 @contextmanager
 def raise_data_errors(name: str) -> Iterator[None]:
-    """A `DataError` that names the file where what is read inside turns out damaged."""
+    """Turn errors of reading a zip file into a `DataError` that names the file."""
     try:
         yield
     except FileNotFoundError:
-        raise DataError(f"{name}: found no such file, expected a zip or npz file; check data.path") from None
+        raise DataError(f"{name}: no such file; check data.path") from None
     except OSError as error:
-        raise DataError(f"{name}: found a file that cannot be read ({error.strerror or error}); check it") from None
+        raise DataError(f"{name}: cannot be read ({error.strerror or error}); check the file") from None
     except _DAMAGE_ERRORS as error:
-        told = str(error).splitlines()[0] if str(error) else "it ends too early"
-        raise DataError(f"{name}: found a damaged zip file ({told}), expected an intact one; get it again") from None
+        reason = str(error).splitlines()[0] if str(error) else "truncated"
+        raise DataError(f"{name}: damaged zip file ({reason}); download or create it again") from None
 
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The zip file, for as long as damage in it is told."""
+    """Open a zip file; errors while it is open become a `DataError`."""
     with raise_data_errors(str(path)), open_regular_file(path) as raw, zipfile.ZipFile(raw) as archive:
         yield archive
 
 
-def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, most: int) -> bytes:
-    """All bytes of one member; at most `most`, and never more than its entry declares."""
-    check_member(info, name, most)
+def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, max_bytes: int) -> bytes:
+    """Read one member; at most `max_bytes`, and never more than its entry declares."""
+    check_member(info, name, max_bytes)
     with archive.open(info) as stream:
         return stream.read(info.file_size)
 
 
-def check_member(info: zipfile.ZipInfo, name: str, most: int) -> None:
-    """Raises `DataError` where a member is compressed by a method that Python does not bound, declares more bytes than
-    `most`, or packs too well to be true.
+def check_member(info: zipfile.ZipInfo, name: str, max_bytes: int) -> None:
+    """Raise `DataError` if a member has an unsupported compression method, a declared size above `max_bytes`, or an
+    implausible compression ratio.
     """
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         method = _METHOD_NAMES.get(info.compress_type, f"method {info.compress_type}")
         raise DataError(
-            f"{name}: {info.filename!r} is compressed with {method}, and only stored and deflated members are read; "
-            "pack the file again with plain `zip`, an npz with numpy.savez"
+            f"{name}: {info.filename!r} is compressed with {method}; only stored and deflated members are supported: "
+            "create the file again with plain `zip`, an npz with numpy.savez"
         )
-    if info.file_size > most:
-        found, expected = f"{info.file_size:,} bytes unpacked", f"at most {most:,}"
+    if info.file_size > max_bytes:
+        problem = f"has {info.file_size:,} bytes unpacked, the limit is {max_bytes:,}"
     elif info.file_size > max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * info.compress_size):
         ratio = info.file_size // max(info.compress_size, 1)
-        found, expected = f"packed {ratio:,}-fold", f"at most {_MAX_RATIO}-fold above {_ALWAYS_ALLOWED_BYTES:,} bytes"
+        problem = f"is compressed {ratio:,}-fold, the limit is {_MAX_RATIO}-fold above {_ALWAYS_ALLOWED_BYTES:,} bytes"
     else:
         return
-    raise DataError(f"{name}: found {info.filename!r} with {found}, expected {expected}; is it a decompression bomb?")
+    raise DataError(f"{name}: {info.filename!r} {problem}; is it a decompression bomb?")
