@@ -127,8 +127,8 @@ def test_a_pair_is_cropped_anew_in_every_epoch(root):
 def test_sizes_are_brought_to_the_load_size(root):
     data = source(root, size=16, load_size=None)
     assert data.fetch_pairs([0], [0], 0)[0].shape == (1, 3, 16, 16)
-    assert data._whole.shape == (3, 18, 36)
-    assert source(root, "held_out", size=16, load_size=None)._whole.shape == (3, 16, 32)
+    assert data._wide.shape == (3, 18, 36)
+    assert source(root, "held_out", size=16, load_size=None)._wide.shape == (3, 16, 32)
     assert source(root, channels=1).fetch_pairs([0])[1].shape == (1, 1, SIDE, SIDE)
 
 

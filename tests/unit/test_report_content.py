@@ -99,7 +99,7 @@ def test_events_hold_sessions_warnings_scores_and_checkpoints(tmp_path):
         (2, "resumed"),
         (2, "stopped by a signal; saved"),
         (2, "checkpoint step-2"),
-        (2, "score: fd[judge] 3 (the best)"),
+        (2, "score: fd[judge] 3 (best)"),
         (0, "warning: class folder 'x' has no images"),
         (0, "started"),
     ]
@@ -150,4 +150,4 @@ def test_values_of_real_images_and_the_accuracy_of_the_extractor_stand_with_the_
     page = render(made(tmp_path / "run", start(), line("score", 2, **score)))
     assert page.count("real images 0.931") == 1
     assert page.count("<br>real images") == 1  # none is known for the distance
-    assert "Extractor judge: right on 87.6% of held-out images." in page
+    assert "Feature extractor judge: 87.6% accuracy on held-out images." in page

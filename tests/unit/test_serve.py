@@ -198,7 +198,7 @@ def test_a_port_in_use_is_told_in_one_line(server, tmp_path):
 
 
 def test_no_run_is_refused_before_anything_listens(tmp_path):
-    with pytest.raises(CheckpointError, match="expected a run folder"):
+    with pytest.raises(CheckpointError, match="not a run folder"):
         open_server(tmp_path / "none", 0)
 
 

@@ -104,7 +104,7 @@ def test_what_is_no_plain_file_is_left_out_and_not_waited_for(tmp_path, name, ki
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
 def test_a_record_that_is_no_plain_file_is_refused_in_one_line(tmp_path, kind):
     strange(tmp_path / "metrics.jsonl", kind)
-    with pytest.raises(CheckpointError, match=r"found a record that cannot be read .*, expected a plain file") as error:
+    with pytest.raises(CheckpointError, match=r"the record cannot be read") as error:
         render(tmp_path)
     assert "\n" not in str(error.value)
 

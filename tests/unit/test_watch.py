@@ -117,7 +117,7 @@ def test_a_terminal_is_followed_to_the_end_and_ctrl_c_is_no_error(run, monkeypat
 
 
 def test_no_run_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="found nothing, expected a run folder"):
+    with pytest.raises(CheckpointError, match="not a run folder"):
         watch(tmp_path / "none", once=True)
 
 
@@ -143,7 +143,7 @@ def test_a_record_or_config_that_is_a_pipe_is_not_waited_for(run):
     assert "kimg" in shown(run)
     (run / "metrics.jsonl").unlink()
     os.mkfifo(run / "metrics.jsonl")
-    with pytest.raises(CheckpointError, match="found a record that cannot be read"):
+    with pytest.raises(CheckpointError, match="the record cannot be read"):
         watch(run, once=True)
 
 

@@ -62,4 +62,4 @@ def _encode(command: Sequence[str], frames: Iterable[tuple[Image.Image, int]]) -
         if code:
             messages.seek(0)
             text = " ".join(messages.read(_MAX_MESSAGE_BYTES).decode("utf-8", "replace").split()) or f"exit code {code}"
-            raise DataError(f"{ENCODER} could not write the video ({printable(text)}); write .webp or .gif")
+            raise DataError(f"{ENCODER} could not write the video ({to_printable(text)}); write .webp or .gif")
