@@ -124,7 +124,7 @@ def _player(side: Side, row: Row, seed: int) -> Player:
         initialise(net, seed, side.value)
         return net
 
-    ema = Ema(strategy.average(make, None), EmaOptions(half_life_kimg=5.0)) if side is Side.G else None
+    ema = Ema(strategy.prepare_average(make, None), EmaOptions(half_life_kimg=5.0)) if side is Side.G else None
     policy = _policy(row.g_optimizer or {}) if side is Side.G else _policy({})
     return Player(side, strategy.prepare(make, None), strategy, policy, ema=ema)
 

@@ -30,8 +30,8 @@ from benchmarks.pairs import Ratio, compare
 from benchmarks.record import write
 from paragan.core.dist import World
 from paragan.core.types import Side
-from paragan.distributed.launch.join import join, leave
-from paragan.distributed.launch.rank_env import here
+from paragan.distributed.launch.join import destroy_groups, join
+from paragan.distributed.launch.rank_env import from_environment
 from paragan.distributed.transports.gloo_link import GlooSender
 from paragan.schemes.asynchronous import linked
 from tests.distributed.cases_asynchronous import begun
@@ -105,14 +105,14 @@ def step_seconds(world: World, staleness: int, age: int, latency_s: float) -> di
 def on_a_rank(pairs: int) -> None:
     torch.set_num_threads(1)
     linked.Sender = LateSender
-    world = join(here(), torch.device("cpu"), 120.0)
+    world = join(from_environment(), torch.device("cpu"), 120.0)
     (in_step, _, end_one), (apart, _, end_other) = played(world, 0, 0), played(world, 1, 0)
     faster: Ratio = compare(in_step, apart, pairs, warm_up=1, clock=time.monotonic)
     end_one(), end_other()
     table = [step_seconds(world, *bounds, latency) for bounds in BOUNDS for latency in LATENCIES_S]
     if world.is_main:
         tell(faster, table)
-    leave(world)
+    destroy_groups(world)
 
 
 def tell(faster: Ratio, table: list[dict[str, float]]) -> None:
@@ -133,7 +133,7 @@ def tell(faster: Ratio, table: list[dict[str, float]]) -> None:
 
 
 if __name__ == "__main__":
-    if here() is None:
+    if from_environment() is None:
         ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
         command = [sys.executable, *ranks, "-m", "benchmarks.asynchronous_speed", *sys.argv[1:]]
         sys.exit(subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=3600).returncode)

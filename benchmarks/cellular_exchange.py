@@ -107,7 +107,7 @@ def both(data: Path, transport: str, pairs: int, batches: int) -> list[dict]:
     words = [sys.executable, "-m", "benchmarks.cellular_exchange", str(data)]
     words += ["--pairs", str(pairs), "--batches", str(batches), "--transport", transport]
     if transport == "mpi":
-        commands = [[*mpiexec._mpiexec(), "-n", str(WORKERS), *words, "--rank", "0"]]
+        commands = [[*mpiexec._mpiexec_command(), "-n", str(WORKERS), *words, "--rank", "0"]]
     else:
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         commands = [[*words, "--port", str(store.port), "--rank", str(rank)] for rank in range(WORKERS)]

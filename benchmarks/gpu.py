@@ -23,7 +23,7 @@ from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
-from paragan.distributed.launch.join import join, leave
+from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
 from paragan.game.player import Player
@@ -32,7 +32,7 @@ from paragan.game.prior import Prior
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import sngan
-from paragan.parallel._memory_options import NOTHING, MemoryOptions
+from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 from paragan.schemes import shared_fakes, synchronous
 
 SHAPE, CLASSES = (3, 32, 32), 10
@@ -46,18 +46,23 @@ VARIANTS = {
 
 
 RATIOS = {
-    "ddp": ("ddp", NOTHING),
-    "zero1": ("zero1", NOTHING),
-    "zero3": ("zero3", NOTHING),
-    "ddp, bf16 reduction": ("ddp", MemoryOptions(narrow=True)),
+    "ddp": ("ddp", NO_MEMORY_OPTIONS),
+    "zero1": ("zero1", NO_MEMORY_OPTIONS),
+    "zero3": ("zero3", NO_MEMORY_OPTIONS),
+    "ddp, bf16 reduction": ("ddp", MemoryOptions(bf16_reduce=True)),
     "none, offload": ("none", MemoryOptions(offload=True)),
     "zero1, offload": ("zero1", MemoryOptions(offload=True)),
-    "pure": ("none", MemoryOptions(pure=torch.bfloat16)),
+    "pure": ("none", MemoryOptions(weight_dtype=torch.bfloat16)),
 }
 
 
 def stepper(
-    calling: Calling, scheme, batch: int, world: World, strategy: str = "none", demands: MemoryOptions = NOTHING
+    calling: Calling,
+    scheme,
+    batch: int,
+    world: World,
+    strategy: str = "none",
+    demands: MemoryOptions = NO_MEMORY_OPTIONS,
 ):
     """A call that makes one step."""
     policy = Policy(torch.optim.Adam, 2e-4, {"betas": (0.0, 0.9)})
@@ -102,8 +107,10 @@ def measure(calling: Calling, scheme, steps: int, batch: int, world: World) -> d
 
 def ratio(strategy: str, demands: MemoryOptions, steps: int, batch: int, world: World) -> float:
     """Step time over that of the plain one, median of rounds in turn."""
-    calling = Calling(demands.pure)
-    one, plain = (stepper(calling, synchronous, batch, world, *how) for how in ((strategy, demands), ("none", NOTHING)))
+    calling = Calling(demands.weight_dtype)
+    one, plain = (
+        stepper(calling, synchronous, batch, world, *how) for how in ((strategy, demands), ("none", NO_MEMORY_OPTIONS))
+    )
     for step in (one, plain):
         seconds(step, 10)
     return statistics.median(seconds(one, steps // 10) / seconds(plain, steps // 10) for _ in range(10))
@@ -132,7 +139,7 @@ def main(steps: int = 200, batch: int = 64) -> None:
         print(f"{name}: {values['images_per_s']:.0f} images/s, {values['peak_mib']:.0f} MiB")
     world = join(None, device, 60.0, alone_group=True)
     over_plain = ratios(steps, batch, world)
-    leave(world)
+    destroy_groups(world)
     print("\n".join(f"{name}: {value}" for name, value in over_plain.items()))
     found = {"batch": batch, "results": results, "step time over the plain one": over_plain}
     write("gpu-sngan32", found, on=torch.cuda.get_device_name())

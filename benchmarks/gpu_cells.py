@@ -49,7 +49,7 @@ def stepper(shape: str, kind: str, networks: str = NETWORKS) -> Callable[[int], 
 
 def ratio(shape: str, steps: int, networks: str = NETWORKS) -> dict[str, float]:
     """Of the loop's time to the others', the median of rounds in turn, and ms of a step per cell."""
-    kinds = ["loop", "stacked", *(["recorded"] if devices.count() else [])]
+    kinds = ["loop", "stacked", *(["recorded"] if devices.num_accelerators() else [])]
     each = {kind: stepper(shape, kind, networks) for kind in kinds}
     for run in each.values():
         run(6)  # a recording begins with the third turn of its kind
@@ -61,12 +61,12 @@ def ratio(shape: str, steps: int, networks: str = NETWORKS) -> dict[str, float]:
 
 
 def _settle() -> None:
-    if devices.count():
+    if devices.num_accelerators():
         torch.accelerator.synchronize()
 
 
 def main(steps: int = 20) -> None:
-    if not devices.count():
+    if not devices.num_accelerators():
         print("not run: no accelerator")
         return
     found: dict[str, dict[str, float]] = {}

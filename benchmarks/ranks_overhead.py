@@ -16,7 +16,7 @@ from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
-from paragan.distributed.launch.join import join, leave
+from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
@@ -40,7 +40,7 @@ def steps(strategy, world: World):
         kind = sngan.Generator if side is Side.G else sngan.Discriminator
         options = sngan.Options(width=WIDTH, conditional=False)
         make = NetworkFactory(lambda: _layout(kind(options, SHAPE, 0)), partial(initialise, seed=0, stream=side.value))
-        ema = Ema(strategy.average(make, world), EmaOptions()) if side is Side.G else None
+        ema = Ema(strategy.prepare_average(make, world), EmaOptions()) if side is Side.G else None
         net = strategy.prepare(make, world)
         return Player(side, net, strategy, Policy(), Calling(channels_last=True), ema)
 
@@ -60,7 +60,7 @@ def main(pairs: int) -> None:
     kinds = {"ddp": ddp, "zero1": zero1, "zero3": zero3}
     timed = {f"{n} / none": compare(steps(k.Strategy(), world), plain, pairs) for n, k in kinds.items()}
     keep("ranks-overhead", timed, f"one rank; SNGAN 32x32, width {WIDTH}, batch {BATCH}")
-    leave(world)
+    destroy_groups(world)
 
 
 if __name__ == "__main__":

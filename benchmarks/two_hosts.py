@@ -23,8 +23,8 @@ from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Batch, Rows, Side
-from paragan.distributed.launch.join import join, leave
-from paragan.distributed.launch.rank_env import here
+from paragan.distributed.launch.join import destroy_groups, join
+from paragan.distributed.launch.rank_env import from_environment
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy
@@ -58,11 +58,11 @@ def steps(strategy, world: World):
 
 def on_a_host(pairs: int) -> None:
     torch.set_num_threads(1)
-    world = join(here(), devices.pick(), 120.0)
+    world = join(from_environment(), devices.select_device(), 120.0)
     weights, plain = steps(ddp.Strategy(), world)
-    _, narrow = steps(ddp.Strategy(demands=MemoryOptions(narrow=True)), world)
+    _, narrow = steps(ddp.Strategy(demands=MemoryOptions(bf16_reduce=True)), world)
     _, every_other = steps(local_sgd.Strategy(local_sgd.Options(every=2)), world)
-    _, both = steps(local_sgd.Strategy(local_sgd.Options(every=2), MemoryOptions(narrow=True)), world)
+    _, both = steps(local_sgd.Strategy(local_sgd.Options(every=2), MemoryOptions(bf16_reduce=True)), world)
     timed = {
         "bf16 reductions / ddp": compare(narrow, plain, pairs, clock=time.monotonic),
         "averaged every 2 / ddp": compare(every_other, plain, pairs, clock=time.monotonic),
@@ -70,7 +70,7 @@ def on_a_host(pairs: int) -> None:
     }
     if world.is_main:
         keep("two-hosts", timed, f"{weights:,} weights, batch {BATCH} over two hosts at {RATE}, wall seconds", "wall")
-    leave(world)
+    destroy_groups(world)
 
 
 def main(pairs: int) -> None:

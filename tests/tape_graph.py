@@ -34,7 +34,7 @@ class TapeGraph:
 
     replays = 0
 
-    def rehearse(self, work, given):
+    def warm_up(self, work, given):
         return work(given)
 
     def record(self, work, given):

@@ -15,7 +15,7 @@ from typing import Any
 
 from paragan.core.errors import ParaganError
 from paragan.core.files import create_file
-from paragan.distributed.launch.rank_env import environment, open_store
+from paragan.distributed.launch.rank_env import create_store_file, rank_environment
 
 _MODULE = "benchmarks.table1.rank"
 _START_S, _STEP_S, _SCORE_S, _END_S = 300.0, 120.0, 1800.0, 15.0  # generous: the machine may be shared
@@ -46,7 +46,7 @@ class RowProcesses:
             "folder": str(self.folder),
         }
         self.folder.mkdir(parents=True, exist_ok=True)
-        file, store = open_store()
+        file, store = create_store_file()
         for rank in range(self.ranks):
             with create_file(self._log(rank)) as log:
                 self.processes.append(
@@ -122,7 +122,7 @@ class RowProcesses:
         """Environment of a rank. store: rendezvous of the ranks if there are several."""
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-        return env if self.ranks == 1 else env | environment(rank, self.ranks, store)
+        return env if self.ranks == 1 else env | rank_environment(rank, self.ranks, store)
 
     def _log(self, rank: int) -> Path:
         return self.folder / f"rank-{rank}.log"

@@ -19,8 +19,8 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.errors import outcome
-from paragan.distributed.launch.join import join, leave
-from paragan.distributed.launch.rank_env import here
+from paragan.distributed.launch.join import destroy_groups, join
+from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.trainer import Trainer
 
 
@@ -28,13 +28,13 @@ def serve(job: dict[str, Any], requests: TextIO, reply: Callable[[dict[str, Any]
     """Build the row's trainer, then send one reply per request: `{"steps": n}` or `{"score": true}`."""
     torch.set_num_threads(1)
     config = load(job["recipe"], job["settings"])
-    world = join(here(), torch.device("cpu"), config.train.timeout_s, alone_group=job["distributed"])
+    world = join(from_environment(), torch.device("cpu"), config.train.timeout_s, alone_group=job["distributed"])
     trainer = build.trainer(config, Path(job["folder"]), lambda line: None, lambda: False, reading=True, world=world)
     reply({"ready": True})
     for line in requests:
         request = json.loads(line)
         reply(train(trainer, request["steps"]) if "steps" in request else score(trainer))
-    leave(world)
+    destroy_groups(world)
 
 
 def train(trainer: Trainer, steps: int) -> dict[str, Any]:

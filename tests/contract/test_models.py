@@ -14,7 +14,7 @@ from torch.func import functional_call, stack_module_state
 from paragan.core import registry
 from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import through
+from paragan.layers.blocks import run_blocks
 from paragan.layers.init import SCHEMES, initialise
 from paragan.layers.update_once import begin_update, mixes_samples
 
@@ -142,7 +142,7 @@ def test_blocks_are_the_network(name, side, classes):
     assert in_blocks == [id(p) for p in net.parameters()]
     x, y = inputs(net, classes)
     condition = condition_for(net, x)
-    last = through(net.blocks, x if condition is None else net.entry(x, condition), y)
+    last = run_blocks(net.blocks, x if condition is None else net.entry(x, condition), y)
     assert torch.equal(last if side == "Generator" else last[0], tensor_of(call(net, x, y)))
     assert side == "Generator" or isinstance(last, tuple)
 

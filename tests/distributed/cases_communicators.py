@@ -182,7 +182,7 @@ def mishap(join, rank, size, what):
         told |= {"error": str(error), "worker": getattr(error, "worker", None)}
     told["after_s"] = time.monotonic() - began
     began = time.monotonic()
-    comm.drop()
+    comm.abort()
     told["drop_s"] = time.monotonic() - began
     graph = graph_of(size - 1, list(itertools.combinations(range(size - 1), 2)))
     again = join("second", range(size - 1), graph, timeout_s=PATIENCE_S)

@@ -88,7 +88,7 @@ def too_large(world):
         comm = join(world)(name, [0, 1], GRAPHS["pair"], most_bytes=most_bytes, timeout_s=2.0)
         with pytest.raises(WorkerError, match=told):
             call(comm)
-        comm.drop()
+        comm.abort()
 
 
 def not_on_the_torus(world):

@@ -39,7 +39,7 @@ G, D = Side.G, Side.D
 def pure(world: World, name: str) -> tuple[list[str], float]:
     """Formats of a pure network's weights and of what is stepped; how far from float64 it ends, in ways walked."""
     on, seats = Switches(bn=True), []
-    low = MemoryOptions(pure=torch.bfloat16)
+    low = MemoryOptions(weight_dtype=torch.bfloat16)
 
     def play(demands, dtype, kind, where, share):
         players = []
@@ -47,7 +47,7 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
             placing = strategy(kind) if kind != "none" else none.Strategy()
             placing.demands = demands
             making = replace(make(side, on), construct=lambda side=side: make(side, on).construct().to(dtype))
-            calling = Calling(None if demands.pure is None else demands.pure)
+            calling = Calling(None if demands.weight_dtype is None else demands.weight_dtype)
             policy = Policy(torch.optim.Adam, 1e-4, {"betas": (0.0, 0.9)})
             players.append(Player(side, placing.prepare(making, where), placing, policy, calling))
         gan = game(on, *players)

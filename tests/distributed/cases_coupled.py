@@ -15,7 +15,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.game.state_buffers import attach_state
-from paragan.layers.all_reduce import RankGather, whole
+from paragan.layers.all_reduce import ReduceGroup, gather_batch
 from paragan.layers.init import initialise
 from paragan.losses import hinge, relativistic_average
 from paragan.models import contragan, sngan
@@ -102,7 +102,7 @@ def whole_rows(world: World) -> list:
     total, counts = 20, UNEVEN[world.size]
     rows = Rows(0, sum(counts[: world.rank]), counts[world.rank], total)
     x = torch.arange(total, dtype=torch.float64)[rows.window, None].requires_grad_()
-    found = whole(x, rows, RankGather(world.group))
+    found = gather_batch(x, rows, ReduceGroup(world.group))
     ((world.rank + 1) * found.square().sum()).backward()
-    labels = whole(torch.arange(total)[rows.window], rows, RankGather(world.group))
+    labels = gather_batch(torch.arange(total)[rows.window], rows, ReduceGroup(world.group))
     return [found[:, 0].tolist(), x.grad[:, 0].tolist(), labels.tolist()]

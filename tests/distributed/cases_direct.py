@@ -40,7 +40,7 @@ class Device:
 
     def pair(self, store, rank, device, timeout_s):
         assert device == HOST
-        return Group(self, gloo_link.pair(store, "gloo", rank, timeout_s), 1 - rank)
+        return Group(self, gloo_link.connect_pair(store, "gloo", rank, timeout_s), 1 - rank)
 
     def call(self, do, tensor):
         work = Work(do, tensor)
@@ -128,7 +128,7 @@ def amid(store, rank):
     except RankError as error:
         told = {"error": str(error), "worker": getattr(error, "worker", None)}
     told["after_s"] = time.monotonic() - began
-    comm.drop()
+    comm.abort()
     return {**told, "drop_s": time.monotonic() - began - told["after_s"]}
 
 

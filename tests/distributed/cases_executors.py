@@ -19,7 +19,7 @@ def compiled(world: World, name: str) -> float:
     """How far G and D, with R1 at every other update, end from one process that runs everything as written."""
     on = Switches()
     with patch.object(executors, "BACKEND", "aot_eager"):
-        calling = Calling(compiler=executors.compiler("compile", world.device))
+        calling = Calling(compiler=executors.call_compiler("compile", world.device))
         seats = [_again(player(side, on, strategy(name), world), calling) for side in (Side.G, Side.D)]
         play(game(on, *seats), synchronous, stream(on, *world.share(BATCH)), STEPS, world.sum)
     weights = alone(on, "synchronous")[:2]

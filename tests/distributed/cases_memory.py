@@ -52,7 +52,7 @@ def held(world: World, name: str, width: int, steps: int = 1) -> dict[str, int]:
         placing = strategy(name)
         net = placing.prepare(make, world)
         total += sum(p.numel() for p in net.parameters())
-        ema = Ema(placing.average(make, world), EmaOptions())
+        ema = Ema(placing.prepare_average(make, world), EmaOptions())
         seats.append(Player(side, net, placing, Policy(), ema=ema))
     gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), Prior(0, 64))
     for step in range(steps):

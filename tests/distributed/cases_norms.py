@@ -14,7 +14,7 @@ from torch import nn
 from paragan.core.errors import RankError
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
-from paragan.layers.cross_rank import Across, AllReduceSum, convert
+from paragan.layers.cross_rank import AllReduceSum, ReduceGroup, convert
 from paragan.layers.update_once import begin_update
 
 CHANNELS = 3
@@ -123,7 +123,7 @@ def against_whole(world, kind, cuts, ranks=None, naive=False):
 def all_reduced(world):
     """Derivatives of order 0 to 3 of (sum of x over ranks) ** 4, each taken of the sum over ranks."""
     x = torch.tensor(world.rank + 1.0, dtype=torch.float64, requires_grad=True)
-    value = AllReduceSum.apply(x, Across(world.group)) ** 4
+    value = AllReduceSum.apply(x, ReduceGroup(world.group)) ** 4
     orders = [value.item()]
     for _ in range(3):
         (value,) = torch.autograd.grad(value, x, create_graph=True)
@@ -213,8 +213,8 @@ def same_groups(world):
         convert(net, world, 2)
     twin, x = copy.deepcopy(nets[0]), batch(4, world.rank)[0]
     return [
-        nets[0][0].across.group is nets[1][0].across.group,
-        dist.get_process_group_ranks(nets[0][0].across.group),
-        str(nets[0][0].across.group._get_backend(world.device).options._timeout),
+        nets[0][0].reduce_group.group is nets[1][0].reduce_group.group,
+        dist.get_process_group_ranks(nets[0][0].reduce_group.group),
+        str(nets[0][0].reduce_group.group._get_backend(world.device).options._timeout),
         largest(twin(x), nets[0](x)),
     ]

@@ -21,7 +21,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler
 from paragan.game.prior import Prior
 from paragan.parallel import none
-from paragan.parallel._placement import placed
+from paragan.parallel._placement import placement_of
 from paragan.penalties import gradient_penalty, r1
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import differences, strategy
@@ -83,7 +83,7 @@ def opponent(world: World) -> dict[str, Any]:
     naive = counted(d)
     d(g(rows(world, 8)[1])).mean().backward()
     gan = pair(world, ("ddp", "ddp"), Switches())
-    ours = counted(placed(gan.d.net).trained)
+    ours = counted(placement_of(gan.d.net).training_module)
     gan.g.update(gan.g_turn(next(stream(Switches(), *world.share(BATCH)))), against=gan.d)
     return {"naive": [sum(naive), len(gradients(d))], "ours": [sum(ours), len(gradients(gan.d.net))]}
 
@@ -148,7 +148,7 @@ def accumulation(world: World) -> dict[str, Any]:
     def ours(parts: int) -> int:
         on = Switches(parts=parts)
         gan = pair(world, ("ddp", "ddp"), on)
-        sent = counted(placed(gan.d.net).trained)
+        sent = counted(placement_of(gan.d.net).training_module)
         gan.d.update(gan.d_turn(next(stream(on, *world.share(BATCH)))), against=gan.g)
         return sum(sent)
 

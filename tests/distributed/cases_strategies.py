@@ -17,7 +17,7 @@ from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.parallel import local_sgd, none
 from paragan.parallel._memory_options import MemoryOptions
-from paragan.parallel._placement import placed
+from paragan.parallel._placement import placement_of
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import strategy
 from tests.laws.matrix_gan import BATCH, Switches, game, make, player, stream
@@ -48,7 +48,7 @@ def payload(world: World, name: str, options: dict[str, Any], parts: int, total:
 
     if name == "ddp":
         for seat in (gan.g, gan.d):
-            placed(seat.net).trained.register_comm_hook(None, hook)
+            placement_of(seat.net).training_module.register_comm_hook(None, hook)
     told = batches(*world.share(total), total=total)
     for _ in range(4):
         synchronous.step(gan, told)
@@ -63,7 +63,7 @@ def averaged_every_update(world: World) -> float:
 
     def seats(kind, world):
         for side in (G, D):
-            average = Ema(kind().average(make(side, on), world), EmaOptions(half_life_kimg=0.02))
+            average = Ema(kind().prepare_average(make(side, on), world), EmaOptions(half_life_kimg=0.02))
             yield Player(side, kind().prepare(make(side, on), world), kind(), policy, ema=average)
 
     ours = game(on, *seats(lambda: local_sgd.Strategy(local_sgd.Options(every=1)), world))
@@ -85,7 +85,7 @@ def averaged_every_update(world: World) -> float:
 def apart_and_together(world: World, narrow: bool) -> list[bool]:
     """After each of 4 updates, every 2 of which average: whether all ranks hold equal weights, buffers and average."""
     on = Switches(bn=True)
-    demands = MemoryOptions(narrow=narrow)
+    demands = MemoryOptions(bf16_reduce=narrow)
     gan = game(
         on, *(player(side, on, local_sgd.Strategy(local_sgd.Options(every=2), demands), world) for side in (G, D))
     )
@@ -152,7 +152,7 @@ def narrow(world: World, name: str) -> float:
         weights = gan.d.strategy.weights(gan.d.net)
         return torch.cat([weights[name].flatten() for name, _ in sorted(gan.d.net.named_parameters())])
 
-    low, full = play(MemoryOptions(narrow=True)), play(MemoryOptions())
+    low, full = play(MemoryOptions(bf16_reduce=True)), play(MemoryOptions())
     start = torch.cat([p.detach().flatten() for _, p in sorted(make(D, on)().named_parameters())])
     return float((low - full).norm() / (full - start).norm())
 

@@ -46,7 +46,7 @@ def both(**options):
     try:
         yield comms
     finally:
-        [comm.drop() for comm in comms]
+        [comm.abort() for comm in comms]
 
 
 @pytest.mark.parametrize("graph", ["pair", "strangers"])
@@ -99,7 +99,7 @@ def test_a_message_that_is_too_large_gets_no_memory():
     assert str(found[1]) == "worker 0 is gone: found a message of 11 bytes, expected at most 10"
     with pytest.raises(ValueError, match="found a message of 11 bytes, expected at most 10"):
         there.post({0: [message(0, 11)]})
-    [comm.drop() for comm in (here, there)]
+    [comm.abort() for comm in (here, there)]
 
 
 def test_who_does_not_come_is_named_also_to_those_far_away():
@@ -131,11 +131,11 @@ def test_who_drops_tells_the_others_whom_it_lacked():
             return time.sleep(0.3), stopped.set()
         with pytest.raises(WorkerError) as caught:
             comms[rank].exchange({rank + 1: []})
-        comms[rank].drop()
+        comms[rank].abort()
         return str(caught.value), caught.value.worker
 
     assert fine(together(3, do))[0] == ("worker 1 has left, for it lacked worker 2", 2)
-    comms[2].drop()
+    comms[2].abort()
 
 
 def test_the_newest_that_was_posted_comes_whole():
@@ -156,7 +156,7 @@ def test_the_newest_that_was_posted_comes_whole():
 
 def test_what_was_posted_comes_before_a_close():
     here, there = linked_threads(ALL_PEERS)
-    with here._ways[1]._lock:  # its answer waits, so the newest does
+    with here._connections[1]._lock:  # its answer waits, so the newest does
         for value in range(20):
             there.post({0: [message(value)]})
         closing = threading.Thread(target=there.close)
@@ -174,7 +174,7 @@ def test_what_was_posted_comes_before_a_close():
 def test_posts_that_nobody_takes_keep_no_memory():
     """The other end's thread is held up: all but the one under way and the newest are let go."""
     with both() as (here, there):
-        with here._ways[1]._lock:  # its answer waits
+        with here._connections[1]._lock:  # its answer waits
             kept = []
             for value in range(50):
                 tensor = message(value, 1_000_000)
@@ -211,28 +211,28 @@ def test_posts_and_exchanges_go_side_by_side():
 
 def test_a_worker_that_died_is_noticed_by_who_takes_posts():
     here, there = linked_threads(ALL_PEERS)
-    there.drop()
+    there.abort()
     deadline = time.monotonic() + FAR_S
     with pytest.raises(RankError, match="worker 1 has left"):  # noqa: PT012
         while time.monotonic() < deadline:
             here.newest()
-    here.drop()
+    here.abort()
 
 
 def test_a_drop_leaves_no_thread_that_waits_for_the_silent():
     """One that came back from gloo while Python ends would take the process with it."""
     before = threading.active_count()
     here, there = linked_threads(ALL_PEERS)
-    here.drop()  # the other end says nothing
+    here.abort()  # the other end says nothing
     assert threading.active_count() - before <= 3
-    there.drop()
+    there.abort()
     assert threading.active_count() == before
 
 
 def test_a_close_leaves_no_thread_that_waits_for_the_slow():
     before = set(threading.enumerate())
     here, there = linked_threads(ALL_PEERS)
-    slow = there._ways[0]._sender
+    slow = there._connections[0]._sender
     closes, slow.close = slow.close, lambda: (time.sleep(0.5), closes())
 
     def do(rank):

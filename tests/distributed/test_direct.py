@@ -53,7 +53,7 @@ def both(**options):
     try:
         yield comms
     finally:
-        [comm.drop() for comm in comms]
+        [comm.abort() for comm in comms]
 
 
 def test_two_processes_exchange_what_a_dictionary_holds(two_ranks):
@@ -84,7 +84,7 @@ def test_a_coordinator_needs_no_device():
             comm = gloo_communicator.GlooCommunicator(
                 store, "m", 2, 2, [], most_bytes=MOST_BYTES, timeout_s=PATIENCE_S, coordinated=True
             )
-        comm.hand({1: [message(7)]} if rank == 2 else {2: []} if rank == 1 else {})
+        comm.exchange_with_root({1: [message(7)]} if rank == 2 else {2: []} if rank == 1 else {})
         if rank < 2:
             play(comm, graph, 1)
         gathers(comm, 0, leads=2)
@@ -94,13 +94,13 @@ def test_a_coordinator_needs_no_device():
 
 
 def test_what_lies_on_the_host_stays_on_the_links(monkeypatch):
-    monkeypatch.setattr(nccl_communicator, "lies_on", lambda device, tensor: len(tensor) % 2 == 0)
+    monkeypatch.setattr(nccl_communicator, "is_on_device", lambda device, tensor: len(tensor) % 2 == 0)
     graph = GRAPHS["ring 3"]
     comms = threads(graph)
     fine(together(3, lambda rank: play(comms[rank], graph, rounds=12)))
     for comm in comms:
         assert comm.stand_in.sent and all(size % 2 == 0 for size in comm.stand_in.sent)
-        comm.drop()
+        comm.abort()
 
 
 def test_posts_stay_on_the_links():
@@ -118,7 +118,7 @@ def test_a_message_that_is_too_large_gets_no_memory():
         try:
             (here, there)[rank].exchange({1 - rank: [message(0, 1001 - 1000 * rank)]})
         finally:
-            (here, there)[rank].drop()
+            (here, there)[rank].abort()
 
     found = together(2, do)
     assert isinstance(found[1], WorkerError) and found[1].worker == 0
@@ -150,7 +150,7 @@ def halted(what, **options):
         there.stand_in.goes_on.clear()
         threading.Thread(target=lambda: together(1, lambda _: there.exchange({0: [message(1)]})), daemon=True).start()
         if what == "drop":
-            threading.Timer(0.5, there.drop).start()
+            threading.Timer(0.5, there.abort).start()
         began = time.monotonic()
         with pytest.raises(WorkerError) as caught:
             here.exchange({1: [message(2)]})
@@ -185,7 +185,7 @@ def test_who_closes_has_sent_all():
         closing.start()
         threading.Timer(0.5, here.stand_in.goes_on.set).start()
         assert here.exchange({1: []})[1][0].equal(sent)
-        assert here._arrivals.closed(1)
+        assert here._arrivals.has_closed(1)
         here.close()
         closing.join(FAR_S)
         assert not closing.is_alive()
@@ -272,7 +272,9 @@ from tests.distributed.cases_direct import Device
 def pair(*everything):
     Path({folder!r}, str(os.getpid())).touch()
     return Device().pair(*everything)
-peers.count, peers.identity, peers.pair = (lambda: 2), (lambda device: str(os.getpid())), pair
+peers.num_nccl_devices = lambda: 2
+peers.accelerator_uuid = lambda device: str(os.getpid())
+peers.connect_pair = pair
 """
 
 

@@ -103,7 +103,7 @@ def test_a_run_on_two_ranks_has_one_console(tmp_path, started):
     assert {(x["step"], x["kimg"]) for x in mine if x["kind"] == "step"} == clock == {(5, 0.08), (10, 0.16)}
     assert [x["kind"] for x in mine] == ["start", "step", "step", "end"]
     assert all((x["rank"], x["attempt"]) == (1, 0) for x in mine)
-    assert {(n, end["code"], end["cause"]) for n, end in left(out).items()} == {(0, 0, None), (1, 0, None)}
+    assert {(n, end["code"], end["cause_rank"]) for n, end in left(out).items()} == {(0, 0, None), (1, 0, None)}
     assert not list(out.glob("ranks/rank-0.jsonl"))
 
 
@@ -159,7 +159,7 @@ def test_the_first_failure_is_told_once_and_not_tried_again(tmp_path, started):
     assert (process.returncode, complaints) == (2, "d_loss: found mischief, expected none\n"), said
     assert "again" not in said and "Traceback" not in said
     ends = left(out)
-    assert (ends[1]["cause"], ends[0]["cause"], ends[0]["code"]) == (None, 1, 2)
+    assert (ends[1]["cause_rank"], ends[0]["cause_rank"], ends[0]["code"]) == (None, 1, 2)
     assert ends[0]["attempt"] == 0  # later ones wrote nothing
     because = "rank 0 stopped because rank 1 failed: d_loss: found mischief, expected none"
     assert events(out / "metrics.jsonl")[-1]["reason"] == because

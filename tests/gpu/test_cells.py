@@ -48,7 +48,7 @@ EXECUTORS = {
     "loop": lambda device: loop.LoopExecutor(),
     "stacked": lambda device: stacked.StackedExecutor(BATCH),
     "recorded": lambda device: stacked.RecordedSteps(
-        stacked.StackedExecutor(BATCH), graphs.of(torch.device(device)) or TapeGraph
+        stacked.StackedExecutor(BATCH), graphs.graph_factory(torch.device(device)) or TapeGraph
     ),
 }
 

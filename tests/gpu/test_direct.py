@@ -22,7 +22,9 @@ from tests.processes import environment
 ONE = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")]
 TWO = [
     pytest.mark.gpu,
-    pytest.mark.skipif(peers.count() < 2, reason="needs two accelerators: NCCL takes no two processes on one"),
+    pytest.mark.skipif(
+        peers.num_nccl_devices() < 2, reason="needs two accelerators: NCCL takes no two processes on one"
+    ),
 ]
 DEVICES = ["cpu", pytest.param("cuda", marks=TWO)]
 WAIT_S = 200
@@ -83,9 +85,9 @@ def test_a_genome_in_parts_is_the_same_and_where_it_was(kind):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 def test_an_accelerator_has_the_same_name_everywhere():
-    asked = "import torch; from paragan.hardware import peers; print(peers.identity(torch.device('cuda', 0)))"
+    asked = "import torch; from paragan.hardware import peers; print(peers.accelerator_uuid(torch.device('cuda', 0)))"
     told = subprocess.run([sys.executable, "-c", asked], env=environment(), capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == peers.identity(torch.device("cuda", 0)) != "None"
+    assert told.stdout.strip() == peers.accelerator_uuid(torch.device("cuda", 0)) != "None"
 
 
 @pytest.mark.distributed

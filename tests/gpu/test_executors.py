@@ -34,7 +34,7 @@ def moved(stream):
 
 
 def on_gpu(executor, interval):
-    calling = Calling(compiler=compiling.compiler(executor, torch.device("cuda")))
+    calling = Calling(compiler=compiling.call_compiler(executor, torch.device("cuda")))
     policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)})
     gan = game(*(Player(side, network(side).cuda(), none.Strategy(), policy, calling) for side in Side))
     gan.prior = replace(gan.prior, device=torch.device("cuda"))

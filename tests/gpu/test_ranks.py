@@ -20,14 +20,14 @@ from paragan.config import load
 from paragan.core import registry
 from paragan.core.dist import ALONE
 from paragan.core.types import Report, Side
-from paragan.distributed.launch.join import join, leave
+from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._memory_options import NOTHING, MemoryOptions
+from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 from paragan.schemes import synchronous
 from tests.laws import matrix_gan
 from tests.laws.matrix_gan import Switches
@@ -50,18 +50,18 @@ def world_on(device):
         assert dist.get_backend(world.group) == dist.get_default_backend_for_device(device)
         yield world
     finally:
-        leave(world)
+        destroy_groups(world)
 
 
-def seat(side, name, world, demands=NOTHING, dtype=torch.float64):
+def seat(side, name, world, demands=NO_MEMORY_OPTIONS, dtype=torch.float64):
     module = registry.load("parallel", name)
     strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None, demands)
     plain = matrix_gan.make(side, ON)
     make = replace(plain, construct=lambda: plain.construct().to(dtype), device=world.device)
     net = strategy.prepare(make, world)
-    average = Ema(strategy.average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
+    average = Ema(strategy.prepare_average(make, world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
     policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, micro_batches=ON.parts)
-    return Player(side, net, strategy, policy, Calling(demands.pure), average)
+    return Player(side, net, strategy, policy, Calling(demands.weight_dtype), average)
 
 
 def played(name, world, steps=3, share=(0, matrix_gan.BATCH), **how):
@@ -118,7 +118,7 @@ def test_an_offloaded_optimiser_lies_on_the_host_and_steps_the_same(name):
 @pytest.mark.parametrize("device", DEVICES)
 def test_pure_low_weights_train_beside_float32_ones(device, name):
     with world_on(device) as world:
-        gan = played(name, world, dtype=torch.float32, demands=MemoryOptions(pure=torch.bfloat16))
+        gan = played(name, world, dtype=torch.float32, demands=MemoryOptions(weight_dtype=torch.bfloat16))
         for player in (gan.g, gan.d):
             assert isinstance(player.optimizer, MasterWeights)
             assert {copy.dtype for copy in player.optimizer.copies} == {torch.float32}
@@ -132,7 +132,7 @@ def test_pure_low_weights_train_beside_float32_ones(device, name):
 def test_gradients_travel_in_bf16(device, name):
     """One rank adds nothing up, so all that shows is the rounding of the hook, if the device's backend runs it."""
     with world_on(device) as world:
-        narrow = held(played(name, world, steps=1, dtype=torch.float32, demands=MemoryOptions(narrow=True)))
+        narrow = held(played(name, world, steps=1, dtype=torch.float32, demands=MemoryOptions(bf16_reduce=True)))
         wide = held(played(name, world, steps=1, dtype=torch.float32))
         assert all(value.isfinite().all() for value in narrow.values())
         assert distance(narrow, wide) <= 0.05  # a step of Adam is 1e-2 whatever the gradient

@@ -115,7 +115,11 @@ def player(side: Side, on: Switches, strategy, world: World) -> Player:
     """Clipping binds: its norm has to be the global one."""
     policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, micro_batches=on.micro_batches)
     net = strategy.prepare(make(side, on), world)
-    ema = Ema(strategy.average(make(side, on), world), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
+    ema = (
+        Ema(strategy.prepare_average(make(side, on), world), EmaOptions(half_life_kimg=0.02))
+        if side is Side.G
+        else None
+    )
     return Player(side, net, strategy, policy, ema=ema)
 
 

@@ -92,7 +92,7 @@ def player(side, strategy, *, mesh=None, make=None, parts=1, per_step=1) -> Play
     policy = Policy(
         torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, micro_batches=parts, updates_per_step=per_step
     )
-    ema = Ema(strategy.average(make, mesh), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
+    ema = Ema(strategy.prepare_average(make, mesh), EmaOptions(half_life_kimg=0.02)) if side is Side.G else None
     return Player(side, strategy.prepare(make, mesh), strategy, policy, ema=ema)
 
 

@@ -63,7 +63,7 @@ def found(population):
 def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, speeds):
     owners = assign_cells(3, 3, speeds)
     workers = []
-    for communicator in thread_communicator.world(len(speeds), timeout_s=60):
+    for communicator in thread_communicator.create_communicators(len(speeds), timeout_s=60):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
         population = grid(words, mine, tmp_path)
         cells = population.cells

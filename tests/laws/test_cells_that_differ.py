@@ -88,7 +88,7 @@ def test_saying_again_what_the_run_says_changes_nothing(tmp_path):
 def test_any_workers_evolve_the_same(tmp_path, owners):
     """Each builds its own cells and no others, and knows by the config what the others are."""
     expected, workers, errors = evolved(grid(SMALL, range(6), tmp_path)), [], []
-    for communicator in thread_communicator.world(len(set(owners)), timeout_s=60):
+    for communicator in thread_communicator.create_communicators(len(set(owners)), timeout_s=60):
         mine = [cell for cell, owner in enumerate(owners) if owner == communicator.rank]
         population = grid(SMALL, mine, tmp_path)
         states = [population.cells]

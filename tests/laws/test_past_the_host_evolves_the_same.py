@@ -81,14 +81,16 @@ def test_so_it_is_when_a_worker_is_lost(tmp_path, monkeypatch):
     """Its cells go on from copies that came past the host, on a worker that has them from there."""
     dead = threading.Event()
     hooks = {1: lambda: dead.is_set() and threading.Event().wait(30)}
-    monkeypatch.setattr(peers, "pair", lambda *everything: whole.pair(*everything))
+    monkeypatch.setattr(peers, "connect_pair", lambda *everything: whole.pair(*everything))
     whole = Past.__new__(Past)
     whole.__init__(tmp_path, workers=3, hooks=hooks)
     try:
         whole.evolve(2)
         assert sum(size for device in whole.devices for size in device.sent) > 0
         assert {worker._exchange.device for worker in whole.workers} == {HOST}
-        whole.coordinator.membership.members[1].line.lost = whole.workers[1].line.lost = "killed"
+        whole.coordinator.membership.members[1].line.disconnect_reason = whole.workers[1].line.disconnect_reason = (
+            "killed"
+        )
         dead.set()
         whole.evolve(4)
         assert any(" failed: " in text for text in whole.said)

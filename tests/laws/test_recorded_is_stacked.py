@@ -112,7 +112,7 @@ def test_fakes_that_are_shared_are_played():
 
 
 def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(graphs, "of", lambda device: TapeGraph)
+    monkeypatch.setattr(graphs, "graph_factory", lambda device: TapeGraph)
     words = (
         *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "data.size=8"),
         *("grid.batches=90", "grid.fitness.num_images=16", "grid.mixture.num_images=16"),
@@ -151,7 +151,7 @@ def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
     ],
 )
 def test_nor_can_all_games(words, told, tmp_path, monkeypatch):
-    monkeypatch.setattr(graphs, "of", lambda device: TapeGraph)
+    monkeypatch.setattr(graphs, "graph_factory", lambda device: TapeGraph)
     config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=f"grid.executor: found recorded, but {told}"):
         grid.evolution(config, tmp_path, print, lambda: False, reading=True)

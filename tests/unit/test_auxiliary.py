@@ -13,7 +13,7 @@ from paragan.config import load
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.types import DiscriminatorOutput, Side
-from paragan.layers.blocks import through
+from paragan.layers.blocks import run_blocks
 from paragan.layers.init import initialise
 from paragan.layers.update_once import begin_update
 from paragan.models import contragan, reacgan, sngan
@@ -101,7 +101,7 @@ def test_a_head_that_tells_classes(name):
     verdict = net(x, Y)
     assert (verdict.logits_B.shape, verdict.classes_BK.shape) == ((4,), (4, 3))
     assert torch.equal(verdict.logits_B, net(x).logits_B) and torch.equal(verdict.classes_BK, net(x, 2 - Y).classes_BK)
-    last = DiscriminatorOutput.of(through(net.blocks, x, Y))
+    last = DiscriminatorOutput.of(run_blocks(net.blocks, x, Y))
     assert torch.equal(last.classes_BK, verdict.classes_BK) and torch.equal(last.features, verdict.features)
     halves = verdict.split([1, 3])
     assert torch.equal(torch.cat([half.classes_BK for half in halves]), verdict.classes_BK)

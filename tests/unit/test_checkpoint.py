@@ -255,7 +255,7 @@ def test_restore_other_model_is_refused_and_changes_nothing():
 def bf16_player(pure: bool) -> Player:
     """One weight held in bf16, its optimiser's in float32; or all in float32."""
     net = torch.nn.Linear(3, 2)
-    demands = MemoryOptions(pure=torch.bfloat16) if pure else MemoryOptions()
+    demands = MemoryOptions(weight_dtype=torch.bfloat16) if pure else MemoryOptions()
     strategy = none.Strategy(None, demands)
     return Player(Side.D, strategy.prepare(lambda: net, ALONE), strategy, Policy(torch.optim.Adam, 1e-3))
 

@@ -11,9 +11,9 @@ import torch
 
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports import thread_communicator
-from paragan.distributed.transports.arrivals import ALL_WELL
+from paragan.distributed.transports.arrivals import NO_FAILURE
 from paragan.distributed.transports.communicator import WorkerError
-from paragan.distributed.transports.peer_connection import Kind, PeerConnection
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
 from tests.distributed.cases_communicators import GRAPHS, fine, graph_of, play, together
 
 WAIT_S = 30.0
@@ -25,20 +25,20 @@ def message(value, length=3):
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
 def test_what_arrives_is_what_a_dictionary_holds(graph):
-    world = thread_communicator.world(len(graph), WAIT_S)
+    world = thread_communicator.create_communicators(len(graph), WAIT_S)
     fine(together(len(graph), lambda rank: play(world[rank], graph, rounds=20)))
     fine(together(len(graph), lambda rank: world[rank].close()))
 
 
 def test_what_is_sent_is_not_copied():
-    here, there = thread_communicator.world(2, WAIT_S)
+    here, there = thread_communicator.create_communicators(2, WAIT_S)
     sent = message(1)
     _, found = fine(together(2, lambda rank: (here, there)[rank].exchange({1 - rank: [sent] if rank == 0 else []})))
     assert found[0][0].data_ptr() == sent.data_ptr()
 
 
 def test_who_is_missing_is_named_after_the_time_out():
-    world = thread_communicator.world(4, timeout_s=0.5)
+    world = thread_communicator.create_communicators(4, timeout_s=0.5)
     together(1, lambda _: world[2].exchange({0: []}))
     with pytest.raises(WorkerError, match=r"workers 1, 3 did not answer within 0\.5 s") as caught:
         world[0].exchange({1: [], 2: [], 3: []})
@@ -48,7 +48,7 @@ def test_who_is_missing_is_named_after_the_time_out():
 @pytest.mark.parametrize("wait", [lambda c: c.exchange({1: []}), lambda c: c.gather([]), lambda c: c.wait(1)])
 def test_who_is_stopped_waits_no_longer(wait):
     began = time.monotonic()
-    comm = thread_communicator.world(2, WAIT_S, stopped=lambda: time.monotonic() > began + 0.3)[0]
+    comm = thread_communicator.create_communicators(2, WAIT_S, stopped=lambda: time.monotonic() > began + 0.3)[0]
     with pytest.raises(WorkerError, match=r"stopped after 0.* s of waiting for worker 1"):
         wait(comm)
     assert time.monotonic() - began < WAIT_S / 5
@@ -57,7 +57,7 @@ def test_who_is_stopped_waits_no_longer(wait):
 def test_who_drops_tells_the_others_and_whom_it_lacked():
     """Nobody waits for the time-out of 0, which waits for 1, which waits for 2."""
     stopped = []
-    world = thread_communicator.world(3, WAIT_S, stopped=lambda: False)
+    world = thread_communicator.create_communicators(3, WAIT_S, stopped=lambda: False)
     world[1]._arrivals.stopped = lambda: bool(stopped)
 
     def do(rank):
@@ -67,7 +67,7 @@ def test_who_drops_tells_the_others_and_whom_it_lacked():
             return
         with pytest.raises(WorkerError) as caught:
             world[rank].exchange({rank + 1: []})
-        world[rank].drop()
+        world[rank].abort()
         return str(caught.value), caught.value.worker
 
     began = time.monotonic()
@@ -80,24 +80,24 @@ def test_who_drops_tells_the_others_and_whom_it_lacked():
 
 
 def test_a_drop_after_no_error_is_told_too():
-    here, there = thread_communicator.world(2, WAIT_S)
-    there.drop()
-    there.drop()
+    here, there = thread_communicator.create_communicators(2, WAIT_S)
+    there.abort()
+    there.abort()
     with pytest.raises(WorkerError, match=r"worker 1 has left$"):
         here.exchange({1: []})
 
 
 def test_what_came_before_a_worker_left_is_taken():
-    here, there = thread_communicator.world(2, WAIT_S)
+    here, there = thread_communicator.create_communicators(2, WAIT_S)
     there._send(0, 1, [message(5)])
-    there.drop()
+    there.abort()
     assert here.exchange({1: []})[1][0].equal(message(5))
     with pytest.raises(WorkerError, match="worker 1 has left"):
         here.exchange({1: []})
 
 
 def test_calls_that_do_not_meet_are_told():
-    here, there = thread_communicator.world(2, 2.0)
+    here, there = thread_communicator.create_communicators(2, 2.0)
 
     def do(rank):
         (here.exchange({}), here.exchange({1: []})) if rank == 0 else there.exchange({0: []})
@@ -105,13 +105,13 @@ def test_calls_that_do_not_meet_are_told():
     first, second = together(2, do)
     assert str(first) == "found worker 1 at exchange 1, expected exchange 2: all workers make the same calls"
     assert str(second) == "found worker 0 at exchange 2, expected exchange 1: all workers make the same calls"
-    here, there = thread_communicator.world(2, 2.0)
+    here, there = thread_communicator.create_communicators(2, 2.0)
     first, _ = together(2, lambda rank: here.gather([]) if rank == 0 else there.exchange({0: []}))
     assert str(first).startswith("found worker 1 at exchange 1, expected gather 1")
 
 
 def test_who_is_far_ahead_is_not_given_memory():
-    here, there = thread_communicator.world(2, 0.5)
+    here, there = thread_communicator.create_communicators(2, 0.5)
     for _ in range(4):
         together(1, lambda _: there._send(0, 1, [message(1)]))
     assert len(here._arrivals._lists[1]) == 2
@@ -127,14 +127,14 @@ def test_who_is_far_ahead_is_not_given_memory():
     ],
 )
 def test_what_is_no_message_is_refused(tensor, told):
-    here, _ = thread_communicator.world(2, WAIT_S)
+    here, _ = thread_communicator.create_communicators(2, WAIT_S)
     for send in (lambda: here.exchange({1: [tensor]}), lambda: here.post({1: [tensor]}), lambda: here.gather([tensor])):
         with pytest.raises(ValueError, match=told):
             send()
 
 
 def test_only_others_are_sent_to():
-    here, _ = thread_communicator.world(2, WAIT_S)
+    here, _ = thread_communicator.create_communicators(2, WAIT_S)
     with pytest.raises(ValueError, match="found worker 0, expected some of the peers, worker 1"):
         here.exchange({0: []})
     with pytest.raises(ValueError, match="found workers 0, 2, expected some"):
@@ -142,7 +142,7 @@ def test_only_others_are_sent_to():
 
 
 def test_the_newest_that_was_posted_is_had_once_and_whole():
-    here, there = thread_communicator.world(2, WAIT_S)
+    here, there = thread_communicator.create_communicators(2, WAIT_S)
     assert here.newest() == {}
     for value in range(5):
         there.post({0: [message(value), message(value, 7)]})
@@ -158,7 +158,7 @@ class Recorded(PeerConnection):
     """A way that keeps what goes."""
 
     def __init__(self):
-        super().__init__(1, thread_communicator.world(2)[0]._arrivals)
+        super().__init__(1, thread_communicator.create_communicators(2)[0]._arrivals)
         self.went = []
 
     def _put(self, kind, number, tensors):
@@ -169,37 +169,37 @@ def test_one_posted_list_is_under_way_and_the_newest_follows():
     way = Recorded()
     for value in range(4):
         way.post([message(value)])
-    assert way.went == [(Kind.POST, [0])]
+    assert way.went == [(MessageKind.POST, [0])]
     for _ in range(2):
-        way._came(Kind.TAKEN, 0, [])
-    assert way.went == [(Kind.POST, [0]), (Kind.POST, [3])]
+        way._dispatch(MessageKind.TAKEN, 0, [])
+    assert way.went == [(MessageKind.POST, [0]), (MessageKind.POST, [3])]
     way.post([message(4)])
-    assert way.went[2:] == [(Kind.POST, [4])]
+    assert way.went[2:] == [(MessageKind.POST, [4])]
 
 
 def test_nothing_follows_a_farewell():
     way = Recorded()
     way.post([message(0)])
     way.post([message(1)])
-    way.send(Kind.LEAVE, ALL_WELL, [])
-    way._came(Kind.TAKEN, 0, [])
-    way._came(Kind.POST, 0, [])
-    way.send(Kind.LEAVE, ALL_WELL, [])
-    assert way.went == [(Kind.POST, [0]), (Kind.LEAVE, [])]
+    way.send(MessageKind.LEAVE, NO_FAILURE, [])
+    way._dispatch(MessageKind.TAKEN, 0, [])
+    way._dispatch(MessageKind.POST, 0, [])
+    way.send(MessageKind.LEAVE, NO_FAILURE, [])
+    assert way.went == [(MessageKind.POST, [0]), (MessageKind.LEAVE, [])]
 
 
 def test_who_waits_for_a_post_is_told_of_a_worker_that_left():
-    world = thread_communicator.world(3, WAIT_S)
+    world = thread_communicator.create_communicators(3, WAIT_S)
     with pytest.raises(WorkerError, match=r"worker 2 did not answer within 0\.2 s"):
         world[0].wait(2, timeout_s=0.2)
-    world[1].drop()
+    world[1].abort()
     with pytest.raises(WorkerError, match="worker 1 has left"):
         world[0].newest()
 
 
 def test_who_closed_is_no_error_for_those_that_still_work():
     graph = graph_of(2, [(0, 1)])
-    here, there = thread_communicator.world(len(graph), 1.0)
+    here, there = thread_communicator.create_communicators(len(graph), 1.0)
 
     def do(rank):
         if rank:
@@ -214,14 +214,14 @@ def test_who_closed_is_no_error_for_those_that_still_work():
 
 
 def test_who_closes_alone_is_told():
-    here, _ = thread_communicator.world(2, 0.3)
+    here, _ = thread_communicator.create_communicators(2, 0.3)
     with pytest.raises(WorkerError, match="worker 1 did not answer"):
         here.close()
-    here.drop()
+    here.abort()
 
 
 def test_alone_all_is_here():
-    (alone,) = thread_communicator.world(1)
+    (alone,) = thread_communicator.create_communicators(1)
     assert alone.exchange({}) == {} and alone.newest() == {}
     ((found,),) = alone.gather([message(3)])
     assert found.equal(message(3))

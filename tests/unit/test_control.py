@@ -38,7 +38,7 @@ def meet(listener, **about):
     """Both ends of a new line: the worker's and the coordinator's."""
     worker = connect(TOKEN, *listener.address, WAIT_S, about)
     line = listener.accept(WAIT_S)
-    assert line is not None and line.about == about
+    assert line is not None and line.peer_info == about
     return worker, line
 
 
@@ -50,7 +50,7 @@ def until(condition):
 
 
 def end_of(line):
-    return until(lambda: line.lost)
+    return until(lambda: line.disconnect_reason)
 
 
 def in_thread(call, *arguments):
@@ -65,7 +65,7 @@ def test_messages_and_offers_come_as_they_were_sent(listener):
     line.send("stop")
     assert line.receive(WAIT_S) == {"kind": "told", "cells": [1, 2], "loss": 0.25, "deep": {"a": [None, True, "ü"]}}
     assert worker.receive(WAIT_S) == {"kind": "stop"}
-    assert worker.about == {} and worker.lost is None and line.lost is None
+    assert worker.peer_info == {} and worker.disconnect_reason is None and line.disconnect_reason is None
     worker.close()
 
 
@@ -97,7 +97,7 @@ def test_fifty_workers_come_at_once_and_go_with_the_coordinator(listener, monkey
 
     threads = [in_thread(come, n) for n in range(50)]
     [thread.join(WAIT_S) for thread in threads]
-    lines = {line.about["n"]: line for line in (listener.accept(WAIT_S) for _ in range(50)) if line is not None}
+    lines = {line.peer_info["n"]: line for line in (listener.accept(WAIT_S) for _ in range(50)) if line is not None}
     assert sorted(lines) == list(range(50)) == sorted(n for n, _ in workers)
     for n, worker in workers:
         lines[n].send("order", n=n)
@@ -122,7 +122,7 @@ def test_the_last_message_arrives_whatever_the_sender_leaves_unread(listener, mo
     assert [message["n"] for _ in range(count) if (message := line.receive(WAIT_S))] == list(range(count))
     closing.join(WAIT_S)
     assert line.receive(WAIT_S) is None and worker.receive(0.0) is None
-    assert line.lost == f"{line.who}: the other end closed the connection"
+    assert line.disconnect_reason == f"{line.peer_address}: the other end closed the connection"
 
 
 def test_a_message_that_cannot_be_sent_leaves_the_line_as_it_was(listener):
@@ -144,7 +144,7 @@ def test_nothing_is_waited_for_longer_than_asked(listener):
     worker.send_s = 0.2
     with worker._sending, pytest.raises(RankError, match=r"took no message within 0\.2 s"):  # another thread's turn
         worker.send("told")
-    assert worker.lost is None
+    assert worker.disconnect_reason is None
     worker.close()
 
 
@@ -156,10 +156,10 @@ def test_who_is_not_received_from_waits_and_is_told(listener, monkeypatch):
     began = time.monotonic()
     with pytest.raises(RankError, match=r"took no message within 0\.5 s"):
         [worker.send("n", n=n, filled="x" * 100_000) for n in range(2000)]
-    assert time.monotonic() - began < 2 * WAIT_S and len(line._held) == 256
+    assert time.monotonic() - began < 2 * WAIT_S and len(line._queue) == 256
     line._end("over")  # its reader waits for room
-    assert until(lambda: not line._thread.is_alive()) and len(line._held) == 256
-    assert "took no message" in worker.lost and line.receive(WAIT_S)["n"] == 0
+    assert until(lambda: not line._thread.is_alive()) and len(line._queue) == 256
+    assert "took no message" in worker.disconnect_reason and line.receive(WAIT_S)["n"] == 0
     worker.close()
 
 
@@ -168,8 +168,10 @@ def test_a_close_wakes_all_who_wait_and_may_be_repeated(listener):
     receiving = in_thread(lambda: got.append(worker.receive(10 * WAIT_S)))
     [worker.close() for _ in range(3)]
     receiving.join(WAIT_S)
-    assert got == [None] and worker.lost.endswith("closed by this end") and time.monotonic() - began < WAIT_S
-    assert end_of(line) == f"{line.who}: the other end closed the connection"
+    assert (
+        got == [None] and worker.disconnect_reason.endswith("closed by this end") and time.monotonic() - began < WAIT_S
+    )
+    assert end_of(line) == f"{line.peer_address}: the other end closed the connection"
     [line.close() for _ in range(2)]
     with pytest.raises(RankError, match="closed"):
         worker.send("more")
@@ -182,7 +184,7 @@ def test_a_listener_closes_with_all_it_has():
     threads, began = [line._thread for line in listener._lines], time.monotonic()
     [listener.close() for _ in range(2)]
     assert time.monotonic() - began < WAIT_S and not any(thread.is_alive() for thread in threads)
-    assert line.lost.endswith("closed by this end") and listener.accept(0.0).lost is not None
+    assert line.disconnect_reason.endswith("closed by this end") and listener.accept(0.0).disconnect_reason is not None
     assert "closed the connection" in end_of(worker) and "closed the connection" in end_of(unaccepted)
     [end.close() for end in (worker, unaccepted, stranger)]
 
@@ -206,7 +208,7 @@ def test_a_coordinator_may_come_later_and_to_the_same_port(listener):
     waiting = in_thread(lambda: worker.append(connect(TOKEN, *listener.address, WAIT_S, {"pid": 1})))
     time.sleep(0.3)
     again = Listener(TOKEN, port=listener.address[1])
-    assert again.accept(WAIT_S).about == {"pid": 1}
+    assert again.accept(WAIT_S).peer_info == {"pid": 1}
     waiting.join(WAIT_S)
     [end.close() for end in (*worker, again)]
 

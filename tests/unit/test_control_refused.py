@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as some
 from paragan.core.errors import RankError
 from paragan.distributed.transports import control
 from paragan.distributed.transports.control import ControlConnection, Listener, connect
-from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, new_token, session
+from paragan.distributed.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, new_token, session_key
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -85,16 +85,18 @@ class Raw:
     def __init__(self, address, token=TOKEN, own=bytes(32)):
         self.sock = socket.create_connection(address, WAIT_S)
         self.challenge = frame(self.sock)
-        said = FrameSigner(session(token), DOWN).unpack(*self.challenge) if token == TOKEN else {"nonce": "00" * 32}
+        said = FrameSigner(session_key(token), DOWN).unpack(*self.challenge) if token == TOKEN else {"nonce": "00" * 32}
         self.token, self.own, self.other = token, own, bytes.fromhex(said["nonce"])
 
     def hello(self, **values):
-        return FrameSigner(session(self.token, self.other), UP).pack({"nonce": self.own.hex(), "about": {}} | values)
+        return FrameSigner(session_key(self.token, self.other), UP).pack(
+            {"nonce": self.own.hex(), "about": {}} | values
+        )
 
     def enter(self):
         """As any worker does; from here on `out` signs what the coordinator takes."""
         self.sock.sendall(self.hello())
-        self.out = FrameSigner(session(self.token, self.other, self.own), UP)
+        self.out = FrameSigner(session_key(self.token, self.other, self.own), UP)
         self.welcome = frame(self.sock)
         return self
 
@@ -172,9 +174,13 @@ def test_who_came_in_and_then_breaks_the_rules_loses_that_line_alone(listener, s
     assert line.receive(WAIT_S) == {"kind": "first"}
     raw.sock.sendall(said(raw))
     no_more(raw.sock)
-    assert until(lambda: line.lost) and line.lost.startswith(f"{line.who}: ") and told in line.lost
-    assert "\n" not in line.lost and line.receive(WAIT_S) is None
-    with pytest.raises(RankError, match="^" + line.who):
+    assert (
+        until(lambda: line.disconnect_reason)
+        and line.disconnect_reason.startswith(f"{line.peer_address}: ")
+        and told in line.disconnect_reason
+    )
+    assert "\n" not in line.disconnect_reason and line.receive(WAIT_S) is None
+    with pytest.raises(RankError, match="^" + line.peer_address):
         line.send("more")
     assert hears_nothing(raw.sock)
     raw.sock.close()
@@ -185,7 +191,10 @@ def test_half_a_frame_and_then_nothing_loses_the_line():
     raw = Raw(listener.address).enter()
     line = listener.accept(WAIT_S)
     raw.sock.sendall(raw.out.pack({"kind": "a"})[: HEAD.size])
-    assert until(lambda: line.lost) and line.lost == f"{line.who}: sent no whole frame in time"
+    assert (
+        until(lambda: line.disconnect_reason)
+        and line.disconnect_reason == f"{line.peer_address}: sent no whole frame in time"
+    )
     raw.sock.close()
     listener.close()
 
@@ -248,7 +257,7 @@ def test_what_was_recorded_fits_no_other_connection(listener, recorded):
 def test_what_was_recorded_fits_the_same_connection_no_second_time(recorded):
     recorder, line, hello_bytes = recorded
     recorder.far.sendall(recorder.said[hello_bytes:])
-    assert until(lambda: line.lost) and "signature" in line.lost and line.receive(0.0) is None
+    assert until(lambda: line.disconnect_reason) and "signature" in line.disconnect_reason and line.receive(0.0) is None
 
 
 def test_a_recorded_coordinator_gets_nothing_from_a_worker(listener):
@@ -260,8 +269,8 @@ def test_a_recorded_coordinator_gets_nothing_from_a_worker(listener):
         sock, _ = server.accept()
         with sock:
             sock.sendall(b"".join((*raw.challenge, *raw.welcome)))
-            worker.introduce(TOKEN, time.monotonic() + WAIT_S, 1 << 20, {})
-    assert worker.lost.startswith(f"coordinator: {UNFIT}")
+            worker.request_handshake(TOKEN, time.monotonic() + WAIT_S, 1 << 20, {})
+    assert worker.disconnect_reason.startswith(f"coordinator: {UNFIT}")
     raw.sock.close()
     [end.close() for end in (line, worker)]
 
@@ -278,7 +287,7 @@ def test_who_dawdles_is_dropped_and_holds_up_nobody(listener):
         time.sleep(0.1)
     assert len(listener.refused) >= 64 and all("in time" in told for told in listener.refused)
     worker = connect(TOKEN, *listener.address, WAIT_S, {"pid": 2})
-    assert listener.accept(WAIT_S).about == {"pid": 2}
+    assert listener.accept(WAIT_S).peer_info == {"pid": 2}
     worker.close()
     [sock.close() for sock in slow]
 
@@ -294,5 +303,5 @@ def test_bytes_of_chance_are_a_line_and_nothing_worse(listener, data, inside):
     listener.refused.clear()
     raw.sock.sendall(data)
     no_more(raw.sock)
-    assert until(lambda: line.lost if line else listener.refused)
+    assert until(lambda: line.disconnect_reason if line else listener.refused)
     raw.sock.close()

@@ -15,7 +15,7 @@ from paragan.config import load
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.transports import thread_communicator
 from paragan.distributed.transports.communicator import WorkerError
-from paragan.distributed.transports.heartbeat import HeartbeatReader, Status
+from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from tests.unit.threaded_grid import WAIT_S, WORDS, Grid, Line, alone
 
 
@@ -32,7 +32,7 @@ def begun(tmp_path):
     for grid in found:
         grid.coordinator.end()
         for worker in grid.workers:
-            worker.line.part()  # those who were given up, or never asked in, would wait for their patience to end
+            worker.line.begin_close()  # failed and never admitted workers would wait for their time-out
         for thread in grid.threads:
             thread.join(10)
         for beats in grid.beats:
@@ -83,7 +83,7 @@ def test_one_who_works_slowly_is_not_given_up(begun):
 def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
-    worker = Worker(line, grid.factory, grid.meet, print, Status(), timeout_s=1.0)
+    worker = Worker(line, grid.factory, grid.meet, print, WorkerStatus(), timeout_s=1.0)
     assert worker.run() == "the coordinator has said nothing for 1 s"
 
 
@@ -113,7 +113,7 @@ def test_a_worker_that_is_late_changes_nothing(begun, tmp_path):
             late.set()
             grid.beats[1].close()
             time.sleep(2.5)
-            grid.beats.append(HeartbeatReader(grid.workers[1].line, 0.1, grid.workers[1].status))
+            grid.beats.append(PeriodicHeartbeat(grid.workers[1].line, 0.1, grid.workers[1].status))
 
     grid = begun(workers=2, heartbeat_s=0.5, hooks={1: delay})
     grid.evolve(2)
@@ -128,7 +128,7 @@ def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, wh
     found.membership.is_recoverable = False
 
     def fail(order, stopped=found.membership.check_failed):
-        found.membership.members[1].line.lost = "killed"
+        found.membership.members[1].line.disconnect_reason = "killed"
         stopped()
 
     if while_ == "meet":
@@ -206,7 +206,7 @@ class TestAge:
         """The other one has posted its first generation, and then no more."""
         factory = build_cells.GridFactory.of(load("digits", WORDS), tmp_path, lambda text: None)
         owners, populations = [0, 0, 1, 1], []
-        for communicator in thread_communicator.world(2, timeout_s=0.5):
+        for communicator in thread_communicator.create_communicators(2, timeout_s=0.5):
             cells = [factory.cell(number) for number, owner in enumerate(owners) if owner == communicator.rank]
             population = factory.population(cells, lambda text: None)
             states = lambda cells=cells: [cell.state() for cell in cells]  # noqa: E731
@@ -233,8 +233,8 @@ class TestAge:
         grid = begun(workers=3, age=1, last=6, hooks={1: lambda: time.sleep(0.05)})
         grid.evolve(2)
         member = grid.coordinator.membership.members[1]
-        member.line.lost = "killed"
-        grid.workers[1].line.lost = "killed"
+        member.line.disconnect_reason = "killed"
+        grid.workers[1].line.disconnect_reason = "killed"
         grid.evolve(6)
         assert any("failed" in text for text in grid.said)
         steps = [state.clock[0] for state in grid.coordinator.collect().values()]

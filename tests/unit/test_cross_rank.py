@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
-from paragan.layers.all_reduce import RankGather
+from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.batch_norm import AffineBatchNorm, BatchNorm
 from paragan.layers.conditional_norm import ConditionalBatchNorm
 from paragan.layers.cross_rank import CrossRankBatchNorm, convert
@@ -38,13 +38,13 @@ class _Strange(nn.BatchNorm2d):
 @pytest.fixture
 def only_rank(monkeypatch):
     """Sums over a group of one rank, without a group."""
-    monkeypatch.setattr(RankGather, "sum_", lambda self, values: values)
+    monkeypatch.setattr(ReduceGroup, "all_reduce_", lambda self, values: values)
 
 
 @pytest.fixture
 def nobody(monkeypatch):
     """A group that must not be asked."""
-    monkeypatch.delattr(RankGather, "sum_")
+    monkeypatch.delattr(ReduceGroup, "all_reduce_")
 
 
 def images(*shape: int) -> torch.Tensor:
@@ -68,7 +68,7 @@ def test_conversion_keeps_the_modules_and_all_they_hold():
     assert type(net.first.norm) is type(net.label.norm) is CrossRankBatchNorm
     assert isinstance(net.own[0], nn.BatchNorm2d) and type(net.own[0]) is not nn.BatchNorm2d
     assert (net.own[0].eps, net.own[0].momentum) == (0.1, None) and type(net.own[1]) is nn.InstanceNorm2d
-    assert [net.get_submodule(n).across.name for n in ("first.norm", "own.2")] == ["first.norm", "own.2"]
+    assert [net.get_submodule(n).reduce_group.name for n in ("first.norm", "own.2")] == ["first.norm", "own.2"]
 
 
 def test_converted_norms_still_mix_samples_and_are_armed():
@@ -94,7 +94,7 @@ def test_networks_without_a_batch_norm_make_no_groups():
 def test_a_copy_talks_to_the_same_ranks():
     net = Twice()
     convert(net, TWO, None)
-    assert copy.deepcopy(net).first.norm.across is net.first.norm.across
+    assert copy.deepcopy(net).first.norm.reduce_group is net.first.norm.reduce_group
 
 
 @pytest.mark.parametrize("ranks", [None, 1])
@@ -102,7 +102,7 @@ def test_conversion_can_be_done_again(ranks):
     net = Twice()
     convert(net, TWO, None)
     convert(net, TWO, ranks)
-    assert (net.first.norm.across is None) == (ranks == 1) == (net.first.norm.averaged is not None)
+    assert (net.first.norm.reduce_group is None) == (ranks == 1) == (net.first.norm.average_group is not None)
 
 
 @pytest.mark.parametrize(

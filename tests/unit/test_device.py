@@ -13,7 +13,7 @@ from paragan.hardware import device
 def test_without_an_accelerator_all_are_the_cpu(name, monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: None)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    assert device.chosen(name, 1) == torch.device("cpu")
+    assert device.device_from_option(name, 1) == torch.device("cpu")
     assert torch.get_num_threads() == 1
 
 
@@ -27,10 +27,10 @@ def test_numbers_go_round(name, index, monkeypatch):
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
     monkeypatch.setattr(torch.accelerator, "set_device_index", taken.append)
     expected = torch.device("cpu") if index is None else torch.device("cuda", index)
-    assert device.chosen(name) == expected and taken == ([] if index is None else [index])
+    assert device.device_from_option(name) == expected and taken == ([] if index is None else [index])
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "-1", "1.5"])
 def test_another_name_is_refused(name):
     with pytest.raises(ConfigError, match="expected auto, cpu or a number"):
-        device.chosen(name)
+        device.device_from_option(name)

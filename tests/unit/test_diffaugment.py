@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import paragan as pg
-from paragan.augment.diffaugment import Augment, Options, coloured, moved
+from paragan.augment.diffaugment import Augment, Options, coloured, shift_images
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
@@ -27,7 +27,7 @@ def test_colour():
 
 def test_translation_moves_by_up_to_an_eighth_and_fills_with_zero():
     shifts = set()
-    for x, draws, out in zip(X, DRAWS[:, 3:5], moved(X, DRAWS[:, 3:5]), strict=True):
+    for x, draws, out in zip(X, DRAWS[:, 3:5], shift_images(X, DRAWS[:, 3:5]), strict=True):
         down, right = (int(draw * 5) - 2 for draw in draws)
         shifts.add((down, right))
         framed = torch.zeros(3, 20, 20, dtype=x.dtype)

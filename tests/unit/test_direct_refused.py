@@ -25,7 +25,7 @@ def config(*words):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_fewer_accelerators_than_workers(tmp_path, monkeypatch, count):
-    monkeypatch.setattr(peers, "count", lambda: count)
+    monkeypatch.setattr(peers, "num_nccl_devices", lambda: count)
     with pytest.raises(ConfigError) as found:
         workers.evolution(config("workers=2"), tmp_path / "run", print, lambda: False)
     said = f"transport: found nccl for 2 workers on a host with {count} accelerators for it, expected one for each"
@@ -34,12 +34,12 @@ def test_fewer_accelerators_than_workers(tmp_path, monkeypatch, count):
 
 
 def test_every_worker_has_an_accelerator_of_its_own():
-    first, second = ({**handshake.offer("device:0"), "accelerator": name} for name in "ab")
-    assert handshake.unreached(first, []) == handshake.unreached(second, [first]) == ""
-    shared = handshake.unreached(dict(first), [second, first])
+    first, second = ({**handshake.worker_info("device:0"), "accelerator": name} for name in "ab")
+    assert handshake.nccl_conflict(first, []) == handshake.nccl_conflict(second, [first]) == ""
+    shared = handshake.nccl_conflict(dict(first), [second, first])
     assert shared.startswith("found transport=nccl and a worker on device:0, where another one trains")
-    assert "expected an accelerator of its own: use transport=gloo" in handshake.unreached(
-        handshake.offer("cpu"), [second]
+    assert "expected an accelerator of its own: use transport=gloo" in handshake.nccl_conflict(
+        handshake.worker_info("cpu"), [second]
     )
 
 
@@ -70,7 +70,7 @@ def test_a_worker_on_the_cpu_is_told_why():
 
 def test_a_worker_that_shares_one_is_told_why():
     class Came:
-        about, who = {**handshake.offer("device:0"), "accelerator": "a"}, "somebody"
+        peer_info, peer_address = {**handshake.worker_info("device:0"), "accelerator": "a"}, "somebody"
 
         def send(self, kind, **values):
             self.told = kind, values
@@ -109,4 +109,4 @@ def test_the_coordinator_has_links_alone(monkeypatch):
     for of_worker in (None, device):
         workers._communicator_factory(config(), dist.HashStore(), of_worker)(order, lambda: False)
     assert [kind for kind, _ in made] == ["links", "direct"]
-    assert made[1][1]["device"] == device and made[1][1]["pair"] is peers.pair
+    assert made[1][1]["device"] == device and made[1][1]["pair"] is peers.connect_pair

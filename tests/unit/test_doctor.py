@@ -15,7 +15,7 @@ import typer
 
 from paragan.cli import doctor
 from paragan.hardware import health, installation, loopback
-from paragan.hardware.health import Finding
+from paragan.hardware.health import CheckResult
 
 ROOT = Path(__file__).resolve().parents[2]
 FIT = dict(installation.NEEDED)
@@ -80,7 +80,7 @@ def vision(asked, imports=None):
 
 
 def nvidia(build):
-    return installation.left_behind(lambda: FIT | {"nvidia-cudnn-cu13": "9"}, lambda: build)
+    return installation.unused_nvidia_packages(lambda: FIT | {"nvidia-cudnn-cu13": "9"}, lambda: build)
 
 
 def seen(build, driver):
@@ -96,34 +96,34 @@ def test_what_is_wrong_is_told_with_a_cure(case):
     level, cure, check = PROVOKED[case]
     finding = check()
     assert finding.level == level
-    assert cure in finding.cure
+    assert cure in finding.fix
     assert "\n" not in doctor.line(finding)
 
 
 @pytest.mark.parametrize("case", FINE)
 def test_what_is_fine_needs_no_cure(case):
-    assert (FINE[case]().level, FINE[case]().cure) == ("ok", "")
+    assert (FINE[case]().level, FINE[case]().fix) == ("ok", "")
 
 
 def test_the_reason_of_two_processes_that_fail_is_told():
-    assert meet("raise RuntimeError('no lo')", 20).found == "RuntimeError: no lo"
+    assert meet("raise RuntimeError('no lo')", 20).message == "RuntimeError: no lo"
 
 
 def test_a_torchvision_is_imported_in_another_process(tmp_path, monkeypatch):
     (tmp_path / "torchvision.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert installation.why_torchvision_fails() == "RuntimeError: operator torchvision::nms does not exist"
+    assert installation.torchvision_import_error() == "RuntimeError: operator torchvision::nms does not exist"
     (tmp_path / "torchvision.py").write_text("import time; time.sleep(60)")
-    assert "did not end" in installation.why_torchvision_fails(0.5)
+    assert "did not end" in installation.torchvision_import_error(0.5)
     (tmp_path / "torchvision.py").write_text("")
-    assert installation.why_torchvision_fails() is None
+    assert installation.torchvision_import_error() is None
     assert "torchvision" not in sys.modules
 
 
 @pytest.mark.parametrize("line", ["torch==2.14.0", "torch (==2.14.0)", 'torch==2.14.0; python_version > "3"'])
 def test_torchvision_says_which_torch_it_asks_for(line, monkeypatch):
     monkeypatch.setattr(installation.importlib.metadata, "requires", lambda _: ["numpy", "torch-x==1", line])
-    assert installation.torch_that_torchvision_asks_for() == "2.14.0"
+    assert installation.torch_required_by_torchvision() == "2.14.0"
 
 
 @pytest.mark.parametrize(("line", "build"), [("cuda: Optional[str] = None", "cpu"), ("cuda = '13.0'", "cuda 13.0")])
@@ -150,7 +150,7 @@ def run(capsys, *checks, as_json=False):
 
 
 def found(level):
-    return lambda: Finding("it", level, f"in {Path.home()}/runs", "mend it")
+    return lambda: CheckResult("it", level, f"in {Path.home()}/runs", "mend it")
 
 
 def broken():
@@ -171,7 +171,7 @@ def test_the_block_is_lines_without_the_home_folder(capsys):
 def test_json_holds_the_same(capsys):
     told = json.loads(run(capsys, found("FAIL"), as_json=True)[1])
     assert told["counts"] == {"ok": 1, "warn": 0, "FAIL": 1}
-    assert told["findings"][0] == {"name": "it", "level": "FAIL", "found": "in ~/runs", "cure": "mend it"}
+    assert told["findings"][0] == {"name": "it", "level": "FAIL", "message": "in ~/runs", "fix": "mend it"}
 
 
 def test_fast_leaves_torch_and_processes_alone():
@@ -196,5 +196,5 @@ def test_every_check_gives_an_answer_and_two_processes_meet():
     assert len(answers) == len(checks)
     for finding in answers.values():
         assert finding.level in ("ok", "warn", "FAIL")
-        assert "itself broke" not in finding.cure
-    assert (answers["gloo"].level, answers["gloo"].cure) == ("ok", "")
+        assert "itself broke" not in finding.fix
+    assert (answers["gloo"].level, answers["gloo"].fix) == ("ok", "")

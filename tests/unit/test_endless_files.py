@@ -99,7 +99,7 @@ def test_the_files_of_judge_best_score_and_ranks_are_left_out(run, kind):
     endless(run / "best" / "score.json", kind)
     assert Best(run / "best")._read_score() == {} == read_score(run, best=True)
     endless(run / "ranks" / "rank-0.exit.json", kind)
-    assert exit_status.of_run(run, "none") == []
+    assert exit_status.read_all(run, "none") == []
 
 
 @KINDS

@@ -60,7 +60,7 @@ def from_file(module, options):
 
 def game(network, executor, penalties=(), parts=1) -> GAN:
     policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, micro_batches=parts)
-    calling = Calling(compiler=executors.compiler(executor, CPU))
+    calling = Calling(compiler=executors.call_compiler(executor, CPU))
     g, d = (Player(side, network(side), none.Strategy(), policy, calling) for side in Side)
     prior = Prior(5, getattr(g.net, "latent", small_gan.LATENT), CLASSES, dtype=torch.float64)
     return GAN(g, d, Loss(hinge.d_loss, hinge.g_loss), prior, d_penalties=penalties)
@@ -104,7 +104,7 @@ def test_compiled_is_as_written(network, penalties, parts, scheme, d_programs, g
 
 def test_what_is_not_a_turn_runs_as_written():
     net = small_gan.network(Side.D)
-    called = CalledNetwork(net, Calling(compiler=executors.compiler("compile", CPU)))
+    called = CalledNetwork(net, Calling(compiler=executors.call_compiler("compile", CPU)))
     called.module.eval()
     called(*small_gan.PROBE[Side.D])
     assert not called._run._programs and counters["stats"]["unique_graphs"] == 0
@@ -114,7 +114,7 @@ def test_autocast_and_layout_stay_the_networks_own():
     seen = []
     net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU()).to(memory_format=torch.channels_last)
     net[1].register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
-    calling = Calling(torch.bfloat16, channels_last=True, compiler=executors.compiler("compile", CPU))
+    calling = Calling(torch.bfloat16, channels_last=True, compiler=executors.call_compiler("compile", CPU))
     x = torch.randn(2, 1, 8, 8)
     out = CalledNetwork(net, calling)(x)
     assert out.dtype is torch.float32 and seen == [torch.bfloat16]
@@ -158,17 +158,20 @@ def test_a_compiler_that_fails_is_told_in_a_line(tmp_path, monkeypatch, capsys):
 
 
 def test_a_second_derivative_of_what_is_compiled_is_told_in_a_line():
-    called = CalledNetwork(small_gan.network(Side.D), Calling(compiler=executors.compiler("compile", CPU)))
+    called = CalledNetwork(small_gan.network(Side.D), Calling(compiler=executors.call_compiler("compile", CPU)))
     x, y = small_gan.PROBE[Side.D]
     x = x.clone().requires_grad_()
-    with executors.explained(), called.frozen():
+    with executors.report_compile_errors(), called.frozen():
         (slope,) = torch.autograd.grad(called(x, y).logits_B.sum(), x, create_graph=True)
-    with pytest.raises(ConfigError, match="does not currently support double backward"), executors.explained():
+    with (
+        pytest.raises(ConfigError, match="does not currently support double backward"),
+        executors.report_compile_errors(),
+    ):
         slope.square().sum().backward()
 
 
 def test_other_errors_stay_what_they_are():
-    with pytest.raises(ZeroDivisionError), executors.explained():
+    with pytest.raises(ZeroDivisionError), executors.report_compile_errors():
         raise ZeroDivisionError
 
 
@@ -202,7 +205,7 @@ def test_written_in_c_it_is_equal_too_and_draws_the_same(monkeypatch):
             return self.drop(F.silu(self.layer(x)))
 
     net, x, found = Net(), torch.randn(64, 6, dtype=torch.float64), []
-    for calling in (Calling(), Calling(compiler=executors.compiler("compile", CPU))):
+    for calling in (Calling(), Calling(compiler=executors.call_compiler("compile", CPU))):
         torch.manual_seed(3)
         net.zero_grad()
         out = CalledNetwork(net, calling)(x)

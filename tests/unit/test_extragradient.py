@@ -131,7 +131,7 @@ def test_where_plain_steps_circle_it_arrives():
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.RMSprop], ids=["skips on the device", "is not called"])
 @pytest.mark.parametrize(
-    "demands", [MemoryOptions(), MemoryOptions(pure=torch.bfloat16)], ids=["plain", "float32 copies"]
+    "demands", [MemoryOptions(), MemoryOptions(weight_dtype=torch.bfloat16)], ids=["plain", "float32 copies"]
 )
 def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind):
     """Gradients of the look ahead are fine, those there are not."""

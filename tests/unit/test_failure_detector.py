@@ -8,14 +8,14 @@ import random
 import numpy as np
 import pytest
 
-from paragan.distributed.transports.failure_detector import FailureDetector, Gaps
+from paragan.distributed.transports.failure_detector import ArrivalGaps, FailureDetector
 
 STEP_S = 0.25  # between two looks
 
 
 def limits(gaps_s, heartbeat_s=1.0, timeout_s=300.0):
     """(gap, suspect after, fail after) for each gap, with the limits as they were when it began."""
-    gaps, found = Gaps(heartbeat_s, timeout_s), []
+    gaps, found = ArrivalGaps(heartbeat_s, timeout_s), []
     for gap_s in gaps_s:
         found.append((gap_s, gaps.suspect_after_s, gaps.fail_after_s))
         gaps.add(gap_s)
@@ -104,7 +104,7 @@ def watched(detector, start_s, stop_s, heard=(), step_s=STEP_S):
     found = {}
     for now in itertools.takewhile(lambda now: now < stop_s, itertools.count(start_s, step_s)):
         if now == int(now):
-            [detector.heard(name, now) for name in heard]
+            [detector.record_arrival(name, now) for name in heard]
         for name, silence in detector.suspects(now).items():
             if silence.is_failure:
                 found.setdefault(name, now)
@@ -127,7 +127,7 @@ def test_a_suspect_that_is_heard_again_is_suspect_no_more_and_has_longer():
     watched(detector, 0, 10, ["a"])
     watched(detector, 10, 15)
     assert detector.suspects(15.0)
-    detector.heard("a", 15.0)
+    detector.record_arrival("a", 15.0)
     watched(detector, 15.25, 21)
     assert not detector.suspects(21.0)  # as long as the silence before
     assert watched(detector, 21.25, 100) == {"a": 39.25}
@@ -144,7 +144,7 @@ def test_a_coordinator_that_was_suspended_blames_no_worker():
 
 def test_a_coordinator_that_is_suspended_before_its_first_look_blames_no_worker():
     detector = FailureDetector(1.0, 300.0)
-    detector.heard("a", 5.0)
+    detector.record_arrival("a", 5.0)
     assert not detector.suspects(3600.0)
 
 
@@ -152,9 +152,9 @@ def test_a_coordinator_that_is_always_slow_still_finds_the_failed():
     """It looks every 5 heartbeats: the tenth look after the last message."""
     detector, found = FailureDetector(1.0, 300.0), {}
     for look in range(30):
-        detector.heard("live", 5.0 * look)
+        detector.record_arrival("live", 5.0 * look)
         if look == 0:
-            detector.heard("dead", 0.0)
+            detector.record_arrival("dead", 0.0)
         for name, silence in detector.suspects(5.0 * look).items():
             if silence.is_failure:
                 found.setdefault(name, look)

@@ -114,29 +114,29 @@ class TestOffer:
     RUN = "the config"
 
     def test_one_of_the_same_fits(self):
-        assert handshake.unfit(handshake.offer("cpu"), self.RUN) == ""
-        assert handshake.unfit(handshake.offer("cpu", self.RUN), self.RUN) == ""
+        assert handshake.incompatibility(handshake.worker_info("cpu"), self.RUN) == ""
+        assert handshake.incompatibility(handshake.worker_info("cpu", self.RUN), self.RUN) == ""
 
     @pytest.mark.parametrize(
         ("key", "said"),
         [
-            ("code", r"found other code of paragan \(0\), expected .*: install the same version there"),
+            ("code", r"its paragan code 0 differs from the coordinator.s .*; install the same version on both hosts"),
             ("torch", "found torch 0, expected .*: results would differ"),
             ("config", "found another config than the coordinator's, expected the same command and files"),
         ],
     )
     def test_another_does_not(self, key, said):
-        about = {**handshake.offer("cpu", self.RUN), key: "0"}
-        assert re.match(said, handshake.unfit(about, self.RUN))
+        about = {**handshake.worker_info("cpu", self.RUN), key: "0"}
+        assert re.match(said, handshake.incompatibility(about, self.RUN))
 
     def test_one_that_says_nothing_does_not(self):
-        assert handshake.unfit({}, self.RUN).startswith("found other code of paragan (None)")
+        assert handshake.incompatibility({}, self.RUN).startswith("its paragan code None differs")
 
     def test_the_code_is_all_of_it(self, tmp_path, monkeypatch):
-        before = handshake.code.__wrapped__()
+        before = handshake.code_digest.__wrapped__()
         (tmp_path / "__init__.py").write_text("")
         monkeypatch.setattr(handshake.paragan, "__file__", str(tmp_path / "__init__.py"))
-        assert handshake.code.__wrapped__() != before
+        assert handshake.code_digest.__wrapped__() != before
 
 
 class TestWorker:
@@ -161,7 +161,7 @@ class TestWorker:
     def test_one_that_is_refused_is_told_why(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
         server = workers._CoordinatorServer(config(), None, said.append, "", listener, None, welcome, None, None)
-        monkeypatch.setattr(workers, "unfit", lambda theirs, text: "found another moon, expected this one")
+        monkeypatch.setattr(workers, "incompatibility", lambda theirs, text: "found another moon, expected this one")
         over = threading.Event()
 
         def accept():
@@ -183,7 +183,7 @@ class TestWorker:
         """It came, and was gone before it could be told anything."""
 
         class Gone:
-            about, who = handshake.offer("cpu"), "somebody"
+            peer_info, peer_address = handshake.worker_info("cpu"), "somebody"
 
             def send(self, kind, **values):
                 raise RankError("the other end closed the connection")
@@ -202,17 +202,17 @@ class TestCompany:
     def test_what_is_told_is_heard(self):
         told = []
         first = external_workers.ExternalWorkers(0, 2, told.append, lambda: "")
-        assert not first.has_called
-        first.call({"token": "t", "port": 3})
-        assert first.has_called
-        assert external_workers.ExternalWorkers(1, 2, told.append, lambda: told[0]).called() == {
+        assert not first.has_broadcast
+        first.broadcast({"token": "t", "port": 3})
+        assert first.has_broadcast
+        assert external_workers.ExternalWorkers(1, 2, told.append, lambda: told[0]).receive() == {
             "token": "t",
             "port": 3,
         }
 
     def test_what_is_none_is_refused(self):
         with pytest.raises(RankError, match="rank 0 said something else than where its coordinator listens"):
-            external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "[1]").called()
+            external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "[1]").receive()
 
     def test_where_the_first_could_not_begin_the_others_end(self):
         assert serve(config(), external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "{}")) == 0
@@ -236,4 +236,4 @@ class TestCompany:
     ],
 )
 def test_which_process_of_mpiexec(env, found):
-    assert mpiexec.here(env) == found
+    assert mpiexec.rank_and_size(env) == found

@@ -28,10 +28,10 @@ def test_what_was_freed_is_given_back():
     keep = held[-1:]
     before = resident()
     del held
-    heap.give_back()
+    heap.release_freed_memory()
     assert before - resident() > 40 and keep[0].sum() == 20_000
 
 
 def test_elsewhere_nothing_happens(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    heap.give_back()
+    heap.release_freed_memory()

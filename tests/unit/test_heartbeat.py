@@ -18,7 +18,7 @@ from paragan.core.errors import RankError
 from paragan.distributed.transports import control
 from paragan.distributed.transports.control import Listener, connect
 from paragan.distributed.transports.failure_detector import FailureDetector
-from paragan.distributed.transports.heartbeat import HeartbeatReader, Status, WorkerState
+from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerState, WorkerStatus
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0
@@ -39,13 +39,13 @@ class Post:
 
 
 def test_beats_carry_a_counter_and_what_the_worker_is_at():
-    post, status = Post(), Status()
-    status.become(WorkerState.PROCESSING)
-    status.reach(7, 1.5)
-    beats = HeartbeatReader(post, 0.01, status)
+    post, status = Post(), WorkerStatus()
+    status.set_state(WorkerState.PROCESSING)
+    status.set_generation(7, 1.5)
+    beats = PeriodicHeartbeat(post, 0.01, status)
     told = {"kind": "beat", "state": "processing", "generation": 7, "generation_s": 1.5, "progress": 0}
     assert [post.next() for _ in range(3)] == [told | {"count": n} for n in range(3)]
-    status.become(WorkerState.FINISHED)
+    status.set_state(WorkerState.FINISHED)
     assert next(n for n in range(1000) if post.next()["state"] == "finished") < WAIT_S
     beats.close()
 
@@ -53,7 +53,7 @@ def test_beats_carry_a_counter_and_what_the_worker_is_at():
 def test_beats_go_on_while_the_thread_that_trains_computes():
     """Pure Python that never waits: the interpreter hands over by itself."""
     post = Post()
-    beats = HeartbeatReader(post.send, 0.01, dict)
+    beats = PeriodicHeartbeat(post.send, 0.01, dict)
     deadline = time.monotonic() + WAIT_S
     while post.sent.qsize() < 5 and time.monotonic() < deadline:
         sum(range(1000))
@@ -63,7 +63,7 @@ def test_beats_go_on_while_the_thread_that_trains_computes():
 
 def test_no_beat_follows_a_close_and_no_thread_is_left():
     before, post = set(threading.enumerate()), Post()
-    beats = HeartbeatReader(post, 60.0, dict)
+    beats = PeriodicHeartbeat(post, 60.0, dict)
     post.next()
     began = time.monotonic()
     beats.close()
@@ -75,7 +75,7 @@ def test_no_beat_follows_a_close_and_no_thread_is_left():
 
 def test_a_close_does_not_wait_for_ever_for_a_send():
     taken, free = threading.Event(), threading.Event()
-    beats = HeartbeatReader(lambda *_, **__: taken.set() or free.wait(WAIT_S), 60.0, dict)
+    beats = PeriodicHeartbeat(lambda *_, **__: taken.set() or free.wait(WAIT_S), 60.0, dict)
     assert taken.wait(WAIT_S)
     began = time.monotonic()
     beats.close(wait_s=0.1)
@@ -88,7 +88,7 @@ def test_beats_end_with_their_line(capfd):
     def send(kind, **values):
         raise RankError("10.0.0.1:5: the other end closed the connection")
 
-    beats = HeartbeatReader(send, 0.01, dict)
+    beats = PeriodicHeartbeat(send, 0.01, dict)
     beats._thread.join(WAIT_S)
     assert not beats._thread.is_alive()
     assert beats.ended == "10.0.0.1:5: the other end closed the connection"
@@ -97,7 +97,7 @@ def test_beats_end_with_their_line(capfd):
 
 def test_a_state_that_fails_is_told_and_the_worker_lives(capfd):
     post = Post()
-    beats = HeartbeatReader(post, 0.01, lambda: 1 / 0)
+    beats = PeriodicHeartbeat(post, 0.01, lambda: 1 / 0)
     found = [post.next() for _ in range(2)]
     beats.close()
     assert found == [{"kind": "beat", "count": n, "trouble": "ZeroDivisionError: division by zero"} for n in range(2)]
@@ -112,7 +112,7 @@ def test_a_state_that_cannot_be_sent_is_told_and_the_worker_lives():
             raise ValueError("found nan, expected finite numbers")
         post.send(kind, **values)
 
-    beats = HeartbeatReader(send, 0.01, lambda: {"loss": float("nan")})
+    beats = PeriodicHeartbeat(send, 0.01, lambda: {"loss": float("nan")})
     told = {"kind": "beat", "trouble": "ValueError: found nan, expected finite numbers"}
     assert [post.next() for _ in range(2)] == [told | {"count": n} for n in range(2)]
     beats.close()
@@ -133,30 +133,29 @@ ALLOWED = {
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(WorkerState, WorkerState)))
 def test_states_follow_one_another_as_allowed(before, after):
     if (before.value, after.value) in ALLOWED:
-        assert before.to(after) is after
+        assert before.transition_to(after) is after
     else:
         with pytest.raises(ValueError, match=f"found {after.value} after {before.value}, expected "):
-            before.to(after)
+            before.transition_to(after)
 
 
 def test_a_status_keeps_its_state_where_another_may_not_follow():
-    status = Status()
+    status = WorkerStatus()
     with pytest.raises(ValueError, match="found finished after inactive, expected processing or failed"):
-        status.become(WorkerState.FINISHED)
+        status.set_state(WorkerState.FINISHED)
     assert status()["state"] == "inactive"
-    status.become(WorkerState.FAILED)
+    status.set_state(WorkerState.FAILED)
     with pytest.raises(ValueError, match="expected no other"):
-        status.become(WorkerState.PROCESSING)
+        status.set_state(WorkerState.PROCESSING)
 
 
 CHILD = """
 import sys
-from paragan.transports import control
 from paragan.distributed.transports.control import connect
-from paragan.distributed.transports.heartbeat import Beats, Status
+from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 line = connect(sys.stdin.readline().strip(), "127.0.0.1", int(sys.argv[1]), 20.0, {})
-Beats(line, 0.1, Status())
-while line.lost is None:
+PeriodicHeartbeat(line, 0.1, WorkerStatus())
+while line.disconnect_reason is None:
     line.receive(0.5)
 """
 
@@ -182,14 +181,14 @@ def test_a_stopped_worker_fails_and_holds_up_no_other(child):
     assert line.receive(WAIT_S) == told
     worker, other = another(), listener.accept(WAIT_S)
     detector, names = FailureDetector(heartbeat_s=0.3, timeout_s=WAIT_S), {"stopped": line, "other": other}
-    [detector.heard(name, time.monotonic()) for name in names]
-    beats = HeartbeatReader(worker, 0.1, Status())
+    [detector.record_arrival(name, time.monotonic()) for name in names]
+    beats = PeriodicHeartbeat(worker, 0.1, WorkerStatus())
     process.send_signal(signal.SIGSTOP)
     failed, deadline = [], time.monotonic() + 2 * WAIT_S
     while not failed and time.monotonic() < deadline:
         for name, end in names.items():
             while end.receive(0.02) is not None:
-                detector.heard(name, time.monotonic())
+                detector.record_arrival(name, time.monotonic())
         found = detector.suspects(time.monotonic())
         failed = [name for name, silence in found.items() if silence.is_failure]
     assert failed == ["stopped"]

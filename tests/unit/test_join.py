@@ -37,7 +37,7 @@ def meet(store, size, timeout_s=20.0):
 
     def run(number):
         try:
-            found[number] = join._round(store, rank(number, size), timeout_s, lambda: False)
+            found[number] = join._rendezvous(store, rank(number, size), timeout_s, lambda: False)
         except RankError as error:
             found[number] = error
 
@@ -76,7 +76,7 @@ def test_who_does_not_come_is_named():
 
     def run(number):
         try:
-            join._round(store, rank(number, 3), 0.5, lambda: False)
+            join._rendezvous(store, rank(number, 3), 0.5, lambda: False)
         except RankError as error:
             found[number] = str(error)
 
@@ -88,7 +88,7 @@ def test_who_does_not_come_is_named():
 
 def test_a_request_to_stop_ends_the_wait():
     with pytest.raises(RankError):
-        join._round(dist.HashStore(), rank(1), 1e6, lambda: True)
+        join._rendezvous(dist.HashStore(), rank(1), 1e6, lambda: True)
 
 
 def test_a_world_alone_has_a_group_where_one_is_asked_for():
@@ -102,7 +102,7 @@ def test_a_world_alone_has_a_group_where_one_is_asked_for():
         assert values.tolist() == [1, 1]
         assert listeners([os.getpid()]) - before <= {"127.0.0.1"}
     finally:
-        join.leave(world)
+        join.destroy_groups(world)
     assert not dist.is_initialized()
     assert "GLOO_SOCKET_IFNAME" not in os.environ
 
@@ -111,9 +111,9 @@ def test_a_group_of_one_is_held_to_the_loopback_interface(monkeypatch):
     """Whatever the host name resolves to; what the user has set stands afterwards."""
     monkeypatch.setenv(rank_env.GLOO_INTERFACE, "eth7")
     seen = []
-    monkeypatch.setattr(join, "_groups", lambda *given: (seen.append(os.environ[rank_env.GLOO_INTERFACE]), None))
+    monkeypatch.setattr(join, "_create_groups", lambda *given: (seen.append(os.environ[rank_env.GLOO_INTERFACE]), None))
     join.join(None, torch.device("cpu"), 5, alone_group=True)
-    assert (seen, os.environ[rank_env.GLOO_INTERFACE]) == ([rank_env.loopback()], "eth7")
+    assert (seen, os.environ[rank_env.GLOO_INTERFACE]) == ([rank_env.loopback_interface()], "eth7")
 
 
 def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another_is_named(monkeypatch):
@@ -121,7 +121,7 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "")
     monkeypatch.delenv("NCCL_SOCKET_IFNAME")
     for placed, expected in ((RankEnv(0, 4, 0, 2), None), (RankEnv(0, 2, 0, 2), "=lo")):
-        monkeypatch.setattr(join, "_base", lambda *given: dist.HashStore())
+        monkeypatch.setattr(join, "_torchrun_store", lambda *given: dist.HashStore())
         with pytest.raises(RankError):
             join.join(placed, torch.device("cpu"), 0.01)
         assert os.environ.get("NCCL_SOCKET_IFNAME") == expected
@@ -129,14 +129,14 @@ def test_ranks_on_one_host_are_confined_to_the_loopback_interface_unless_another
 
 
 def test_local_ranks_meet_in_a_file_without_a_name(tmp_path, monkeypatch):
-    _, path = rank_env.open_store()  # stays open: torch's store opens it once more as it is deleted
+    _, path = rank_env.create_store_file()  # stays open: torch's store opens it once more as it is deleted
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    mine, theirs = (join._file(path, 2, timedelta(seconds=0.5)) for _ in range(2))
+    mine, theirs = (join._file_store(path, 2, timedelta(seconds=0.5)) for _ in range(2))
     mine.set("key", "value")
     assert theirs.get("key") == b"value"
     with pytest.raises(RuntimeError) as late:
         theirs.get("absent")
-    assert failure.is_broken(late.value)
+    assert failure.is_collective_failure(late.value)
     assert not os.path.exists(os.readlink(path)) and not list(tmp_path.iterdir())
 
 
@@ -152,10 +152,10 @@ def test_a_store_listens_on_the_address_that_it_is_given():
 @pytest.mark.parametrize("host", ["192.0.2.1", "localhost"])
 def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, capfd):
     """192.0.2.0/24 belongs to no host. What other hosts cannot reach is not what they were given."""
-    store = join._served(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
+    store = join._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=5)) if host == "localhost" else None
     if store is None:
         with pytest.raises((RuntimeError, dist.DistError)):  # torch's own client of the store finds no way either
-            join._served(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
+            join._serve_store(RankEnv(0, 4, 0, 2), host, 0, timedelta(seconds=0.2))
     assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} names no interface of this host")
 
 
@@ -169,9 +169,9 @@ def test_each_local_rank_gets_a_device_of_its_own(monkeypatch, count):
     monkeypatch.setattr(torch.accelerator, "set_device_index", chosen.append)
     if count == 1:
         with pytest.raises(ConfigError, match="found 1 meta on this host, fewer devices than asked: 3"):
-            device.pick(None, 2, 3)
+            device.select_device(None, 2, 3)
     else:
-        assert device.pick(None, 2, 3) == torch.device("meta", 2)
+        assert device.select_device(None, 2, 3) == torch.device("meta", 2)
         assert chosen == [2]
 
 
@@ -192,26 +192,26 @@ BROKEN = RuntimeError("[../gloo/transport/tcp/pair.cc:598] Connection closed by 
 
 def test_the_first_to_fail_is_heard_and_the_others_follow(pair):
     own = ConfigError("g.micro_batches: found 0")
-    assert failure.explained(pair[1], own) is own
-    assert failure.explained(pair[1], own) is own  # told again on the way out
+    assert failure.resolve_failure(pair[1], own) is own
+    assert failure.resolve_failure(pair[1], own) is own  # told again on the way out
     for late in (BROKEN, ValueError("rank 0 came to grief, too")):
-        follower = failure.explained(pair[0], late)
+        follower = failure.resolve_failure(pair[0], late)
         assert isinstance(follower, PeerFailedError)
         assert outcome(follower) == (2, "rank 0 stopped because rank 1 failed: g.micro_batches: found 0")
-        assert failure.explained(pair[0], follower) is follower
+        assert failure.resolve_failure(pair[0], follower) is follower
 
 
 def test_a_bug_is_told_by_its_type(pair):
-    failure.explained(pair[1], KeyError("name"))
-    assert "KeyError: 'name'" in str(failure.explained(pair[0], BROKEN))
-    assert failure.explained(pair[0], BROKEN).exit_code == 1
+    failure.resolve_failure(pair[1], KeyError("name"))
+    assert "KeyError: 'name'" in str(failure.resolve_failure(pair[0], BROKEN))
+    assert failure.resolve_failure(pair[0], BROKEN).exit_code == 1
 
 
 @pytest.mark.parametrize("value", ["[]", "{}", '{"rank": [], "code": 1, "reason": 1}', "x", "[" * 100_000])
 def test_a_reason_that_no_rank_has_written_ends_in_one_line(pair, value):
     """Under torchrun others on the network can write into the store."""
     pair[1].store.set("failed", value)
-    error = failure.explained(pair[0], BROKEN)
+    error = failure.resolve_failure(pair[0], BROKEN)
     assert isinstance(error, RankError) and "\n" not in str(error)
 
 
@@ -219,7 +219,7 @@ def test_a_rank_that_is_gone_is_named(pair):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(30)
     pair[0].store.set("here/1", json.dumps([socket.gethostname(), gone.pid]))
-    error = failure.explained(pair[0], BROKEN)
+    error = failure.resolve_failure(pair[0], BROKEN)
     assert isinstance(error, RankError) and error.exit_code == 75
     assert str(error).startswith("rank 1 is gone")
     assert "the last checkpoint stands; the same command goes on" in str(error)
@@ -227,7 +227,7 @@ def test_a_rank_that_is_gone_is_named(pair):
 
 def test_a_rank_that_does_not_answer_is_not_waited_for(pair, monkeypatch):
     monkeypatch.setattr(failure, "LOOK_S", 0.2)
-    error = failure.explained(pair[0], RuntimeError("Timed out waiting 2000ms for recv operation to complete"))
+    error = failure.resolve_failure(pair[0], RuntimeError("Timed out waiting 2000ms for recv operation to complete"))
     assert "another rank is gone or did not answer in time" in str(error)
 
 
@@ -236,13 +236,13 @@ def test_what_a_layer_made_of_a_broken_collective_is_understood(pair, monkeypatc
     error = RankError("norm: not every rank joined in")
     error.__cause__ = BROKEN
     for _ in range(2):  # once where the session ends, once where the command does
-        assert failure.explained(pair[0], error) is error  # nothing better is known
-    failure.explained(pair[1], ConfigError("d_loss: odd"))
+        assert failure.resolve_failure(pair[0], error) is error  # nothing better is known
+    failure.resolve_failure(pair[1], ConfigError("d_loss: odd"))
     error = RankError("norm: not every rank joined in")
     error.__cause__ = BROKEN
-    assert "rank 0" in str(failure.explained(pair[1], error))
+    assert "rank 0" in str(failure.resolve_failure(pair[1], error))
 
 
 def test_alone_an_error_is_what_it_is():
-    assert failure.explained(World(), BROKEN) is BROKEN
-    assert not failure.is_broken(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert failure.resolve_failure(World(), BROKEN) is BROKEN
+    assert not failure.is_collective_failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))

@@ -35,9 +35,9 @@ def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
     leave_end(tmp_path, 0, PeerFailedError("rank 0 stopped because …", 2, 2), attempt=1)
     leave_end(tmp_path, 2, ConfigError("that one"), attempt=1)
     leave_end(tmp_path, 3, ConfigError("later"), attempt=1)
-    assert exit_status.first(exit_status.of_run(tmp_path, "x")).reason == "that one"
-    assert exit_status.of_run(tmp_path, "y") == []
-    assert exit_status.first([]) is None
+    assert exit_status.first_failure(exit_status.read_all(tmp_path, "x")).reason == "that one"
+    assert exit_status.read_all(tmp_path, "y") == []
+    assert exit_status.first_failure([]) is None
 
 
 @pytest.mark.parametrize(
@@ -55,35 +55,35 @@ def test_the_first_failure_of_the_last_attempt_counts(tmp_path):
 )
 def test_what_cannot_be_helped_is_not_tried_again(tmp_path, error, code):
     leave_end(tmp_path, 1, error)
-    assert exit_status.settled(tmp_path, rank(1, attempt=0)) is None
-    assert exit_status.settled(tmp_path, rank(1, attempt=1, run="another")) is None
-    found = exit_status.settled(tmp_path, rank(1, attempt=1))
+    assert exit_status.final_failure(tmp_path, rank(1, attempt=0)) is None
+    assert exit_status.final_failure(tmp_path, rank(1, attempt=1, run="another")) is None
+    found = exit_status.final_failure(tmp_path, rank(1, attempt=1))
     assert (None if found is None else found.code) == code
 
 
 def test_a_first_attempt_forgets(tmp_path):
     leave_end(tmp_path, 1, ConfigError("of last week"), run="none")
-    exit_status.forget(tmp_path, rank(1, attempt=1, run="none"))
-    assert exit_status.of_run(tmp_path, "none")
-    exit_status.forget(tmp_path, rank(1, run="none"))
-    assert not exit_status.of_run(tmp_path, "none")
+    exit_status.remove_stale(tmp_path, rank(1, attempt=1, run="none"))
+    assert exit_status.read_all(tmp_path, "none")
+    exit_status.remove_stale(tmp_path, rank(1, run="none"))
+    assert not exit_status.read_all(tmp_path, "none")
 
 
 def test_strange_ends_are_passed_over(tmp_path):
     leave_end(tmp_path, 1, None)
     for number, text in enumerate(("", "[]", '{"rank": 1}', "[" * 100_000, '{"rank": "1"}')):
         (tmp_path / "ranks" / f"rank-{number + 2}.exit.json").write_text(text)
-    assert [end.rank for end in exit_status.of_run(tmp_path, "x")] == [1]
+    assert [end.rank for end in exit_status.read_all(tmp_path, "x")] == [1]
 
 
 @pytest.mark.parametrize(("attempt", "agent", "again"), [(0, 7, True), (0, 8, False), (1, 8, True)])
 def test_fresh_is_meant_once_for_a_run(tmp_path, attempt, agent, again):
     """Users give torchrun the same id twice."""
-    later = replace(rank(0, attempt=attempt), agent=agent)
-    assert not exit_status.claimed(tmp_path, later)
-    exit_status.claim(tmp_path, replace(rank(0), agent=7))
-    assert exit_status.claimed(tmp_path, later) is again
-    assert not exit_status.claimed(tmp_path, replace(later, run="another"))
+    later = replace(rank(0, attempt=attempt), launcher_pid=agent)
+    assert not exit_status.is_owned(tmp_path, later)
+    exit_status.record_owner(tmp_path, replace(rank(0), launcher_pid=7))
+    assert exit_status.is_owned(tmp_path, later) is again
+    assert not exit_status.is_owned(tmp_path, replace(later, run_id="another"))
 
 
 def test_a_rank_keeps_its_own_events(tmp_path):
@@ -104,7 +104,7 @@ def test_a_rank_keeps_its_own_events(tmp_path):
 
 
 def job(folder, **changes):
-    return Job(("train", "digits", "devices=3"), folder, 3, 10.0, lock=0, **changes)
+    return Job(("train", "digits", "devices=3"), folder, 3, 10.0, lock_fd=0, **changes)
 
 
 def test_the_environment_of_the_ranks(tmp_path):
@@ -130,7 +130,7 @@ def test_the_environment_of_the_ranks(tmp_path):
 def test_what_the_user_hears(tmp_path, capsys, error, asked, code, told):
     if error is not None:
         leave_end(tmp_path, 1, error)
-    assert launcher._told(job(tmp_path), "x", asked) == code
+    assert launcher._report_failure(job(tmp_path), "x", asked) == code
     said = capsys.readouterr().err
     assert said.startswith(told) and bool(told) == bool(said) and said.count("\n") <= 1
     assert not (tmp_path / "exit.json").exists()  # there is no run here
@@ -139,11 +139,11 @@ def test_what_the_user_hears(tmp_path, capsys, error, asked, code, told):
 def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):
     (tmp_path / "config.yaml").touch()
     (tmp_path / "checkpoints" / "step-000000040").mkdir(parents=True)
-    assert launcher._told(job(tmp_path), "x", False) == 75
+    assert launcher._report_failure(job(tmp_path), "x", False) == 75
     left = json.loads((tmp_path / "exit.json").read_text())
     assert (left["code"], left["step"]) == (75, 40)
     leave_end(tmp_path, 0, ConfigError("another"))
-    launcher._told(job(tmp_path), "x", False)
+    launcher._report_failure(job(tmp_path), "x", False)
     assert json.loads((tmp_path / "exit.json").read_text()) == left  # rank 0's own word stands
 
 

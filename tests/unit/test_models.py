@@ -10,11 +10,11 @@ from torch import nn
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError
-from paragan.layers.blocks import plain
+from paragan.layers.blocks import identity_wrap
 from paragan.layers.init import initialise
 from paragan.layers.update_once import mixes_samples
 from paragan.models import biggan, biggan_deep, dcgan, r3gan, sngan
-from paragan.models._vector import norms
+from paragan.models._vector import vector_norm
 
 SIDES = ("Generator", "Discriminator")
 X, Y = torch.linspace(-1, 1, 4 * 64).reshape(4, 1, 8, 8), torch.tensor([0, 1, 2, 0])
@@ -148,8 +148,8 @@ def test_every_block_of_biggan_sees_its_own_part_of_z():
 @pytest.mark.parametrize("flavour", ["paper", "studio"])
 def test_the_short_cuts_of_biggan_deep(flavour):
     """Where the bottleneck gives nothing, what comes out is x itself: without its last channels, or with more of it."""
-    down = biggan_deep.DownNeck(8, 12, True, flavour == "studio", plain).double()
-    up = biggan_deep.UpNeck(8, 4, True, flavour == "studio", norms(5, plain), plain).double()
+    down = biggan_deep.DownNeck(8, 12, True, flavour == "studio", identity_wrap).double()
+    up = biggan_deep.UpNeck(8, 4, True, flavour == "studio", vector_norm(5, identity_wrap), identity_wrap).double()
     for block in (down, up):
         nn.init.zeros_(block.conv4.weight), nn.init.zeros_(block.conv4.bias)
     x, c = torch.randn(2, 8, 6, 6, dtype=torch.float64), torch.randn(2, 5, dtype=torch.float64)

@@ -16,7 +16,7 @@ from paragan.config import load
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import mpiexec
 from paragan.distributed.launch.mpiexec import MpiJob
-from paragan.distributed.launch.rank_env import alive
+from paragan.distributed.launch.rank_env import is_running
 from tests.processes import wait_for
 
 WAIT_S = 60.0
@@ -25,7 +25,7 @@ import json, os, pathlib, sys, time
 def report(code):
     path = pathlib.Path(sys.argv[sys.argv.index("--out") + 1], "ranks", "rank-0.exit.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    end = {"rank": 0, "code": code, "reason": "", "time": 1.0, "run": os.environ["PARAGAN_RUN"]}
+    end = {"rank": 0, "code": code, "reason": "", "time": 1.0, "run_id": os.environ["PARAGAN_RUN"]}
     path.write_text(json.dumps(end))
 """
 RANK_0 = """
@@ -39,7 +39,7 @@ def launch(tmp_path, monkeypatch):
     """Start a script as mpiexec: the code, and the reason."""
 
     def begin(script, interrupt=None):
-        monkeypatch.setattr(mpiexec, "_mpiexec", lambda: [sys.executable, "-c", REPORT + script])
+        monkeypatch.setattr(mpiexec, "_mpiexec_command", lambda: [sys.executable, "-c", REPORT + script])
         job = MpiJob(("--out", str(tmp_path / "run")), 3, tmp_path / "run", WAIT_S)
         return mpiexec.launch(job, interrupt or Interrupt())
 
@@ -121,7 +121,7 @@ def test_a_second_ctrl_c_kills_all_processes(launch, tmp_path):
     script += f"pathlib.Path({str(child)!r}).write_text(str(child.pid)); time.sleep(300)"
     code, reason = launch(script, interrupt)
     assert code == 130 and reason.startswith("aborted")
-    wait_for(lambda: not alive(int(child.read_text())))
+    wait_for(lambda: not is_running(int(child.read_text())))
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGUSR2, signal.SIGTERM])
@@ -148,7 +148,7 @@ def test_exit_json_is_written_for_a_coordinator_that_was_killed(tmp_path, monkey
     (out / "config.yaml").touch()
     if not begun:
         (out / "exit.json").write_text('{"code": 85}')
-    monkeypatch.setattr(mpiexec, "here", lambda: None)
+    monkeypatch.setattr(mpiexec, "rank_and_size", lambda: None)
     monkeypatch.setattr(mpiexec, "launch", lambda job, interrupt: (75, "the coordinator was killed"))
     config = load("digits", ["grid.shape=2x2", "workers=2", "transport=mpi"])
     assert train_grid.start(config, "digits", [], out, False, None) == 75
@@ -164,4 +164,4 @@ def test_the_launcher_that_starts_on_this_host_alone_is_preferred(tmp_path, monk
     monkeypatch.setenv("PATH", "")
     for name in ("mpiexec", "mpiexec.gforker"):
         (tmp_path / name).touch(mode=0o755)
-        assert mpiexec._mpiexec() == [str(tmp_path / name)]
+        assert mpiexec._mpiexec_command() == [str(tmp_path / name)]

@@ -15,10 +15,10 @@ from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
 from paragan.parallel._blocks import blocks
-from paragan.parallel._fully_shard import _weights_on_meta, refuse_needing_whole
+from paragan.parallel._fully_shard import _weights_on_meta, refuse_whole_weight_optimizers
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._reachable_parameters import nothing, unreached
+from paragan.parallel._reachable_parameters import unreachable_parameters, zero_of
 
 
 class Nested(nn.Module):
@@ -61,8 +61,8 @@ def test_weights_that_no_path_reaches():
     used, unused, spare = (nn.Parameter(torch.ones(2)) for _ in range(3))
     frozen = nn.Parameter(torch.ones(2), requires_grad=False)
     loss = (used * 2).sum() + (used.detach() * unused.detach()).sum()
-    assert [id(w) for w in unreached([loss], [used, unused, frozen])] == [id(unused)]
-    torch.autograd.backward([loss, nothing([unused])])
+    assert [id(w) for w in unreachable_parameters([loss], [used, unused, frozen])] == [id(unused)]
+    torch.autograd.backward([loss, zero_of([unused])])
     assert torch.equal(unused.grad, torch.zeros(2))
     assert spare.grad is None
 
@@ -125,7 +125,7 @@ def test_masters_are_part_of_the_state():
 @pytest.mark.parametrize("kind", [torch.optim.Muon, torch.optim.Adafactor])
 def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind):
     with pytest.raises(ConfigError, match=f"found {kind.__name__}, which needs whole weights, under strategy 'zero3'"):
-        refuse_needing_whole(Policy(kind), "zero3")
+        refuse_whole_weight_optimizers(Policy(kind), "zero3")
 
 
 def test_what_strategies_can():

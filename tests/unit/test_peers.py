@@ -15,12 +15,12 @@ HOST = torch.device("cpu")
 
 
 def test_the_cpu_has_no_such_way():
-    assert peers.identity(HOST) is None
+    assert peers.accelerator_uuid(HOST) is None
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a host without accelerators is meant")
 def test_nor_has_a_host_without_accelerators():
-    assert peers.count() == 0
+    assert peers.num_nccl_devices() == 0
 
 
 @pytest.mark.parametrize("before", [None, "0"])
@@ -39,6 +39,6 @@ def test_nobody_watches_the_group_who_would_end_the_process(monkeypatch, before)
 
     monkeypatch.setattr(dist, "ProcessGroupNCCL", Made, raising=False)
     monkeypatch.setenv(name, before) if before else monkeypatch.delenv(name, raising=False)
-    assert isinstance(peers.pair("store", 1, HOST, 7.0), Made)
+    assert isinstance(peers.connect_pair("store", 1, HOST, 7.0), Made)
     assert seen == [("1", "store", 1, 2, 7.0), (before, HOST)]
     assert os.environ.get(name) == before

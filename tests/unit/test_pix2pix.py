@@ -8,7 +8,7 @@ from torch import nn
 
 from paragan.core.errors import ConfigError, DataError
 from paragan.layers.init import initialise
-from paragan.layers.random import draws
+from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import mixes_samples
 from paragan.models import pix2pix
 
@@ -44,7 +44,7 @@ def test_dropout_is_on_the_three_layers_after_the_innermost():
     ups = [block for block in g.blocks if isinstance(block, pix2pix.Up)]
     assert [number for number, up in enumerate(ups) if up.dropout is not None] == [1, 2, 3]
     assert all(up.conv.out_channels == 512 and up.dropout.p == 0.5 for up in ups[1:4])
-    assert draws(g) and not draws(pair(64, width=2, dropout=0.0)[0])
+    assert uses_random_numbers(g) and not uses_random_numbers(pair(64, width=2, dropout=0.0)[0])
 
 
 def test_a_logit_sees_70_by_70_pixels():

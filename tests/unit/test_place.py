@@ -24,15 +24,21 @@ ENVIRONMENT = {
 
 
 def test_the_environment_tells_the_place():
-    found = rank_env.here(ENVIRONMENT)
+    found = rank_env.from_environment(ENVIRONMENT)
     assert (found.rank, found.size, found.local_rank, found.local_size) == (3, 4, 1, 2)
-    assert (found.attempt, found.run, found.agent, found.store, found.lock) == (1, "x", os.getppid(), None, None)
-    assert not found.orphaned()
+    assert (found.attempt, found.run_id, found.launcher_pid, found.store_path, found.lock_fd) == (
+        1,
+        "x",
+        os.getppid(),
+        None,
+        None,
+    )
+    assert not found.is_orphaned()
 
 
 def test_a_process_alone_has_no_place():
     """Clusters set RANK and WORLD_SIZE for whatever starts in their containers."""
-    assert rank_env.here({"RANK": "0", "WORLD_SIZE": "8", "MASTER_ADDR": "a"}) is None
+    assert rank_env.from_environment({"RANK": "0", "WORLD_SIZE": "8", "MASTER_ADDR": "a"}) is None
 
 
 @pytest.mark.parametrize(
@@ -48,38 +54,40 @@ def test_a_process_alone_has_no_place():
 def test_half_an_environment_is_refused(key, value, told):
     env = {k: v for k, v in (ENVIRONMENT | {key: value}).items() if v is not None}
     with pytest.raises(ConfigError, match=re.escape(told)):
-        rank_env.here(env)
+        rank_env.from_environment(env)
 
 
 def test_a_rank_whose_launcher_is_gone_is_an_orphan():
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(30)
-    assert not rank_env.here(ENVIRONMENT | {rank_env.LAUNCHER: str(os.getppid())}).orphaned()
-    assert rank_env.here(ENVIRONMENT | {rank_env.LAUNCHER: str(gone.pid)}).orphaned()
-    assert replace(rank_env.here(ENVIRONMENT), agent=1 << 30).orphaned()
+    assert not rank_env.from_environment(ENVIRONMENT | {rank_env.LAUNCHER: str(os.getppid())}).is_orphaned()
+    assert rank_env.from_environment(ENVIRONMENT | {rank_env.LAUNCHER: str(gone.pid)}).is_orphaned()
+    assert replace(rank_env.from_environment(ENVIRONMENT), launcher_pid=1 << 30).is_orphaned()
 
 
 def test_what_a_local_rank_is_given_is_what_it_reads(monkeypatch):
     """Whatever a cluster or the user has set, sockets of ranks on one host are confined to the loopback interface."""
     outside = {"RANK": "7", "WORLD_SIZE": "8", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
-    given = outside | rank_env.environment(2, 3, "/proc/self/fd/9") | {rank_env.LAUNCHER: "5", rank_env.LOCK: "4"}
-    assert rank_env.here(given) == RankEnv(2, 3, 2, 3, agent=5, store="/proc/self/fd/9", lock=4)
+    given = outside | rank_env.rank_environment(2, 3, "/proc/self/fd/9") | {rank_env.LAUNCHER: "5", rank_env.LOCK: "4"}
+    assert rank_env.from_environment(given) == RankEnv(
+        2, 3, 2, 3, launcher_pid=5, store_path="/proc/self/fd/9", lock_fd=4
+    )
     assert (given["GLOO_SOCKET_IFNAME"], given["NCCL_SOCKET_IFNAME"]) == ("lo", "=lo")
-    monkeypatch.setattr(rank_env, "loopback", lambda: None)
-    assert rank_env.confined() == {}
+    monkeypatch.setattr(rank_env, "loopback_interface", lambda: None)
+    assert rank_env.loopback_environment() == {}
 
 
 def test_a_process_that_has_ended_but_is_not_read_is_not_alive():
     zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     zombie.stdout.read()
     for _ in range(1000):
-        if not rank_env.alive(zombie.pid):
+        if not rank_env.is_running(zombie.pid):
             break
         signal.sigtimedwait([], 0.01)
-    assert not rank_env.alive(zombie.pid)
+    assert not rank_env.is_running(zombie.pid)
     zombie.wait(30)
     zombie.stdout.close()
-    assert rank_env.alive(os.getpid())
+    assert rank_env.is_running(os.getpid())
 
 
 @pytest.mark.parametrize(

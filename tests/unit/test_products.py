@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch.func import functional_call, stack_module_state
 
 from paragan.layers import fast_upsample_conv, strided_conv
-from paragan.layers.blocks import plain
+from paragan.layers.blocks import identity_wrap
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.layers.strided_conv import Double, Halve
+from paragan.layers.strided_conv import DownConv4x4, UpConv4x4
 
 
 def images(*shape: int) -> torch.Tensor:
@@ -25,9 +25,9 @@ def conv3(module, x):
 @pytest.fixture
 def narrow(monkeypatch):
     """Nine products also for toys; how often they were taken."""
-    taken, way = [], fast_upsample_conv.doubled_convolved
+    taken, way = [], fast_upsample_conv.upsample_conv
     monkeypatch.setattr(fast_upsample_conv, "_CHANNELS", 1)
-    monkeypatch.setattr(fast_upsample_conv, "doubled_convolved", lambda *told: (taken.append(1), way(*told))[1])
+    monkeypatch.setattr(fast_upsample_conv, "upsample_conv", lambda *told: (taken.append(1), way(*told))[1])
     return taken
 
 
@@ -37,7 +37,7 @@ def last(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 5, 4), (2, 3, 1, 3), (1, 3, 1, 1)])
-@pytest.mark.parametrize("wrap", [plain, spectral_norm])
+@pytest.mark.parametrize("wrap", [identity_wrap, spectral_norm])
 def test_nine_products_are_a_resize_and_a_convolution(narrow, shape, wrap):
     torch.manual_seed(0)
     module, x = wrap(UpConv2d(3, 4).double()), last(images(*shape)).requires_grad_()
@@ -67,13 +67,13 @@ def test_sixteen_are_taken_where_nine_do_not_pay(narrow):
     assert not narrow
 
 
-FOUR = [(Halve, (2, 3, 4, 6), F.conv2d), (Double, (2, 3, 2, 3), F.conv_transpose2d)]
-FOUR += [(Halve, (1, 3, 2, 2), F.conv2d), (Double, (1, 3, 1, 1), F.conv_transpose2d)]
+FOUR = [(DownConv4x4, (2, 3, 4, 6), F.conv2d), (UpConv4x4, (2, 3, 2, 3), F.conv_transpose2d)]
+FOUR += [(DownConv4x4, (1, 3, 2, 2), F.conv2d), (UpConv4x4, (1, 3, 1, 1), F.conv_transpose2d)]
 
 
 @pytest.fixture
 def as_product(monkeypatch):
-    monkeypatch.setattr(strided_conv, "_outweighed", lambda x, weight: True)
+    monkeypatch.setattr(strided_conv, "_is_smaller_than_weight", lambda x, weight: True)
 
 
 @pytest.mark.parametrize(("kind", "shape", "plainly"), FOUR)
@@ -105,13 +105,13 @@ def test_only_maps_smaller_than_their_weights_are_multiplied(monkeypatch):
     monkeypatch.setattr(
         strided_conv, "_matrix", lambda weight: taken.append(weight.shape) or (weight.flatten(1), False)
     )
-    Halve(4, 4)(images(1, 4, 8, 8).float()), Double(4, 4)(images(2, 4, 8, 8).float())
+    DownConv4x4(4, 4)(images(1, 4, 8, 8).float()), UpConv4x4(4, 4)(images(2, 4, 8, 8).float())
     assert not taken
-    Halve(4, 4)(images(1, 4, 6, 6).float()), Double(4, 4)(images(2, 4, 4, 4).float())
+    DownConv4x4(4, 4)(images(1, 4, 6, 6).float()), UpConv4x4(4, 4)(images(2, 4, 4, 4).float())
     assert taken == [(4, 4, 4, 4)] * 2
 
 
-@pytest.mark.parametrize("kind", [Halve, Double, UpConv2d])
+@pytest.mark.parametrize("kind", [DownConv4x4, UpConv4x4, UpConv2d])
 def test_stacked_ones_are_each_alone(as_product, narrow, kind):
     torch.manual_seed(0)
     modules = [kind(3, 4).double() for _ in range(2)]

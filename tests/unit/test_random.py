@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from paragan.layers.random import Dropout, draws, untouched
+from paragan.layers.random import Dropout, preserved_state, uses_random_numbers
 
 
 def dropped(x, p=0.25, seed=0):
@@ -54,13 +54,13 @@ class Says(nn.Module):
     ],
 )
 def test_who_draws(layer, expected):
-    assert draws(nn.Sequential(nn.ReLU(), layer)) is expected
+    assert uses_random_numbers(nn.Sequential(nn.ReLU(), layer)) is expected
 
 
 def test_untouched_puts_back_buffers_and_generators():
     net = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout())
     before, state = {k: v.clone() for k, v in net.state_dict().items()}, torch.get_rng_state()
-    with untouched(net):
+    with preserved_state(net):
         net(torch.randn(5, 3))
     assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())

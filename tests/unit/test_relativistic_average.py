@@ -19,7 +19,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.validation import refuse_unsupported
-from paragan.layers.all_reduce import RankGather
+from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
 from paragan.parallel import _forward_backward, local_sgd
 from tests.one_turn import nets, play, turn
@@ -110,7 +110,9 @@ def test_rows_that_are_not_all_there_are_refused_where_nobody_can_be_asked():
         play(played, nets(), parts=3)
     called = {side: CalledNetwork(net) for side, net in nets().items()}
     with pytest.raises(ConfigError, match=r"^loss: found 2 of the 6 rows"):  # ranks could be asked, but not thrice
-        _forward_backward.forward_backward(played, called, 3, _forward_backward.input_gradient, across=RankGather(None))
+        _forward_backward.forward_backward(
+            played, called, 3, _forward_backward.input_gradient, across=ReduceGroup(None)
+        )
     rows = replace(played.feed.rows, total=12)
     with pytest.raises(ConfigError, match=r"^loss: found 6 of the 12 rows"):
         play(replace(played, feed=replace(played.feed, rows=rows)), nets())

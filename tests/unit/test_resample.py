@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from paragan.layers.blocks import DownBlock, UpBlock, plain
-from paragan.layers.resample import DownConv2d, UpConv2d, doubled, halved
+from paragan.layers.blocks import DownBlock, UpBlock, identity_wrap
+from paragan.layers.resample import DownConv2d, UpConv2d, downsample, upsample
 from paragan.layers.spectral_norm import spectral_norm
 
 
@@ -26,7 +26,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "shape", "plainly"), CASES)
-@pytest.mark.parametrize("wrap", [plain, spectral_norm])
+@pytest.mark.parametrize("wrap", [identity_wrap, spectral_norm])
 def test_equals_a_resize_and_a_convolution(kind, shape, plainly, wrap):
     torch.manual_seed(0)
     module, x = wrap(kind(3, 4).double()), images(*shape).requires_grad_()
@@ -66,7 +66,7 @@ def test_up_block_is_the_papers():
 @pytest.mark.parametrize("down", [False, True])
 def test_down_block_is_the_papers(first, down):
     torch.manual_seed(0)
-    block, x = DownBlock(4, 4, down, first, plain).double(), images(2, 4, 6, 6)
+    block, x = DownBlock(4, 4, down, first, identity_wrap).double(), images(2, 4, 6, 6)
     halve = (lambda t: F.avg_pool2d(t, 2)) if down else (lambda t: t)
     h = conv3(block.conv2, conv3(block.conv1, x if first else x.relu()).relu())
     by_hand = halve(h) + (halve(block.shortcut(x)) if down else x)
@@ -80,12 +80,12 @@ def test_halving_is_the_filter_and_a_quarter_of_the_transpose_of_doubling():
     taps = torch.tensor([1.0, 3.0, 3.0, 1.0], dtype=torch.float64) / 8
     kernel = torch.outer(taps, taps).expand(3, 1, 4, 4)
     plainly = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernel, stride=2, groups=3)
-    torch.testing.assert_close(halved(x), plainly, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(downsample(x), plainly, rtol=1e-12, atol=1e-13)
     small = images(2, 3, 3, 4).requires_grad_()
-    (back,) = torch.autograd.grad((doubled(small) * x).sum(), small)
-    torch.testing.assert_close(back, 4 * halved(x), rtol=1e-12, atol=1e-13)
+    (back,) = torch.autograd.grad((upsample(small) * x).sum(), small)
+    torch.testing.assert_close(back, 4 * downsample(x), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("kind", [doubled, halved])
+@pytest.mark.parametrize("kind", [upsample, downsample])
 def test_resampling_is_differentiable_twice(kind):
     assert torch.autograd.gradgradcheck(kind, (images(1, 2, 4, 4).requires_grad_(),))

@@ -14,7 +14,7 @@ import pytest
 from paragan.coevolution.workers import membership as membership_module
 from paragan.coevolution.workers.membership import FailedWorker, Membership
 from paragan.core.errors import RankError
-from paragan.distributed.launch.handshake import has_ended, offer
+from paragan.distributed.launch.handshake import has_ended, worker_info
 
 HEARTBEAT_S = 1.0
 
@@ -23,20 +23,20 @@ class Line:
     """Of a worker that says what the test lets it say."""
 
     def __init__(self, **about):
-        self.about, self.who, self.lost = about, "here", None
+        self.peer_info, self.peer_address, self.disconnect_reason = about, "here", None
         self.arrived = deque()
 
     def send(self, kind, **values):
-        if self.lost is not None:
-            raise RankError(self.lost)
+        if self.disconnect_reason is not None:
+            raise RankError(self.disconnect_reason)
 
     def receive(self, wait_s):
         return self.arrived.popleft() if self.arrived else None
 
-    def part(self):
-        self.lost = "closed by this end"
+    def begin_close(self):
+        self.disconnect_reason = "closed by this end"
 
-    close = part
+    close = begin_close
 
 
 class Clock:
@@ -114,7 +114,7 @@ def test_a_silent_worker_fails_after_ten_heartbeats(begun, clock):
 def test_a_worker_whose_connection_breaks_fails_at_once(begun, clock):
     line, other = Line(host="a"), Line(host="b")
     membership, said = begun(line, other)
-    line.lost = "the other end closed the connection"
+    line.disconnect_reason = "the other end closed the connection"
     membership.poll()
     assert said == ["workers   worker 1 (a) failed: the other end closed the connection"]
 
@@ -123,7 +123,7 @@ def test_a_worker_whose_process_has_ended_fails_before_its_silence_is_long(begun
     """A process that it forked may hold its connection open."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait(60)
-    ended, lives = Line(**{**offer("cpu"), "pid": process.pid}), Line(**offer("cpu"))
+    ended, lives = Line(**{**worker_info("cpu"), "pid": process.pid}), Line(**worker_info("cpu"))
     membership, said = begun(ended, lives)
     pass_time(membership, clock, 3, [])
     assert [text for text in said if "failed" in text] == [
@@ -135,16 +135,16 @@ def test_a_worker_whose_process_has_ended_fails_before_its_silence_is_long(begun
 @pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"pid_namespace": "pid:[1]"}, {"pid_namespace": ""}])
 def test_a_process_of_another_host_or_container_is_not_looked_up(elsewhere):
     ended = 1 << 30
-    assert has_ended({**offer("cpu"), "pid": ended})
-    assert not has_ended({**offer("cpu"), "pid": os.getpid()})
-    assert not has_ended({**offer("cpu"), "pid": ended, **elsewhere})
+    assert has_ended({**worker_info("cpu"), "pid": ended})
+    assert not has_ended({**worker_info("cpu"), "pid": os.getpid()})
+    assert not has_ended({**worker_info("cpu"), "pid": ended, **elsewhere})
 
 
 def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):
     """A communicator that waits for data turns it into an error like any other, after which others take over."""
     line, other = Line(host="a"), Line(host="b")
     membership, _ = begun(line, other, is_recoverable=False)
-    line.lost = "the other end closed the connection"
+    line.disconnect_reason = "the other end closed the connection"
     with pytest.raises(RankError, match=r"worker 1 \(a\) failed \(the other end closed the connection\), which ends"):
         membership.check_failed()
     with pytest.raises(RankError, match=r"worker 1 \(a\) failed"):
@@ -154,7 +154,7 @@ def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):
 def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
     line, other = Line(host="a"), Line(host="b")
     membership, _ = begun(line, other)
-    line.lost = "the other end closed the connection"
+    line.disconnect_reason = "the other end closed the connection"
     assert membership.check_failed()
     with pytest.raises(FailedWorker):
         raise membership.failure()

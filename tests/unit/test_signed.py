@@ -21,11 +21,11 @@ from paragan.distributed.transports.signed_frames import (
     find_token,
     new_token,
     save_token,
-    session,
+    session_key,
 )
 
 TOKEN = "ab" * 32
-KEY = session(TOKEN, b"n" * 32)
+KEY = session_key(TOKEN, b"n" * 32)
 FEW = settings(max_examples=60, deadline=None)
 
 scalars = some.none() | some.booleans() | some.integers(-(2**70), 2**70) | some.text()
@@ -44,7 +44,7 @@ def ends(**options):
 
 def opened(seal, frame):
     head, body = frame[: HEAD.size], frame[HEAD.size :]
-    assert seal.size(head) == len(body)
+    assert seal.body_size(head) == len(body)
     return seal.unpack(head, body)
 
 
@@ -81,8 +81,8 @@ def test_the_length_is_under_the_signature(lost):
 @pytest.mark.parametrize(
     "other",
     [
-        FrameSigner(session(TOKEN, b"m" * 32), DOWN),
-        FrameSigner(session(new_token(), b"n" * 32), DOWN),
+        FrameSigner(session_key(TOKEN, b"m" * 32), DOWN),
+        FrameSigner(session_key(new_token(), b"n" * 32), DOWN),
         FrameSigner(KEY, UP),
     ],
 )
@@ -108,7 +108,7 @@ def test_each_frame_fits_once_and_in_its_place():
 @pytest.mark.parametrize("size", [0, 1, 101, 2**31, 2**32 - 1])
 def test_a_size_that_no_frame_has_is_refused_by_its_head_alone(size):
     with pytest.raises(RankError, match=f"found a frame of {size} bytes, expected 2 to 100"):
-        FrameSigner(KEY, DOWN, 100).size(struct.pack(">I", size) + bytes(32))
+        FrameSigner(KEY, DOWN, 100).body_size(struct.pack(">I", size) + bytes(32))
 
 
 @pytest.mark.parametrize(
@@ -197,13 +197,13 @@ def test_what_is_just_allowed_to_be_sent_is_taken():
 
 def test_keys_differ_by_token_and_by_nonce():
     first, second = b"1" * 32, b"2" * 32
-    keys = [session(t, *n) for t in (TOKEN, "cd" * 32) for n in ((), (first,), (first, second), (second, first))]
+    keys = [session_key(t, *n) for t in (TOKEN, "cd" * 32) for n in ((), (first,), (first, second), (second, first))]
     assert len(set(keys)) == 8
 
 
 def test_a_short_token_is_refused():
     with pytest.raises(ConfigError, match="found a token of 6 characters, expected 32 or more"):
-        session("secret")
+        session_key("secret")
 
 
 def test_the_file_of_a_token_is_for_this_user_alone(tmp_path):

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows, Side
-from paragan.layers.blur import blurred
+from paragan.layers.blur import blur
 from paragan.layers.equalised import EqualConv2d, EqualLinear
 from paragan.layers.init import initialise
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modulated import ModulatedConv2d
-from paragan.layers.random import draws
+from paragan.layers.random import uses_random_numbers
 from paragan.models import stylegan2
 from paragan.penalties import path_length
 from tests.one_turn import BATCH, CLASSES, OPTIONS, SEED, SHAPE, nets, play, turn
@@ -47,7 +47,7 @@ def filtered(x, before, after):
 def test_blurred_is_a_filter(before, after, stride):
     x = normal(2, 3, 8, 6)
     expected = filtered(x, before, after)[..., ::stride, ::stride]
-    torch.testing.assert_close(blurred(x, before, after, stride), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(blur(x, before, after, stride), expected, rtol=1e-12, atol=1e-12)
 
 
 def modulated_by_hand(x, weight, style, up):
@@ -133,7 +133,7 @@ def test_labels_and_latents_have_one_size():
 
 def test_noise_is_drawn_in_training_and_fixed_else():
     net = generator(noise=True)
-    assert draws(net) and not draws(generator())
+    assert uses_random_numbers(net) and not uses_random_numbers(generator())
     z, y = normal(3, OPTIONS.latent), torch.tensor([0, 1, 2])
     assert torch.equal(net(z, y), net(z, y))  # strengths start at 0
     for name, parameter in net.named_parameters():
@@ -145,7 +145,7 @@ def test_noise_is_drawn_in_training_and_fixed_else():
 
 def test_mixed_styles_are_those_of_another_latent_from_some_layer_on():
     net = generator(mixing=0.5)
-    assert draws(net)
+    assert uses_random_numbers(net)
     z, y = normal(200, OPTIONS.latent), torch.zeros(200, dtype=torch.int64)
     torch.manual_seed(1)
     w_BLW, own_BW = net.blocks[0](z, y), net.blocks[0].style(z, y)
@@ -160,9 +160,9 @@ def test_mixed_styles_are_those_of_another_latent_from_some_layer_on():
 def test_truncation_goes_towards_the_mean_of_the_class(classes):
     net = generator(classes, conditional=classes > 0).eval()
     z, y = normal(3, OPTIONS.latent), torch.tensor([2, 0, 2]) if classes else None
-    assert torch.equal(net(z, y, net.truncated(z, y, 1.0)), net(z, y))
+    assert torch.equal(net(z, y, net.truncation_shift(z, y, 1.0)), net(z, y))
     mapping = net.blocks[0]
-    whole, half, none = (mapping.style(z, y) + net.truncated(z, y, psi)[:, 0] for psi in (1.0, 0.5, 0.0))
+    whole, half, none = (mapping.style(z, y) + net.truncation_shift(z, y, psi)[:, 0] for psi in (1.0, 0.5, 0.0))
     torch.testing.assert_close(half, (whole + none) / 2, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(none[0], none[2], rtol=1e-10, atol=1e-12)
     assert torch.allclose(none[0], none[1]) == (classes == 0)

@@ -23,7 +23,7 @@ from paragan.export.bundle import Bundle
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.prior import Prior
-from paragan.layers.random import Dropout, draws
+from paragan.layers.random import Dropout, uses_random_numbers
 from paragan.losses import nonsaturating
 from tests.tiny_run import train
 
@@ -91,7 +91,7 @@ def test_dropout_repeats_and_goes_on(pairs, tmp_path):
     whole = started(tmp_path / "whole", pairs, *QUIET)[-1]
     torch.manual_seed(99)
     again = started(tmp_path / "again", pairs, *QUIET)[-1]
-    assert draws(whole.players["g"].net) and same(weights(whole), weights(again))
+    assert uses_random_numbers(whole.players["g"].net) and same(weights(whole), weights(again))
     steps = iter(range(100))
     started(tmp_path / "cut", pairs, *QUIET, stop=lambda: next(steps) == 2)
     torch.manual_seed(5)

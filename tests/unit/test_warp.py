@@ -10,7 +10,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from paragan.core import rng
 from paragan.core.types import Rows
-from paragan.layers.warp import bilinear, cosines, rearranged, warped
+from paragan.layers.warp import cosine_basis, warp, warp_bilinear, warp_nearest
 
 ROWS = Rows(0, 0, 5, 5)
 SHAPES = [(2, 5, 5), (1, 4, 7), (3, 8, 3)]
@@ -59,7 +59,7 @@ def one_by_one(x, inverse):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_between_the_pixels(shape):
     x, inverse = images(*shape), maps()
-    assert torch.allclose(bilinear(x, inverse), one_by_one(x, inverse), atol=1e-12)
+    assert torch.allclose(warp_bilinear(x, inverse), one_by_one(x, inverse), atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -67,7 +67,7 @@ def test_warped_reads_the_doubled_image_and_halves_what_it_reads(shape):
     x, inverse = images(*shape), maps()
     up, right = (doubling(side) for side in shape[1:])
     fine = one_by_one(up @ x @ right.T, inverse * torch.tensor([1.0, 1.0, 2.0]))
-    assert torch.allclose(warped(x, inverse), up.T / 2 @ fine @ right / 2, atol=1e-6)
+    assert torch.allclose(warp(x, inverse), up.T / 2 @ fine @ right / 2, atol=1e-6)
 
 
 def doubling(length):
@@ -85,7 +85,7 @@ def doubling(length):
 @pytest.mark.parametrize("length", [1, 2, 5, 16])
 def test_what_does_not_move_comes_out_as_it_went_in(length):
     x = images(2, length, 7)
-    assert torch.allclose(warped(x, KEEP.expand(5, 2, 3)), x, atol=1e-12)
+    assert torch.allclose(warp(x, KEEP.expand(5, 2, 3)), x, atol=1e-12)
 
 
 def test_a_wave_is_the_wave_at_other_places():
@@ -98,7 +98,7 @@ def test_a_wave_is_the_wave_at_other_places():
     y = (torch.arange(24, dtype=torch.float64) - 11.5)[:, None]
     for m in (rotation(0.0, 0.3, -7.1), rotation(0.4), rotation(2.5, 40.2, 3.3)):
         right, down = (line[0] * x + line[1] * y + line[2] for line in m)
-        found = warped(wave(x, y)[None, None], m[None])[0, 0]
+        found = warp(wave(x, y)[None, None], m[None])[0, 0]
         assert (found - wave(right, down))[3:-3, 3:-3].abs().max() < 0.01
         assert (found - wave(right, down)).abs().max() < 0.1
 
@@ -108,17 +108,17 @@ def test_whole_pixels_are_copied():
     for turns in range(4):
         expected = torch.rot90(x, turns, (2, 3))
         inverse = rotation(turns * math.pi / 2).round()
-        assert torch.equal(rearranged(x, inverse.expand(5, 2, 3)), expected)
+        assert torch.equal(warp_nearest(x, inverse.expand(5, 2, 3)), expected)
     x = images(3, 5, 8)
     flip = torch.tensor([[-1.0, 0, 0], [0, 1, 0]], dtype=torch.float64)
-    assert torch.equal(rearranged(x, flip.expand(5, 2, 3)), x.flip(3))
-    shifted = rearranged(x, rotation(0.0, 2, -1).expand(5, 2, 3))  # from two to the right and one above
+    assert torch.equal(warp_nearest(x, flip.expand(5, 2, 3)), x.flip(3))
+    shifted = warp_nearest(x, rotation(0.0, 2, -1).expand(5, 2, 3))  # from two to the right and one above
     assert torch.equal(shifted[:, :, 1:, :6], x[:, :, :4, 2:])
     assert torch.equal(shifted[:, :, 0, :6], x[:, :, 0, 2:])  # the mirror stands on the border
     assert torch.equal(shifted[:, :, 1:, 6:], x[:, :, :4, 6:].flip(3))
 
 
-@pytest.mark.parametrize("read", [warped, rearranged])
+@pytest.mark.parametrize("read", [warp, warp_nearest])
 def test_two_derivatives(read):
     """The gradient and the gradient of something curved in the gradient."""
     inverse = maps()[1:3]
@@ -128,7 +128,7 @@ def test_two_derivatives(read):
 
 
 def test_the_cosines_are_orthonormal_and_known_by_their_frequency():
-    basis = cosines(7, torch.float64, torch.device("cpu"))
+    basis = cosine_basis(7, torch.float64, torch.device("cpu"))
     assert torch.allclose(basis @ basis.T, torch.eye(7, dtype=torch.float64), atol=1e-12)
     wave = torch.cos(math.pi * 3 / 7 * (torch.arange(7, dtype=torch.float64) + 0.5))
     assert (basis @ wave).abs().argmax() == 3

@@ -13,7 +13,7 @@ from paragan.config import load
 from paragan.core.errors import RankError
 from paragan.core.types import Side
 from paragan.distributed.transports import thread_communicator
-from paragan.distributed.transports.heartbeat import HeartbeatReader, Status
+from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
@@ -27,12 +27,12 @@ class Line:
     """One end of two queues."""
 
     def __init__(self, going, coming, about=None):
-        self.going, self.coming, self.about = going, coming, about or {}
-        self.lost, self.who = None, "here"
+        self.going, self.coming, self.peer_info = going, coming, about or {}
+        self.disconnect_reason, self.peer_address = None, "here"
 
     def send(self, kind, **values):
-        if self.lost is not None:
-            raise RankError(self.lost)
+        if self.disconnect_reason is not None:
+            raise RankError(self.disconnect_reason)
         self.going.put({"kind": kind, **values})
 
     def receive(self, wait_s):
@@ -41,10 +41,10 @@ class Line:
         except queue.Empty:
             return None
 
-    def part(self):
-        self.lost = "parted"
+    def begin_close(self):
+        self.disconnect_reason = "parted"
 
-    close = part
+    close = begin_close
 
 
 class Grid:
@@ -74,8 +74,8 @@ class Grid:
         there, here = queue.Queue(), queue.Queue()
         self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
         line = Line(here, there)
-        status = Status()
-        self.beats.append(HeartbeatReader(line, 0.1, status))
+        status = WorkerStatus()
+        self.beats.append(PeriodicHeartbeat(line, 0.1, status))
         worker = Worker(line, self.factory, self.meet, lambda text: None, status, age=age, timeout_s=self.patience_s)
         if hook is not None:
             usual = worker._stop
@@ -90,7 +90,7 @@ class Grid:
         with self.lock:
             name, size = order["membership"], order["size"]
             world = self.worlds.setdefault(
-                name, thread_communicator.world(size, self.timeout_s, lambda: False, coordinated=True)
+                name, thread_communicator.create_communicators(size, self.timeout_s, lambda: False, coordinated=True)
             )
         mine = world[order["rank"]]
         mine._arrivals.stopped, mine.peers = stopped, frozenset(order["peers"])  # nobody has a way to all others

@@ -12,8 +12,8 @@ from paragan.api.estimator import Estimator
 from paragan.api.training import in_python, program_name
 from paragan.config import RunConfig
 from paragan.core.errors import PREEMPTED, CheckpointError, ConfigError
-from paragan.distributed.launch.join import leave
-from paragan.distributed.launch.rank_env import here
+from paragan.distributed.launch.join import destroy_groups
+from paragan.distributed.launch.rank_env import from_environment
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
 from paragan.runs import session as runs
@@ -48,7 +48,7 @@ class ScalingManager:
         out: str | Path | None = None,
         fresh: bool = False,
     ) -> None:
-        self._place, self._out, self._fresh = here(), Path(out or f"runs/{program_name()}"), fresh
+        self._place, self._out, self._fresh = from_environment(), Path(out or f"runs/{program_name()}"), fresh
         found = 1 if self._place is None else self._place.size
         self.config = _fitted(config, rules.fitted(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
@@ -125,7 +125,7 @@ class ScalingManager:
             trainer.scheme.close()
         self._over = "is closed"
         self._open.close()
-        leave(self.world)
+        destroy_groups(self.world)
 
     @property
     def _begun(self) -> Session:

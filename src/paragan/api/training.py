@@ -24,7 +24,7 @@ from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import open_regular_file
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.printable import to_printable
-from paragan.distributed.launch.rank_env import here
+from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
 from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Label, SampledImages, Sampler
@@ -58,7 +58,7 @@ def train(
     chosen = _resolved(recipe, settings, trust)
     name = _run_name(recipe) if isinstance(recipe, str) else program_name()
     gan = _pair(generator, discriminator, chosen.seed)
-    place, folder = here(), Path(out or f"runs/{name}")
+    place, folder = from_environment(), Path(out or f"runs/{name}")
     if place is None and (chosen.devices or 1) > 1:
         raise ConfigError(
             f"devices={chosen.devices} needs as many processes; start the program with "

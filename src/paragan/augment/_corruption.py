@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paragan.augment._draws import Draws, per_image
-from paragan.layers.warp import cosines
+from paragan.layers.warp import cosine_basis
 
 _BANDS = ("band_0", "band_1", "band_2", "band_3")  # up to pi / 8 per pixel, pi / 4, pi / 2, pi
 _POWER = (10 / 13, 1 / 13, 1 / 13, 1 / 13)  # that a natural image has in them
@@ -30,7 +30,7 @@ def filtered(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 def amplified(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
     """The bands by these factors, of an image that goes on beyond its border as in a mirror."""
-    along = [cosines(side, x_BCHW.dtype, x_BCHW.device) for side in x_BCHW.shape[2:]]
+    along = [cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in x_BCHW.shape[2:]]
     down_BH, right_BW = ((gains_B4[..., None] * _bands(side, gains_B4)).sum(1) for side in x_BCHW.shape[2:])
     waves = along[0] @ x_BCHW @ along[1].mT
     waves = waves * down_BH[:, None, :, None] * right_BW[:, None, None, :]

@@ -10,21 +10,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paragan.augment._draws import Draws, per_image
-from paragan.layers.warp import rearranged, warped
+from paragan.layers.warp import warp, warp_nearest
 
 _SHIFT = 1 / 8  # by whole pixels, of a side, at most
 
 
 def blitted(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Whole pixels take the place of others; nothing is computed of their values."""
-    return rearranged(x_BCHW, by_pixels(x_BCHW, draws))
+    return warp_nearest(x_BCHW, by_pixels(x_BCHW, draws))
 
 
 def moved(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """The same, and then anywhere between the pixels; images that this did not happen to stay exact."""
     pixels_B23 = by_pixels(x_BCHW, draws)
     between_B, inverse_B23 = between_pixels(x_BCHW, draws, pixels_B23)
-    return torch.where(per_image(between_B), warped(x_BCHW, inverse_B23), rearranged(x_BCHW, pixels_B23))
+    return torch.where(per_image(between_B), warp(x_BCHW, inverse_B23), warp_nearest(x_BCHW, pixels_B23))
 
 
 def by_pixels(x_BCHW: Tensor, draws: Draws) -> Tensor:

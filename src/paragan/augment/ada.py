@@ -30,7 +30,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, Fraction, Positive
 from paragan.core.types import Rows
-from paragan.layers.precision import autocast_off, widened
+from paragan.layers.precision import at_least_float32, autocast_off
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Augment:
             raise ConfigError(
                 f"augment: found samples of {tuple(x_BCHW.shape[1:])}, expected images; leave augment out"
             )
-        x = widened(x_BCHW)
+        x = at_least_float32(x_BCHW)
         own = self.options
         p = self.state.get("p", cosine_decay(own.p, own.final, own.final_kimg, rows))
         draws = Draws(seed, stream, rows, x, p)

@@ -15,7 +15,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
-from paragan.layers.shift import moved, within
+from paragan.layers.shift import is_inside, shift_images
 
 _HOLE = 1 / 2
 
@@ -47,7 +47,7 @@ class Augment:
         if self.options.color:
             x_BCHW = coloured(x_BCHW, draws_BK[:, :3].to(x_BCHW.dtype))
         if self.options.translation:
-            x_BCHW = moved(x_BCHW, draws_BK[:, 3:5])
+            x_BCHW = shift_images(x_BCHW, draws_BK[:, 3:5])
         if self.options.cutout:
             x_BCHW = x_BCHW * _outside_a_hole(x_BCHW, draws_BK[:, 5:])
         return x_BCHW
@@ -71,5 +71,5 @@ def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     left_B = (draws_B2[:, 1] * (width + 1 - wide % 2)).long() - wide // 2
     rows_BH = torch.arange(height, device=x_BCHW.device) - top_B[:, None]
     columns_BW = torch.arange(width, device=x_BCHW.device) - left_B[:, None]
-    hole_BHW = within(rows_BH, tall)[:, :, None] & within(columns_BW, wide)[:, None, :]
+    hole_BHW = is_inside(rows_BH, tall)[:, :, None] & is_inside(columns_BW, wide)[:, None, :]
     return (~hole_BHW)[:, None].to(x_BCHW.dtype)

@@ -92,8 +92,10 @@ def player(
     """One side's player, placed on the ranks by its strategy. scaled: its gradients need a loss scale."""
     strategy = _strategy(side, options, world, make.device)
     net = strategy.prepare(make, world)
-    ema = None if options.ema is None else Ema(strategy.average(make, world), options.ema)
-    calling = replace(_calling(options, net, make.device, scaled), compiler=executors.compiler(executor, make.device))
+    ema = None if options.ema is None else Ema(strategy.prepare_average(make, world), options.ema)
+    calling = replace(
+        _calling(options, net, make.device, scaled), compiler=executors.call_compiler(executor, make.device)
+    )
     return Player(side, net, strategy, policy(options), calling, ema)
 
 
@@ -227,7 +229,7 @@ def trainer(
     model: Model | None = None,
 ) -> Trainer:
     """Everything for `config`, at step 0; writes nothing. reading: nor needs to, later. model: as `maker` takes it."""
-    device = devices.pick(config.train.threads) if world.group is None else world.device
+    device = devices.select_device(config.train.threads) if world.group is None else world.device
     found = open_data(config, shared=world.group is not None)
     if not reading and device.type == "cpu" and (config.g.offload or config.d.offload):
         side = "g" if config.g.offload else "d"

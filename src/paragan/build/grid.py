@@ -98,7 +98,7 @@ class GridFactory:
         """`ConfigError` for what cells cannot be trained with. device: None: as for any run. stop: see `Keeping`."""
         assert config.grid is not None
         _refuse(config, config.grid)
-        device = device or devices.pick(config.train.threads)
+        device = device or devices.select_device(config.train.threads)
         found = build.open_data(config, shared=config.workers is not None)
         if found.has_pairs:
             raise ConfigError("grid: found data of pairs, expected images to be made from latents")

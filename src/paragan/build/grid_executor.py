@@ -18,7 +18,7 @@ def grid_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: C
 
     rows: images per batch. `auto` measures those that are possible and takes the fastest.
     """
-    graph = graphs.of(cells[0].players[Side.G].updates.device)
+    graph = graphs.graph_factory(cells[0].players[Side.G].updates.device)
     no_stack = stacked.unstackable_reason(cells)
     no_graph = no_stack or ("this device records nothing" if graph is None else stacked.unrecordable_reason(cells))
     reason = {"stacked": no_stack, "recorded": no_graph}.get(options.executor)

@@ -30,12 +30,12 @@ from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import create_subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
-from paragan.distributed.launch.handshake import offer, unfit, unreached
+from paragan.distributed.launch.handshake import incompatibility, nccl_conflict, worker_info
 from paragan.distributed.launch.local_workers import LocalWorkers
 from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.control import ControlConnection, Listener, connect
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
-from paragan.distributed.transports.heartbeat import HeartbeatReader, Status
+from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.hardware import device as devices, peers
@@ -57,8 +57,8 @@ def evolution(
     if config.workers > config.grid.num_cells:
         most = config.grid.num_cells
         raise ConfigError(f"workers: found {config.workers} for a grid of {most} cells, expected at most {most}")
-    if config.transport == "nccl" and company is None and peers.count() < config.workers:
-        found = f"nccl for {config.workers} workers on a host with {peers.count()} accelerators for it"
+    if config.transport == "nccl" and company is None and peers.num_nccl_devices() < config.workers:
+        found = f"nccl for {config.workers} workers on a host with {peers.num_nccl_devices()} accelerators for it"
         raise ConfigError(f"transport: found {found}, expected one for each; use gloo")
     factory = GridFactory.of(config, folder, say, stop=stop)
     first = factory.cell(0)
@@ -126,10 +126,10 @@ class _CoordinatorServer:
         assert config.workers is not None and self.found is not None
         save_token(create_subfolder(self.folder, "ranks") / "token", self.token)
         if self.company is not None:
-            self.company.call({"token": self.token, "host": host, "port": port})
+            self.company.broadcast({"token": self.token, "host": host, "port": port})
         elif self.crew is not None:
             self.crew.start(config.workers)
-        self.found.await_workers(config.workers, lambda: "" if self.crew is None else self.crew.trouble())
+        self.found.await_workers(config.workers, lambda: "" if self.crew is None else self.crew.failure())
         if config.transport != "mpi":
             token = shlex.quote(str(self.folder / "ranks" / "token"))
             self.say(f"workers   one more joins with  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
@@ -140,18 +140,18 @@ class _CoordinatorServer:
             self.found.end()
         self.listener.close()
         if self.crew is not None:
-            self.crew.end()
+            self.crew.shutdown()
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
     def _accept(self) -> ControlConnection | None:
         """The next worker that fits; one that does not is told why."""
         while (line := self.listener.accept(0.0)) is not None:
-            why = unfit(line.about, self.welcome["config"])
+            why = incompatibility(line.peer_info, self.welcome["config"])
             if not why and self.config.transport == "nccl":
                 others = [] if self.found is None else self.found.membership.members
-                why = unreached(line.about, [member.line.about for member in others])
+                why = nccl_conflict(line.peer_info, [member.line.peer_info for member in others])
             if why:
-                self.say(f"workers   {line.about.get('host', line.who)} was refused: {why}")
+                self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {why}")
             with suppress(RankError):  # it has left before it was told
                 line.send("refused", reason=why) if why else line.send("welcome", **self.welcome)
                 if not why:
@@ -171,26 +171,26 @@ def worker(
 ) -> str:
     """Take part in the run whose coordinator listens there, to its end; why it ended before, if it did.
 
-    device: as `hardware.device.chosen` has it. company: among which this process was started to do so, with this
-    config. `ConfigError` where the two do not fit.
+    device: see `hardware.device.device_from_option`. company: the processes among which this one was started, with
+    this config. `ConfigError` where the two do not fit.
     """
-    on = devices.chosen(device)
+    on = devices.device_from_option(device)
     place = company.rank if company is not None and company.mpi else None
-    about = offer(str(on), config or None, place, peers.identity(on))
+    about = worker_info(str(on), config or None, place, peers.accelerator_uuid(on))
     line = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
     try:
         welcome = line.receive(_CONNECT_TIMEOUT_S)
         if welcome is None:
-            return f"the coordinator at {host}:{port} said nothing ({line.lost or 'silent'})"
+            return f"the coordinator at {host}:{port} said nothing ({line.disconnect_reason or 'silent'})"
         if welcome["kind"] == "refused":
             raise ConfigError(f"worker: the coordinator at {host}:{port} refused this one: {welcome['reason']}")
         run = loads(welcome["config"], "the coordinator's config")
         assert run.grid is not None
         if run.transport == "mpi" and company is None:
             raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
-        status = Status()
+        status = WorkerStatus()
         with closing(
-            HeartbeatReader(line, run.grid.heartbeat_s, status)
+            PeriodicHeartbeat(line, run.grid.heartbeat_s, status)
         ):  # already while the data is read, which may take long
             store = _connect_store(host, welcome["store"], run.train.timeout_s)
             return _build_worker(run, line, Path(welcome["folder"]), store, status, on, say).run()
@@ -206,7 +206,7 @@ def _build_worker(
     line: ControlConnection,
     folder: Path,
     store: dist.Store,
-    status: Status,
+    status: WorkerStatus,
     device: torch.device,
     say: Callable[[str], None],
 ) -> Worker:
@@ -243,7 +243,7 @@ def _communicator_factory(
     if config.transport == "mpi":
         return partial(_join_mpi_communicator, config.train.timeout_s)
     kind: Callable[..., GlooCommunicator] = (
-        GlooCommunicator if direct is None else partial(NcclCommunicator, device=direct, pair=peers.pair)
+        GlooCommunicator if direct is None else partial(NcclCommunicator, device=direct, pair=peers.connect_pair)
     )
     return partial(_join_communicator, kind, store, config.coordinator_address[0], config.train.timeout_s)
 

@@ -12,14 +12,14 @@ import typer
 
 from paragan.cli.arguments import AsJson
 from paragan.hardware import health, installation, loopback
-from paragan.hardware.health import Finding
+from paragan.hardware.health import CheckResult
 
-Check = Callable[[], Finding]
+Check = Callable[[], CheckResult]
 
 ALWAYS: tuple[Check, ...] = (
     installation.python,
     installation.packages,
-    installation.left_behind,
+    installation.unused_nvidia_packages,
     health.writable,
     health.disk,
     health.temporary_disk,
@@ -32,7 +32,7 @@ ALWAYS: tuple[Check, ...] = (
 )
 WITHOUT_TORCH: tuple[Check, ...] = (installation.torchvision,)
 WITH_TORCH: tuple[Check, ...] = (
-    installation.torchvision_imported,
+    installation.torchvision_with_import,
     installation.processor,
     installation.devices,
     loopback.all_reduce,
@@ -55,20 +55,20 @@ def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
     raise typer.Exit(2 if counts["FAIL"] else 0)
 
 
-def examine(checks: tuple[Check, ...]) -> Iterator[Finding]:
+def examine(checks: tuple[Check, ...]) -> Iterator[CheckResult]:
     """Each check in turn; one that breaks is itself a finding. The home folder is told as ~."""
     for check in checks:
         try:
             found = check()
         except Exception as error:
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            found = Finding(check.__name__, "warn", text, "this check itself broke: please report it")
-        yield Finding(found.name, found.level, _homeless(found.found), _homeless(found.cure))
+            found = CheckResult(check.__name__, "warn", text, "this check itself broke: please report it")
+        yield CheckResult(found.name, found.level, _homeless(found.message), _homeless(found.fix))
 
 
-def line(finding: Finding) -> str:
+def line(finding: CheckResult) -> str:
     """One line of the block."""
-    return f"{finding.level:<4}  {finding.name:<15}  {finding.found}" + (f"; {finding.cure}" if finding.cure else "")
+    return f"{finding.level:<4}  {finding.name:<15}  {finding.message}" + (f"; {finding.fix}" if finding.fix else "")
 
 
 def _homeless(text: str) -> str:

@@ -61,7 +61,7 @@ def loaded(recipe: str, overrides: list[str], outside: Container[str] | None = N
 
 def _warn(line: str) -> None:
     """Of the ranks of a run, none repeats what its launcher has said."""
-    if rank_env.here() is None and mpiexec.here() is None:
+    if rank_env.from_environment() is None and mpiexec.rank_and_size() is None:
         print(to_printable(line), file=sys.stderr)
 
 

@@ -15,8 +15,8 @@ from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.external_workers import ExternalWorkers
-from paragan.distributed.launch.failure import explained
-from paragan.distributed.launch.join import leave
+from paragan.distributed.launch.failure import resolve_failure
+from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.session import Session
 from paragan.engine.trainer import Trainer
@@ -43,13 +43,13 @@ def run(
         return _alone(asked, interrupt)
     world, code, reason, error = World(), 1, "", None
     try:
-        exit_status.forget(out, place)
+        exit_status.remove_stale(out, place)
         world = join_world(config, place, lambda: interrupt.requested)
         code, reason = _train(asked, world, interrupt)
-        leave(world)
+        destroy_groups(world)
         return code
     except BaseException as raised:
-        error = explained(world, raised)
+        error = resolve_failure(world, raised)
         code, line = outcome(error)
         reason = line or f"{type(error).__name__}: {error}"[:500]
         if isinstance(error, PeerFailedError):
@@ -65,7 +65,7 @@ def _alone(asked: RunRequest, interrupt: Interrupt) -> int:
     try:
         return _train(asked, world, interrupt)[0]
     finally:
-        leave(world)
+        destroy_groups(world)
 
 
 def _train(asked: RunRequest, world: World, interrupt: Interrupt) -> tuple[int, str]:
@@ -75,7 +75,7 @@ def _train(asked: RunRequest, world: World, interrupt: Interrupt) -> tuple[int, 
         """Who asks to stop; empty: nobody."""
         if interrupt.requested:
             return "stopped by a signal"
-        return "the launcher is gone" if asked.place is not None and asked.place.orphaned() else ""
+        return "the launcher is gone" if asked.place is not None and asked.place.is_orphaned() else ""
 
     with open_session(asked, world, lambda: world.any(bool(why()))) as session:
         with record_failure(session):

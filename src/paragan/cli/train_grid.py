@@ -25,7 +25,7 @@ def start(
         raise ConfigError(f"devices: found {config.devices} for a grid, expected workers={config.devices} instead")
     if place is not None and place.size > 1:
         return _on_torchrun(config, recipe, out, fresh, place)
-    among = mpiexec.here()
+    among = mpiexec.rank_and_size()
     if config.transport == "mpi" and among is None:
         return _on_mpiexec(config, recipe, overrides, out, fresh)
     if config.transport == "mpi":
@@ -47,7 +47,7 @@ def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: 
     if config.transport == "mpi":
         raise ConfigError("transport: found mpi under torchrun, expected gloo, or mpiexec instead of torchrun")
     from paragan.core.dist import World
-    from paragan.distributed.launch.join import leave
+    from paragan.distributed.launch.join import destroy_groups
     from paragan.runs.grids import of_torchrun
 
     company = of_torchrun(config, place)
@@ -55,7 +55,7 @@ def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: 
         with install(patient=True, message="") if place.rank else install() as interrupt:
             return _together(config, recipe, out, fresh, company, interrupt)
     finally:
-        leave(World())
+        destroy_groups(World())
 
 
 def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
@@ -95,7 +95,7 @@ def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, among: 
     finally:
         if rank == 0 and run:
             with suppress(OSError, CheckpointError):  # a full disk must not hide what went wrong
-                exit_status.write(out, RankEnv(rank, size, rank, size, run=run), error, code, str(error or ""))
+                exit_status.write(out, RankEnv(rank, size, rank, size, run_id=run), error, code, str(error or ""))
 
 
 def _together(
@@ -111,6 +111,6 @@ def _together(
     try:
         return run(staffed(config, company), recipe, out, fresh, interrupt, company=company)
     finally:
-        if not company.has_called:
+        if not company.has_broadcast:
             with suppress(RankError, OSError):
-                company.call({})  # nothing to do: this one tells why
+                company.broadcast({})  # nothing to do: this one tells why

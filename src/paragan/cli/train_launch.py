@@ -16,13 +16,13 @@ from paragan.core.interrupt import install
 from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status, launcher
 from paragan.distributed.launch.local_ranks import Job
-from paragan.distributed.launch.rank_env import RankEnv, here, num_cores
+from paragan.distributed.launch.rank_env import RankEnv, from_environment, num_cores
 from paragan.runs.folder import RunFolder
 
 
 def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
     """Train `config` in the folder `out`; returns the exit code."""
-    place = here()
+    place = from_environment()
     if config.grid is not None:
         from paragan.cli import train_grid
 
@@ -52,13 +52,13 @@ def _as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: b
     """One of several: rank 0 speaks for all, and what could not be helped before is not tried again."""
     if place.rank:
         os.dup2(2, 1)  # what outside code prints, it prints on every rank
-    if (before := exit_status.settled(out, place)) is not None:
+    if (before := exit_status.final_failure(out, place)) is not None:
         return before.code
     with install(patient=True, message="" if place.rank else "stopping after this step") as interrupt:
         if (
             place.rank == 0
-            and exit_status.claimed(out, place)
-            and (last := exit_status.first(exit_status.of_run(out, place.run)))
+            and exit_status.is_owned(out, place)
+            and (last := exit_status.first_failure(exit_status.read_all(out, place.run_id)))
         ):
             print(to_printable(f"starting again from the last checkpoint: {last.reason}"), flush=True)
         from paragan.cli.train import run
@@ -71,6 +71,6 @@ def _devices(config: RunConfig) -> int:
 
 
 def _accelerators() -> int:
-    from paragan.hardware.device import count
+    from paragan.hardware.device import num_accelerators
 
-    return count()
+    return num_accelerators()

@@ -167,7 +167,7 @@ class Strategy(Protocol):
     def training_module(self, net: nn.Module) -> nn.Module:
         """What is called in the network's own turn."""
 
-    def average(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
+    def prepare_average(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
         """A second network that will follow the first."""
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer: ...

@@ -20,8 +20,8 @@ from paragan.core.protocols import Network, Source, paired
 from paragan.core.shard import gather_full
 from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Rows
 from paragan.game.gan import GAN
-from paragan.layers.precision import widened
-from paragan.layers.random import untouched
+from paragan.layers.precision import at_least_float32
+from paragan.layers.random import preserved_state
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 
@@ -65,7 +65,7 @@ class Telemetry:
         Left out where they cannot be told: without held-out images, without gradient norms.
         """
         g, d = gan.g.network(), gan.d.network()
-        with torch.no_grad(), untouched(g.module, d.module):
+        with torch.no_grad(), preserved_state(g.module, d.module):
             values = {**self._of_images(gan, g, d), **_ratio(scalars or {})}
             tops = {side: singular_values(net.module) for side, net in (("g", g), ("d", d))}
             held = [*values.values(), *(value for layers in tops.values() for value in layers.values())]
@@ -227,7 +227,7 @@ def _slopes(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tens
 
 def _matrix(module: nn.Module, weight: Tensor) -> Tensor:
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
-    return widened(weight.transpose(0, 1) if transposed else weight).flatten(1)
+    return at_least_float32(weight.transpose(0, 1) if transposed else weight).flatten(1)
 
 
 def _top(matrix: Tensor) -> Tensor:

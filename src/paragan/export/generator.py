@@ -55,7 +55,8 @@ class Splits(Protocol):
 @dataclass(frozen=True)
 class GeneratorReader:
     """How a config becomes objects, which is known above. config: from a file. text: from a config in memory and its
-    name. data: both splits. model: networks from memory, where the config names none. device: see `device.named`.
+    name. data: both splits. model: networks from memory, where the config names none. device: see
+    `device.device_by_name`.
     """
 
     config: Callable[[str], Any]
@@ -134,7 +135,9 @@ def _sampler(
     _fill(net, weights, where)
     latent_of(net)
     remember_modes(net)
-    return Sampler(net.to(device.named(reader.device)).eval().requires_grad_(False), facts, config.seed, config)
+    return Sampler(
+        net.to(device.device_by_name(reader.device)).eval().requires_grad_(False), facts, config.seed, config
+    )
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:

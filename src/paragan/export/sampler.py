@@ -35,7 +35,7 @@ _PAIRS_AT_ONCE = 8
 class StyledGenerator(Protocol):
     """A generator that truncates its styles: it is called (z, y, shift)."""
 
-    def truncated(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
+    def truncation_shift(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
         """The shift of the styles that leaves `psi` of the way from their mean."""
 
 
@@ -236,7 +236,7 @@ class Sampler:
         made: Tensor | None = None
         if truncation is not None and isinstance(self.net, StyledGenerator):
             device = next(self.net.parameters()).device
-            conditions = self.net.truncated(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
+            conditions = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
         for first, x in self._blocks((z_BZ, y_B, conditions), mode, self.seed if seed is None else seed):
             made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
             made[first : first + len(x)] = x  # a list of blocks would be held twice when it is joined

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.tree import map_tensors
-from paragan.layers.random import draws
+from paragan.layers.random import uses_random_numbers
 from paragan.layers.update_once import mixes_samples
 
 
@@ -41,7 +41,7 @@ class CalledNetwork:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mixes", mixes_samples(self.module))
-        object.__setattr__(self, "draws", draws(self.module))
+        object.__setattr__(self, "draws", uses_random_numbers(self.module))
         object.__setattr__(self, "_weights", tuple(self.module.parameters()))
         compiler = self.calling.compiler
         object.__setattr__(self, "_run", self.module if compiler is None else compiler(self.module))

@@ -13,7 +13,7 @@ from paragan.game.network import CalledNetwork, Calling
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.layers.modes import in_mode
-from paragan.layers.random import untouched
+from paragan.layers.random import preserved_state
 
 Mode = Literal["eval", "train-stats"]
 
@@ -53,7 +53,7 @@ def sample(
         with in_mode(module, training=False):
             return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, None))
     batch = batch if condition is None else 1
-    with in_mode(module, training=True), untouched(module):
+    with in_mode(module, training=True), preserved_state(module):
         return torch.cat(_pieces(generator, (z_BZ, y_B, condition), batch, (seed, first)))
 
 

@@ -7,7 +7,7 @@ import torch
 from paragan.core.errors import ConfigError
 
 
-def pick(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
+def select_device(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
     """The accelerator if there is one, else the CPU, which this process from now on uses with so many threads.
 
     local_rank: which of this host's `local_size` processes asks; each gets an accelerator of its own, and where there
@@ -20,34 +20,34 @@ def pick(threads: int | None = None, local_rank: int | None = None, local_size: 
         return torch.device("cpu")
     if local_rank is None:
         return torch.device(kind.type, torch.accelerator.current_device_index())
-    if local_size > count():
+    if local_size > num_accelerators():
         raise ConfigError(
-            f"devices: found {count()} {kind.type} on this host, fewer devices than asked: {local_size}; "
-            f"give devices={count()}, or hide them to train on the CPU"
+            f"devices: found {num_accelerators()} {kind.type} on this host, fewer devices than asked: {local_size}; "
+            f"give devices={num_accelerators()}, or hide them to train on the CPU"
         )
     torch.accelerator.set_device_index(local_rank)
     return torch.device(kind.type, local_rank)
 
 
-def chosen(name: str, threads: int | None = None) -> torch.device:
+def device_from_option(name: str, threads: int | None = None) -> torch.device:
     """auto: as `pick` does for a process alone. cpu: that. A number: the accelerator of this number, counted round and
     round where there are fewer; without any, the CPU. `ConfigError` for anything else.
     """
     if not (name in ("auto", "cpu") or name.isdecimal()):
         raise ConfigError(f"device: found {name!r}, expected auto, cpu or a number")
-    if name == "auto" or (name != "cpu" and count() == 0):
-        return pick(threads)
+    if name == "auto" or (name != "cpu" and num_accelerators() == 0):
+        return select_device(threads)
     if name == "cpu":
         if threads is not None:
             torch.set_num_threads(threads)
         return torch.device("cpu")
-    return pick(threads, int(name) % count(), count())
+    return select_device(threads, int(name) % num_accelerators(), num_accelerators())
 
 
-def named(name: str | torch.device) -> torch.device:
+def device_by_name(name: str | torch.device) -> torch.device:
     """auto: as `pick` does for a process alone. Anything else: a device by torch's name, `ConfigError` if unusable."""
     if name == "auto":
-        return pick()
+        return select_device()
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
@@ -57,7 +57,7 @@ def named(name: str | torch.device) -> torch.device:
     return device
 
 
-def count() -> int:
+def num_accelerators() -> int:
     """Accelerators of this host; 0 where it trains on the CPU."""
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 

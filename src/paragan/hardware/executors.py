@@ -22,7 +22,7 @@ BACKEND = "inductor"
 _numbers = itertools.count()
 
 
-def compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | None:
+def call_compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | None:
     """What makes a module's call, for `compile` and `graphs`; None: it is run as it is written.
 
     `auto` is nobody's choice yet: as written.
@@ -30,15 +30,15 @@ def compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | N
     if name not in ("compile", "graphs"):
         return None
     recorded = name == "graphs" and can_record(device)
-    return lambda module: Compiled(module, recorded)
+    return lambda module: CompiledModule(module, recorded)
 
 
 def can_record(device: torch.device) -> bool:
     """Whether this device starts recorded launches as one."""
-    return graphs.of(device) is not None
+    return graphs.graph_factory(device) is not None
 
 
-class Compiled:
+class CompiledModule:
     """A module's call in training, compiled: equal to the module's own up to rounding. recorded: with its launches.
 
     There is a program each for weights that are trained, that are frozen, and where nothing is differentiated, made at
@@ -66,11 +66,11 @@ class Compiled:
 
     def _program(self, *kind: bool) -> Call:
         if kind not in self._programs:
-            self._programs[kind] = _compiled(self._module, self._recorded)  # type: ignore[index]
+            self._programs[kind] = _compile(self._module, self._recorded)  # type: ignore[index]
         return self._programs[kind]  # type: ignore[index]
 
 
-def _compiled(module: nn.Module, recorded: bool) -> Call:
+def _compile(module: nn.Module, recorded: bool) -> Call:
     """Of its own: torch keeps programs by the code they were made from, and counts them there."""
 
     def call(*inputs: Tensor | None) -> Any:
@@ -85,28 +85,28 @@ def _compiled(module: nn.Module, recorded: bool) -> Call:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def report_compile_errors() -> Iterator[None]:
     """What compiling fails at inside, or what was compiled, becomes a `ConfigError` of one line."""
     try:
         yield
     except (ParaganError, MemoryError):
         raise
     except Exception as error:
-        if is_out_of_memory(error) or not _is_the_compilers(error):
+        if is_out_of_memory(error) or not _is_compiler_error(error):
             raise
         raise ConfigError(
-            f"train.executor: found compile, which does not run here ({reason(error)}); set train.executor=eager"
+            f"train.executor: found compile, which does not run here ({error_line(error)}); set train.executor=eager"
         ) from error
 
 
-def reason(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """In a line; of the compiler's errors, the one that it met."""
     error = getattr(error, "inner_exception", error)
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return said if isinstance(error, ParaganError) else f"{type(error).__name__}: {said}"
 
 
-def _is_the_compilers(error: Exception) -> bool:
+def _is_compiler_error(error: Exception) -> bool:
     """Its own errors, and those of code that it has written."""
     if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
         return True
@@ -116,7 +116,7 @@ def _is_the_compilers(error: Exception) -> bool:
     return any("/torch/_inductor/" in place or "torchinductor" in place for place in places)
 
 
-def now(device: torch.device) -> float:
+def synchronized_time(device: torch.device) -> float:
     """Seconds, when all that was asked of the device is done. One thread of a processor is timed by what it works,
     whatever other programs do meanwhile.
     """

@@ -16,14 +16,14 @@ Work = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 class Graph(Protocol):
     """What a device records."""
 
-    def rehearse(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...  # runs it, as itself
+    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...  # runs it, as itself
 
     def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...  # runs nothing
 
     def replay(self) -> None: ...
 
 
-class Recorded:
+class RecordedFunction:
     """As `work`, a function of named tensors, which may also change tensors that it finds elsewhere.
 
     Names, shapes and what it finds elsewhere stay where they are from call to call, and the work depends on nothing
@@ -39,7 +39,7 @@ class Recorded:
     def __call__(self, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         self._calls += 1
         if self._calls <= _WARM_UP:
-            return self._graph.rehearse(self._work, given)
+            return self._graph.warm_up(self._work, given)
         if self._calls == _WARM_UP + 1:
             self._given = {name: value.clone() for name, value in given.items()}
             self._found = self._graph.record(self._work, self._given)
@@ -56,7 +56,7 @@ class _Cuda:
     def __init__(self) -> None:
         self._graph = torch.cuda.CUDAGraph()
 
-    def rehearse(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Beside the stream that everything else is on, as the recording is."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -74,6 +74,6 @@ class _Cuda:
         self._graph.replay()
 
 
-def of(device: torch.device) -> Callable[[], Graph] | None:
+def graph_factory(device: torch.device) -> Callable[[], Graph] | None:
     """How this device records; None: it does not."""
     return _Cuda if device.type == "cuda" else None

@@ -25,95 +25,97 @@ _GB = 1e9
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """What one check found. cure: one sentence; empty where nothing is wrong."""
 
     name: str
     level: Level
-    found: str
-    cure: str = ""
+    message: str
+    fix: str = ""
 
 
 def free_bytes(path: str) -> int:
     return shutil.disk_usage(path).free
 
 
-def disk(place: str = ".", free: Callable[[str], int] = free_bytes) -> Finding:
+def disk(place: str = ".", free: Callable[[str], int] = free_bytes) -> CheckResult:
     """Room for a run folder: fails below 0.2 GB, warns below 2 GB."""
     gb = free(place) / _GB
     level: Level = "FAIL" if gb < 0.2 else "warn" if gb < 2 else "ok"
     cure = "" if level == "ok" else "checkpoints need room: free some disk space or give train another --out DIR"
-    return Finding("disk here", level, f"{gb:.1f} GB free", cure)
+    return CheckResult("disk here", level, f"{gb:.1f} GB free", cure)
 
 
-def temporary_disk(place: str | None = None, free: Callable[[str], int] = free_bytes) -> Finding:
+def temporary_disk(place: str | None = None, free: Callable[[str], int] = free_bytes) -> CheckResult:
     """Room for temporary files: warns below 0.5 GB."""
     place = place or tempfile.gettempdir()
     gb = free(place) / _GB
     cure = "" if gb >= 0.5 else "free some space there or set TMPDIR to a larger disk"
-    return Finding("disk temporary", "warn" if cure else "ok", f"{gb:.1f} GB free in {place}", cure)
+    return CheckResult("disk temporary", "warn" if cure else "ok", f"{gb:.1f} GB free in {place}", cure)
 
 
-def shared_memory(place: str = "/dev/shm", free: Callable[[str], int] = free_bytes) -> Finding:
+def shared_memory(place: str = "/dev/shm", free: Callable[[str], int] = free_bytes) -> CheckResult:
     """What processes of one machine exchange tensors through: warns at 64 MB, the default of a container."""
     if not os.path.isdir(place):
-        return Finding("shared memory", "ok", f"this system has no {place}")
+        return CheckResult("shared memory", "ok", f"this system has no {place}")
     gb = free(place) / _GB
     cure = "" if gb >= 0.1 else "several processes may run out of it: start the container with --shm-size=1g"
-    return Finding("shared memory", "warn" if cure else "ok", f"{gb:.2f} GB free in {place}", cure)
+    return CheckResult("shared memory", "warn" if cure else "ok", f"{gb:.2f} GB free in {place}", cure)
 
 
-def writable(place: str = ".") -> Finding:
+def writable(place: str = ".") -> CheckResult:
     """Whether a file can be made here, where `runs/` goes; the file is removed again."""
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"x")
     except OSError as error:
         cure = "change to a folder of yours or give train --out DIR"
-        return Finding("this folder", "FAIL", f"cannot be written: {error.strerror}", cure)
-    return Finding("this folder", "ok", f"can be written: {Path(place).resolve()}")
+        return CheckResult("this folder", "FAIL", f"cannot be written: {error.strerror}", cure)
+    return CheckResult("this folder", "ok", f"can be written: {Path(place).resolve()}")
 
 
-def clock(now: Callable[[], float] = time.time, installed: float | None = None) -> Finding:
+def clock(now: Callable[[], float] = time.time, installed: float | None = None) -> CheckResult:
     """UTC against the time paragan's files were installed: a clock before that runs wrong. installed: POSIX seconds."""
     installed = os.path.getmtime(paragan.__file__) if installed is None else installed
     days, utc = (installed - now()) / 86400, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now()))
     if days > 1:
         found = f"{utc}, {days:.0f} days before paragan was installed"
-        return Finding("clock", "warn", found, "set the clock: records and comparisons of files go by it")
-    return Finding("clock", "ok", utc)
+        return CheckResult("clock", "warn", found, "set the clock: records and comparisons of files go by it")
+    return CheckResult("clock", "ok", utc)
 
 
-def monotonic(tick: Callable[[], float] = time.monotonic, wait_s: float = 0.02) -> Finding:
+def monotonic(tick: Callable[[], float] = time.monotonic, wait_s: float = 0.02) -> CheckResult:
     """Whether the clock that time-outs and speeds are measured with goes on while we wait."""
     before = tick()
     time.sleep(wait_s)
     seconds = tick() - before
     if wait_s / 2 <= seconds <= wait_s + 5:
-        return Finding("monotonic clock", "ok", f"{seconds * 1000:.0f} ms passed while waiting {wait_s * 1000:.0f} ms")
+        return CheckResult(
+            "monotonic clock", "ok", f"{seconds * 1000:.0f} ms passed while waiting {wait_s * 1000:.0f} ms"
+        )
     found = f"{seconds * 1000:.0f} ms passed while waiting {wait_s * 1000:.0f} ms"
     cure = "time-outs and speeds cannot be trusted: the machine is paused or overloaded, look at its load or its host"
-    return Finding("monotonic clock", "warn", found, cure)
+    return CheckResult("monotonic clock", "warn", found, cure)
 
 
-def encoding(names: tuple[str, ...] | None = None) -> Finding:
+def encoding(names: tuple[str, ...] | None = None) -> CheckResult:
     """Of files, file names and this output."""
     names = names or (locale.getencoding(), sys.getfilesystemencoding(), sys.stdout.encoding or "none")
     odd = [name for name in names if name.lower().replace("-", "") not in ("utf8", "utf8sig")]
     cure = "class names with accents may not be shown or read: set PYTHONUTF8=1" if odd else ""
-    return Finding("text", "warn" if odd else "ok", ", ".join(dict.fromkeys(odd or names)), cure)
+    return CheckResult("text", "warn" if odd else "ok", ", ".join(dict.fromkeys(odd or names)), cure)
 
 
-def open_files(limit: int | None = None) -> Finding:
+def open_files(limit: int | None = None) -> CheckResult:
     """How many files and sockets this process may hold."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
     found = "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}"
     few = limit != resource.RLIM_INFINITY and limit < 1024
     cure = "large data sets and many processes need more: ulimit -n 4096" if few else ""
-    return Finding("open files", "warn" if few else "ok", found, cure)
+    return CheckResult("open files", "warn" if few else "ok", found, cure)
 
 
-def port(host: str = "127.0.0.1", timeout_s: float = 2.0) -> Finding:
+def port(host: str = "127.0.0.1", timeout_s: float = 2.0) -> CheckResult:
     """Whether a port of the loopback interface can be bound and reached; processes of one machine talk this way."""
     try:
         with socket.create_server((host, 0)) as server:
@@ -122,5 +124,5 @@ def port(host: str = "127.0.0.1", timeout_s: float = 2.0) -> Finding:
                 server.accept()[0].close()
     except OSError as error:
         cure = "several processes cannot talk here: allow TCP on the loopback interface (firewall, `ip link set lo up`)"
-        return Finding("loopback port", "FAIL", f"{host}: {error.strerror or error}", cure)
-    return Finding("loopback port", "ok", f"{host}: bound and reached")
+        return CheckResult("loopback port", "FAIL", f"{host}: {error.strerror or error}", cure)
+    return CheckResult("loopback port", "ok", f"{host}: bound and reached")

@@ -6,7 +6,7 @@ import ctypes
 from contextlib import suppress
 
 
-def give_back() -> None:
+def release_freed_memory() -> None:
     """To the system, where the C library can (glibc): after large tensors of changing sizes it may hold as much again
     as is in use. Takes some milliseconds, and again for what is asked for anew.
     """

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import paragan
-from paragan.hardware.health import Finding
+from paragan.hardware.health import CheckResult
 
 NEEDED = {  # as in pyproject.toml
     **{"torch": "2.11", "numpy": "1.26", "pillow": "10.3", "pydantic": "2.7", "pyyaml": "6.0.1"},
@@ -32,55 +32,55 @@ def versions() -> dict[str, str]:
     return {name.lower(): d.version for d in found if (name := d.metadata["Name"])}
 
 
-def python() -> Finding:
+def python() -> CheckResult:
     """The program, the language, the system."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return Finding("paragan", "ok", f"{paragan.__version__}, Python {platform.python_version()}, {system}")
+    return CheckResult("paragan", "ok", f"{paragan.__version__}, Python {platform.python_version()}, {system}")
 
 
-def packages(installed: Callable[[], Versions] = versions) -> Finding:
+def packages(installed: Callable[[], Versions] = versions) -> CheckResult:
     """What paragan needs, with the least version of each."""
     there = installed()
     wrong = [f"{name}>={least}" for name, least in NEEDED.items() if _number(there.get(name, "")) < _number(least)]
     found = ", ".join(f"{name} {there.get(name, 'missing')}" for name in NEEDED)
     cure = f"install what is missing or too old: pip install {' '.join(repr(w) for w in wrong)}" if wrong else ""
-    return Finding("packages", "FAIL" if wrong else "ok", found, cure)
+    return CheckResult("packages", "FAIL" if wrong else "ok", found, cure)
 
 
 def torchvision(
     installed: Callable[[], Versions] = versions,
-    asked_torch: Callable[[], str | None] = lambda: torch_that_torchvision_asks_for(),
+    asked_torch: Callable[[], str | None] = lambda: torch_required_by_torchvision(),
     imports: Callable[[], str | None] | None = None,
-) -> Finding:
+) -> CheckResult:
     """paragan does not use it, but where it does not fit torch it breaks whatever imports it.
 
     asked_torch: the torch that its metadata asks for. imports: why an import fails, if it does; None: not tried.
     """
     there = installed()
     if "torchvision" not in there:
-        return Finding("torchvision", "ok", "absent; paragan does not need it")
+        return CheckResult("torchvision", "ok", "absent; paragan does not need it")
     found = f"torchvision {there['torchvision']} beside torch {there.get('torch', 'missing')}"
     asked = asked_torch()
     reason = f"it asks for torch {asked}" if asked and _number(asked) != _number(there.get("torch", "")) else None
     reason = reason or (imports() if imports else None)
     if reason is None:
-        return Finding("torchvision", "ok", found)
+        return CheckResult("torchvision", "ok", found)
     cure = "it does not match this build of torch; paragan does not need it; remove it with `pip uninstall torchvision`"
-    return Finding("torchvision", "warn", f"{found}: {reason}", cure)
+    return CheckResult("torchvision", "warn", f"{found}: {reason}", cure)
 
 
-def torchvision_imported() -> Finding:
+def torchvision_with_import() -> CheckResult:
     """As `torchvision`, with an import in a process of its own."""
-    return torchvision(imports=why_torchvision_fails)
+    return torchvision(imports=torchvision_import_error)
 
 
-def torch_that_torchvision_asks_for() -> str | None:
+def torch_required_by_torchvision() -> str | None:
     asked = importlib.metadata.requires("torchvision") or []
     pins = (re.fullmatch(r"torch\s*\(?==\s*([\w.+]+?)\)?", line.split(";")[0].strip()) for line in asked)
     return next((pin[1] for pin in pins if pin), None)
 
 
-def why_torchvision_fails(timeout_s: float = 20.0) -> str | None:
+def torchvision_import_error(timeout_s: float = 20.0) -> str | None:
     """The last line of the error of an import in another process; None if it works."""
     try:
         ended = subprocess.run(
@@ -99,40 +99,42 @@ def torch_build() -> str:
     return " ".join(kinds[0]) if kinds else "cpu"
 
 
-def left_behind(installed: Callable[[], Versions] = versions, build: Callable[[], str] = torch_build) -> Finding:
+def unused_nvidia_packages(
+    installed: Callable[[], Versions] = versions, build: Callable[[], str] = torch_build
+) -> CheckResult:
     """`nvidia-*` packages, several GB that a CPU build of torch has no use for."""
     there = sorted(name for name in installed() if name.startswith("nvidia-"))
     if there and build() == "cpu":
         named = " ".join(there[:3]) + (" …" if len(there) > 3 else "")
         cure = "torch is a CPU build and does not use them: remove them with `pip uninstall` or install the CUDA build"
-        return Finding("nvidia packages", "warn", f"{len(there)}: {named}", cure)
-    return Finding("nvidia packages", "ok", f"{len(there)}, torch is built for {build()}")
+        return CheckResult("nvidia packages", "warn", f"{len(there)}: {named}", cure)
+    return CheckResult("nvidia packages", "ok", f"{len(there)}, torch is built for {build()}")
 
 
 def devices(
     build: Callable[[], str] = torch_build,
-    seen: Callable[[], list[str]] = lambda: seen_devices(),
+    seen: Callable[[], list[str]] = lambda: visible_devices(),
     driver: Callable[[], bool] = lambda: os.path.exists(_NVIDIA_DRIVER),
-) -> Finding:
+) -> CheckResult:
     """The accelerators that torch sees, against what it is built for and what the system has."""
     try:
         names = seen()
     except (ImportError, OSError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         cure = "torch itself does not work here: install it anew (`pip install --force-reinstall torch`)"
-        return Finding("devices", "FAIL", reason[:200], cure)
+        return CheckResult("devices", "FAIL", reason[:200], cure)
     if names:
-        return Finding("devices", "ok", ", ".join(names))
+        return CheckResult("devices", "ok", ", ".join(names))
     if build() != "cpu":
         cure = "it is trained on the CPU: look at `nvidia-smi` and CUDA_VISIBLE_DEVICES, or at the driver's version"
-        return Finding("devices", "warn", f"torch is built for {build()} but sees no device", cure)
+        return CheckResult("devices", "warn", f"torch is built for {build()} but sees no device", cure)
     if driver():
         cure = "the device stays unused: install a CUDA build of torch (./run: PARAGAN_TORCH=cuda)"
-        return Finding("devices", "warn", "an NVIDIA driver is here, but torch is a CPU build", cure)
-    return Finding("devices", "ok", "none: the CPU is used")
+        return CheckResult("devices", "warn", "an NVIDIA driver is here, but torch is a CPU build", cure)
+    return CheckResult("devices", "ok", "none: the CPU is used")
 
 
-def seen_devices() -> list[str]:
+def visible_devices() -> list[str]:
     """Name and memory of each; imports torch."""
     import torch
 
@@ -146,7 +148,7 @@ def seen_devices() -> list[str]:
     return [f"{device.name} ({device.total_memory / 1e9:.0f} GB)" for device in known]
 
 
-def processor(threads: int | None = None, usable: int | None = None) -> Finding:
+def processor(threads: int | None = None, usable: int | None = None) -> CheckResult:
     """Threads, vector units, and which number format `precision: auto` takes on the CPU; imports torch."""
     import torch
 
@@ -157,8 +159,8 @@ def processor(threads: int | None = None, usable: int | None = None) -> Finding:
     kind = "bf16" if has_bf16(torch.device("cpu")) else "fp32"
     found = f"{usable} cores, {threads} threads, {torch.backends.cpu.get_cpu_capability()}, precision auto is {kind}"
     if threads <= usable:
-        return Finding("processor", "ok", found)
-    return Finding("processor", "warn", found, f"more threads than cores are slow: set OMP_NUM_THREADS={usable}")
+        return CheckResult("processor", "ok", found)
+    return CheckResult("processor", "warn", found, f"more threads than cores are slow: set OMP_NUM_THREADS={usable}")
 
 
 def _usable() -> int:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from typing import IO
 
-from paragan.hardware.health import Finding
+from paragan.hardware.health import CheckResult
 
 TIMEOUT_S = 30.0
 _CURE = (
@@ -21,7 +21,9 @@ _CURE = (
 )
 
 
-def all_reduce(command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), timeout_s: float = TIMEOUT_S) -> Finding:
+def all_reduce(
+    command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), timeout_s: float = TIMEOUT_S
+) -> CheckResult:
     """One all-reduce between two processes; both are gone when this returns."""
     with tempfile.TemporaryFile("w+") as said:
         patience = str(timeout_s / 2)
@@ -31,7 +33,7 @@ def all_reduce(command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), t
             out, _ = second.communicate(timeout=timeout_s)
             first.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            return Finding("gloo", "FAIL", f"two processes did not meet within {timeout_s:g} s", _CURE)
+            return CheckResult("gloo", "FAIL", f"two processes did not meet within {timeout_s:g} s", _CURE)
         finally:
             for process in (first, second):
                 process.kill()
@@ -40,8 +42,8 @@ def all_reduce(command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), t
         said.seek(0)
         errors = re.findall(r"^[\w.]*Error\b.*", said.read(), re.M)
     if first.returncode or second.returncode:
-        return Finding("gloo", "FAIL", (errors or ["two processes could not add up a number"])[0][:200], _CURE)
-    return Finding("gloo", "ok", f"two processes added up a number in {out.strip()} ms")
+        return CheckResult("gloo", "FAIL", (errors or ["two processes could not add up a number"])[0][:200], _CURE)
+    return CheckResult("gloo", "ok", f"two processes added up a number in {out.strip()} ms")
 
 
 def _start(words: tuple[str, ...], said: IO[str], given: IO[str] | None = None) -> subprocess.Popen[str]:
@@ -50,7 +52,7 @@ def _start(words: tuple[str, ...], said: IO[str], given: IO[str] | None = None) 
     return subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=said, text=True)
 
 
-def meet(rank: int, timeout_s: float) -> None:
+def run_rank(rank: int, timeout_s: float) -> None:
     """One of the two processes."""
     from datetime import timedelta
 
@@ -80,4 +82,4 @@ def meet(rank: int, timeout_s: float) -> None:
 
 
 if __name__ == "__main__":
-    meet(int(sys.argv[1]), float(sys.argv[2]))
+    run_rank(int(sys.argv[1]), float(sys.argv[2]))

@@ -19,19 +19,19 @@ _OURS = {
 }
 
 
-def count() -> int:
+def num_nccl_devices() -> int:
     """Accelerators of this host that `pair` can be made for."""
     return torch.cuda.device_count() if dist.is_nccl_available() else 0
 
 
-def identity(device: torch.device) -> str | None:
+def accelerator_uuid(device: torch.device) -> str | None:
     """Of the accelerator itself, whatever its number in this process; None where `pair` cannot be made for it."""
     if device.type != "cuda" or not dist.is_nccl_available():
         return None
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
-def pair(store: dist.Store, rank: int, device: torch.device, timeout_s: float) -> Any:
+def connect_pair(store: dist.Store, rank: int, device: torch.device, timeout_s: float) -> Any:
     """The group of two processes (NCCL's), ranks 0 and 1; returns when the other one has come, too.
 
     Its works can be asked whether they have ended, and whoever asks finds out what went wrong. It obeys the order of

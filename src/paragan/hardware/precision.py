@@ -36,14 +36,14 @@ def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
     return _is_convolutional(net) if choice is None else choice
 
 
-def worth_measuring(choice: str, device: torch.device) -> tuple[str, ...]:
+def precision_candidates(choice: str, device: torch.device) -> tuple[str, ...]:
     """What `auto` may turn out to be, the likeliest first; fp16 never: it needs a loss scale, and is no faster."""
     if choice != "auto":
         return (choice,)
     return ("bf16", "fp32") if has_bf16(device) else ("fp32",)
 
 
-def layouts(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:
+def layout_candidates(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:
     """The same of channels last, which dense networks have no use for."""
     if choice is not None:
         return (choice,)
@@ -53,11 +53,11 @@ def layouts(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:
 def has_bf16(device: torch.device) -> bool:
     """Whether this device multiplies bfloat16 faster than float32."""
     if device.type == "cpu":
-        return _fast_on_cpu(_cpuinfo())
+        return _has_fast_bf16(_cpuinfo())
     return device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
 
 
-def _fast_on_cpu(cpuinfo: str) -> bool:
+def _has_fast_bf16(cpuinfo: str) -> bool:
     """By the flags, not by a timing: the same machine must choose the same way twice.
 
     avx512_bf16 alone is not enough: on Intel's server cores it runs at half rate (0.6 x fp32 where AMX is hidden by a

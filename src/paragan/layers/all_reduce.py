@@ -17,21 +17,21 @@ from torch import Tensor
 from paragan.core.dist import World
 from paragan.core.errors import RankError
 from paragan.core.types import Rows
-from paragan.layers.precision import widened
+from paragan.layers.precision import at_least_float32
 
 
 @dataclass(frozen=True)
-class RankGather:
+class ReduceGroup:
     """Ranks that add up tensors: their group, who asks (for messages), and who counts the bytes (`World.count`)."""
 
     group: dist.ProcessGroup | None
     name: str = "all-reduce"
-    count: Callable[[str, Tensor], None] | None = None
+    count_bytes: Callable[[str, Tensor], None] | None = None
 
-    def sum_(self, values: Tensor) -> Tensor:
+    def all_reduce_(self, values: Tensor) -> Tensor:
         """Over these ranks, in place, without a gradient. RankError: some rank did not come."""
-        if self.count is not None:
-            self.count("norm", values)
+        if self.count_bytes is not None:
+            self.count_bytes("norm", values)
         try:
             dist.all_reduce(values, group=self.group)
         except RuntimeError as error:
@@ -42,26 +42,26 @@ class RankGather:
             ) from error
         return values
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RankGather:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ReduceGroup:
         """Itself: the copy of a network talks to the same ranks, and a process group cannot be copied."""
         return self
 
 
 @dataclass(frozen=True)
-class RankGroup:
+class SharedBatchRanks:
     """Consecutive ranks of `world`, `num` of them, that share a batch."""
 
-    across: RankGather
+    reduce_group: ReduceGroup
     world: World
-    num: int
+    num_ranks: int
 
     def rows(self, count: int) -> Rows:
         """Where so many rows of this rank are among those of all. The hosts ask each other, not the devices."""
-        first = self.world.rank // self.num * self.num
-        before, beside = self.world.rank - first, self.world.gather(count)[first : first + self.num]
+        first = self.world.rank // self.num_ranks * self.num_ranks
+        before, beside = self.world.rank - first, self.world.gather(count)[first : first + self.num_ranks]
         return Rows(0, sum(beside[:before]), count, sum(beside))
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RankGroup:
+    def __deepcopy__(self, memo: dict[int, Any]) -> SharedBatchRanks:
         """Itself, as `Across`."""
         return self
 
@@ -73,16 +73,16 @@ class AllReduceSum(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, across: RankGather) -> Tensor:
-        ctx.across = across
-        return across.sum_(x.clone(memory_format=torch.contiguous_format))
+    def forward(ctx: Any, x: Tensor, across: ReduceGroup) -> Tensor:
+        ctx.reduce_group = across
+        return across.all_reduce_(x.clone(memory_format=torch.contiguous_format))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return AllReduceSum.apply(grad, ctx.across), None
+        return AllReduceSum.apply(grad, ctx.reduce_group), None
 
 
-def whole(x_B: Tensor, rows: Rows, across: RankGather) -> Tensor:
+def gather_batch(x_B: Tensor, rows: Rows, across: ReduceGroup) -> Tensor:
     """The rows of all ranks, (rows.total, …), in the order of the global batch. rows: those that are here."""
     at, empty = rows.window, x_B.new_zeros((rows.total, *x_B.shape[1:]))
     mine: Tensor = empty.slice_scatter(x_B, 0, at.start, min(at.stop, rows.total), at.step)
@@ -94,16 +94,16 @@ class _Moments(torch.autograd.Function):
     """(2, C): sums over all ranks of x - centre and its square, given as known; communicates in backward alone."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, centre_C: Tensor, known_2C: Tensor, across: RankGather) -> Tensor:
+    def forward(ctx: Any, x: Tensor, centre_C: Tensor, known_2C: Tensor, across: ReduceGroup) -> Tensor:
         ctx.save_for_backward(x, centre_C)
-        ctx.across = across
+        ctx.reduce_group = across
         return known_2C.clone()
 
     @staticmethod
     def backward(ctx: Any, grad_2C: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
         x, centre_C = ctx.saved_tensors
-        first, second = (_along(x, t) for t in AllReduceSum.apply(grad_2C, ctx.across))
-        return (first + 2 * second * (x - _along(x, centre_C))).to(x.dtype), None, None, None
+        first, second = (_per_channel(x, t) for t in AllReduceSum.apply(grad_2C, ctx.reduce_group))
+        return (first + 2 * second * (x - _per_channel(x, centre_C))).to(x.dtype), None, None, None
 
 
 class Normalise(torch.autograd.Function):
@@ -115,13 +115,13 @@ class Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, gain_C: Tensor | None, bias_C: Tensor | None, eps: float, across: RankGather
+        ctx: Any, x: Tensor, gain_C: Tensor | None, bias_C: Tensor | None, eps: float, across: ReduceGroup
     ) -> Any:
         mean, var, count = _statistics(x, across)
         gain, bias = (None if t is None else t.to(mean.dtype) for t in (gain_C, bias_C))
         y = F.batch_norm(x, mean, var, gain, bias, False, 0.0, eps)
         ctx.save_for_backward(x, gain_C, mean, var, count)
-        ctx.eps, ctx.across = eps, across
+        ctx.eps, ctx.reduce_group = eps, across
         ctx.mark_non_differentiable(mean, var, count)
         ctx.set_materialize_grads(False)
         return y, mean, var, count
@@ -136,14 +136,14 @@ class Normalise(torch.autograd.Function):
         return dx, dgain if has_gain else None, dbias if has_bias else None, None, None
 
 
-def _statistics(x: Tensor, across: RankGather) -> tuple[Tensor, Tensor, Tensor]:
+def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, biased variance and count over the ranks; centred on each rank, joined in float64: no cancellation."""
     dims, count = _dims(x), x.numel() // x.shape[1]
     mean = x.sum(dims, dtype=torch.promote_types(x.dtype, torch.float32)) / max(count, 1)
-    squares = (x - _along(x, mean)).square_().sum(dims)
+    squares = (x - _per_channel(x, mean)).square_().sum(dims)
     wide = mean.double()
     packed = torch.cat([wide * count, squares.double() + wide.square() * count, wide.new_full((1,), count)])
-    first, second, total = across.sum_(packed).split([len(mean), len(mean), 1])
+    first, second, total = across.all_reduce_(packed).split([len(mean), len(mean), 1])
     wide = first / total
     var = (second / total - wide.square()).clamp_min_(0)
     return wide.to(mean.dtype), var.to(mean.dtype), total[0]
@@ -156,12 +156,12 @@ def _fused(
     dgain, dbias = _sums(grad, x, mean, var, ctx.eps)
     if not ctx.needs_input_grad[0]:
         return None, dgain, dbias
-    first, second = ctx.across.sum_(torch.stack([dbias, dgain])) / count
+    first, second = ctx.reduce_group.all_reduce_(torch.stack([dbias, dgain])) / count
     inverse = (var + ctx.eps).rsqrt()
     weight = inverse if gain is None else inverse * gain
     slope = -weight * inverse * second
-    dx = torch.addcmul(_along(x, -weight * first - slope * mean), x, _along(x, slope))
-    return dx.addcmul_(grad, _along(x, weight)).to(x.dtype), dgain, dbias
+    dx = torch.addcmul(_per_channel(x, -weight * first - slope * mean), x, _per_channel(x, slope))
+    return dx.addcmul_(grad, _per_channel(x, weight)).to(x.dtype), dgain, dbias
 
 
 def _sums(grad: Tensor, x: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -177,18 +177,18 @@ def _differentiable(
     ctx: Any, grad: Tensor, x: Tensor, gain: Tensor | None, mean: Tensor, var: Tensor, count: Tensor
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """The same in operations that autograd follows; the statistics are known, their gradients are summed over ranks."""
-    wide, grad = widened(x), widened(grad)
+    wide, grad = at_least_float32(x), at_least_float32(grad)
     known = torch.stack([torch.zeros_like(var), var * count])
-    first, second = _Moments.apply(wide, mean, known, ctx.across) / count
+    first, second = _Moments.apply(wide, mean, known, ctx.reduce_group) / count
     inverse = (second - first.square() + ctx.eps).rsqrt()
-    normal = (wide - _along(x, mean + first)) * _along(x, inverse)
+    normal = (wide - _per_channel(x, mean + first)) * _per_channel(x, inverse)
     sums = torch.stack([grad.sum(_dims(x)), (grad * normal).sum(_dims(x))])
     dbias, dgain = sums.unbind()
     if not ctx.needs_input_grad[0]:
         return None, dgain, dbias
-    first, second = AllReduceSum.apply(sums, ctx.across) / count
+    first, second = AllReduceSum.apply(sums, ctx.reduce_group) / count
     weight = inverse if gain is None else inverse * gain
-    dx = (grad - _along(x, first) - normal * _along(x, second)) * _along(x, weight)
+    dx = (grad - _per_channel(x, first) - normal * _per_channel(x, second)) * _per_channel(x, weight)
     return dx.to(x.dtype), dgain, dbias
 
 
@@ -196,6 +196,6 @@ def _dims(x: Tensor) -> list[int]:
     return [d for d in range(x.dim()) if d != 1]
 
 
-def _along(x: Tensor, values_C: Tensor) -> Tensor:
+def _per_channel(x: Tensor, values_C: Tensor) -> Tensor:
     """One value per channel, in the shape that meets x."""
     return values_C.reshape(-1, *(1,) * (x.dim() - 2))

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.layers.blocks import Wrap, plain
-from paragan.layers.precision import widened
+from paragan.layers.blocks import Wrap, identity_wrap
+from paragan.layers.precision import at_least_float32
 
 _KEYS, _VALUES = 8, 2  # by which the channels are divided
 
@@ -21,7 +21,7 @@ class SelfAttention(nn.Module):
     convolutions (`spectral_norm`).
     """
 
-    def __init__(self, channels: int, wrap: Wrap = plain) -> None:
+    def __init__(self, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         if channels % _KEYS:
             raise ConfigError(
@@ -42,6 +42,6 @@ class SelfAttention(nn.Module):
         query_BCN = self.query(x).flatten(2)
         key_BCM = F.max_pool2d(self.key(x), 2).flatten(2)
         value_BCM = F.max_pool2d(self.value(x), 2).flatten(2)
-        weight_BNM = widened(query_BCN.transpose(1, 2) @ key_BCM).softmax(2).to(value_BCM.dtype)
+        weight_BNM = at_least_float32(query_BCN.transpose(1, 2) @ key_BCM).softmax(2).to(value_BCM.dtype)
         found = (value_BCM @ weight_BNM.transpose(1, 2)).unflatten(2, x.shape[2:])
         return torch.addcmul(x, self.gain.to(x.dtype), self.out(found))

@@ -10,20 +10,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.layers.batch_norm import AffineBatchNorm
-from paragan.layers.conditional_norm import batch_norm, required
-from paragan.layers.precision import autocast_off, widened
+from paragan.layers.conditional_norm import batch_norm, check_labels
+from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import DownConv2d, UpConv2d
 
 Norm = Callable[[int], nn.Module]  # for so many channels
 Wrap = Callable[[nn.Module], nn.Module]  # what a discriminator does to its layers: `spectral_norm` or `plain`
 
 
-def plain(module: nn.Module) -> nn.Module:
+def identity_wrap(module: nn.Module) -> nn.Module:
     """The module as it is."""
     return module
 
 
-def through(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> Any:
+def run_blocks(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> Any:
     """Every block in order, each called `block(h, y_B)`. A pipeline cuts this list anywhere."""
     for block in blocks:
         h = block(h, y_B)
@@ -33,7 +33,7 @@ def through(blocks: Iterable[nn.Module], h: Any, y_B: Tensor | None = None) -> A
 class Stem(nn.Module):
     """Latents to the smallest map: (B, Z) to (B, channels, side, side)."""
 
-    def __init__(self, latent: int, channels: int, wrap: Wrap = plain, side: int = 4) -> None:
+    def __init__(self, latent: int, channels: int, wrap: Wrap = identity_wrap, side: int = 4) -> None:
         super().__init__()
         self.side = side
         self.linear = wrap(nn.Linear(latent, channels * side**2))
@@ -49,7 +49,7 @@ class UpBlock(nn.Module):
     quarter of the work. norm: makes one for so many channels, called with whatever the block is called with.
     """
 
-    def __init__(self, inputs: int, outputs: int, norm: Norm = batch_norm, wrap: Wrap = plain) -> None:
+    def __init__(self, inputs: int, outputs: int, norm: Norm = batch_norm, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         self.norm1 = norm(inputs)
         self.conv1 = wrap(UpConv2d(inputs, outputs))
@@ -87,15 +87,15 @@ class DownBlock(nn.Module):
         return h.add_(self.shortcut(self.pool(x)))
 
 
-class Paint(nn.Module):
+class ImageOutput(nn.Module):
     """The last block of a generator: a 3x3 convolution and tanh, images in [-1, 1] and at least float32."""
 
-    def __init__(self, inputs: int, channels: int, wrap: Wrap = plain) -> None:
+    def __init__(self, inputs: int, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         self.conv = wrap(nn.Conv2d(inputs, channels, 3, padding=1))
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return widened(self.conv(h)).tanh()
+        return at_least_float32(self.conv(h)).tanh()
 
 
 class Head(nn.Module):
@@ -107,7 +107,7 @@ class Head(nn.Module):
 
     keeps_float32 = True
 
-    def __init__(self, features: int, classes: int = 0, wrap: Wrap = plain) -> None:
+    def __init__(self, features: int, classes: int = 0, wrap: Wrap = identity_wrap) -> None:
         super().__init__()
         self.linear = wrap(nn.Linear(features, 1))
         self.embed = wrap(nn.Embedding(classes, features)) if classes else None
@@ -117,14 +117,14 @@ class Head(nn.Module):
             features_BF = h.sum((2, 3), dtype=torch.promote_types(h.dtype, torch.float32))
             logits_B = self.linear(features_BF).squeeze(1)
             if self.embed is not None:
-                logits_B = logits_B + (self.embed(required(y_B, len(h))) * features_BF).sum(1)
+                logits_B = logits_B + (self.embed(check_labels(y_B, len(h))) * features_BF).sum(1)
         return logits_B, features_BF
 
 
-class NormPaint(Paint):
+class NormImageOutput(ImageOutput):
     """Batch norm (one gain per channel, labels or not), ReLU, then paint."""
 
-    def __init__(self, inputs: int, channels: int, wrap: Wrap = plain) -> None:
+    def __init__(self, inputs: int, channels: int, wrap: Wrap = identity_wrap) -> None:
         super().__init__(inputs, channels, wrap)
         self.norm = AffineBatchNorm(inputs)
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def blurred(x: Tensor, before: int, after: int, stride: int = 1) -> Tensor:
+def blur(x: Tensor, before: int, after: int, stride: int = 1) -> Tensor:
     """(B, C, H, W) filtered by (1, 3, 3, 1) / 8 along both axes, with so many zeros at either end: each side becomes
     (side + before + after - 4) // stride + 1. Three means of two in a row, which can be differentiated twice.
     """

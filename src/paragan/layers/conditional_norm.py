@@ -23,7 +23,7 @@ class ConditionalBatchNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(classes, channels))
 
     def forward(self, x: Tensor, y_B: Tensor | None) -> Tensor:
-        y_B = required(y_B, len(x))
+        y_B = check_labels(y_B, len(x))
         h = self.norm(x)
         gain, bias = (F.embedding(y_B, table).to(h.dtype) for table in (self.gain, self.bias))
         shape = (*gain.shape, *(1,) * (x.dim() - 2))
@@ -35,7 +35,7 @@ def batch_norm(channels: int, classes: int = 0) -> nn.Module:
     return ConditionalBatchNorm(channels, classes) if classes else AffineBatchNorm(channels)
 
 
-def required(y_B: Tensor | None, count: int) -> Tensor:
+def check_labels(y_B: Tensor | None, count: int) -> Tensor:
     """The labels, or a `DataError` if absent or not one integer per sample. Their range is the look-up's business."""
     if y_B is None:
         raise DataError(

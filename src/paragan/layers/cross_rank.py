@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.layers.all_reduce import AllReduceSum, Normalise, RankGather, RankGroup
+from paragan.layers.all_reduce import AllReduceSum, Normalise, ReduceGroup, SharedBatchRanks
 from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.modes import frozen_modules
 
-__all__ = ["AllReduceSum", "CrossRankBatchNorm", "RankGather", "convert"]
+__all__ = ["AllReduceSum", "CrossRankBatchNorm", "ReduceGroup", "convert"]
 
 
 class CrossRankBatchNorm(BatchNorm):
@@ -30,20 +30,20 @@ class CrossRankBatchNorm(BatchNorm):
     asks nobody: a rank may do that alone, but never a forward in training.
     """
 
-    across: RankGather | None
-    averaged: RankGather | None
+    reduce_group: ReduceGroup | None
+    average_group: ReduceGroup | None
 
     def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
-        if not self.training or self.across is None:
+        if not self.training or self.reduce_group is None:
             return super().forward(x, gain_C, bias_C)
-        y, mean, var, count = Normalise.apply(x, gain_C, bias_C, self.eps, self.across)
+        y, mean, var, count = Normalise.apply(x, gain_C, bias_C, self.eps, self.reduce_group)
         if self.take_update():
             var = _unbiased(var, count)
-            self._follow(_towards(self.mean, mean, self.momentum), _towards(self.var, var, self.momentum))
+            self._follow(_lerp(self.mean, mean, self.momentum), _lerp(self.var, var, self.momentum))
         return y
 
     def _follow(self, mean: Tensor, var: Tensor) -> None:
-        super()._follow(*_average(mean, var, self.averaged))
+        super()._follow(*_average(mean, var, self.average_group))
 
 
 class _TorchNorm(nn.modules.batchnorm._BatchNorm):
@@ -52,22 +52,22 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
     Without running statistics, evaluation normalises by those of this rank's batch: it asks nobody.
     """
 
-    across: RankGather | None
-    averaged: RankGather | None
+    reduce_group: ReduceGroup | None
+    average_group: ReduceGroup | None
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return super().forward(x)
         self._check_input_dim(x)
-        if self.across is not None:
-            y, mean, var, count = Normalise.apply(x, self.weight, self.bias, self.eps, self.across)
+        if self.reduce_group is not None:
+            y, mean, var, count = Normalise.apply(x, self.weight, self.bias, self.eps, self.reduce_group)
             var = _unbiased(var, count)
         else:
             like = self.running_mean if self.track_running_stats else None
             mean, var = (None, None) if like is None else (torch.zeros_like(like), torch.zeros_like(like))
             y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)  # writes the batch's own
         if self.track_running_stats:
-            self._follow(*_average(mean, var, self.averaged))
+            self._follow(*_average(mean, var, self.average_group))
         return y
 
     @torch.no_grad()
@@ -76,8 +76,8 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
         running_mean, running_var, tracked = (self.get_buffer(name) for name in names)
         tracked.add_(1)
         weight = 1 / tracked.to(mean.dtype) if self.momentum is None else self.momentum
-        running_mean.copy_(_towards(running_mean, mean, weight))
-        running_var.copy_(_towards(running_var, var, weight))
+        running_mean.copy_(_lerp(running_mean, mean, weight))
+        running_var.copy_(_lerp(running_var, var, weight))
 
 
 class _TorchNorm1d(_TorchNorm, nn.BatchNorm1d):
@@ -112,15 +112,17 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
         return
     norms = _norms(net)
     spreads = {name: module for name, module in net.named_modules() if isinstance(module, MinibatchStd)}
-    mine = _group(world, ranks) if norms or spreads else None
+    mine = _norm_group(world, ranks) if norms or spreads else None
     averaged = None if mine is world.group else world.group
     for name, norm in norms.items():
         norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
-        norm.across = None if mine is None else RankGather(mine, name, world.count)
-        norm.averaged = None if averaged is None else RankGather(averaged, name, world.count)
+        norm.reduce_group = None if mine is None else ReduceGroup(mine, name, world.count)
+        norm.average_group = None if averaged is None else ReduceGroup(averaged, name, world.count)
     for name, spread in spreads.items():
         if mine is not None:
-            spread.company = RankGroup(RankGather(mine, name, world.count), world, dist.get_world_size(mine))
+            spread.shared_ranks = SharedBatchRanks(
+                ReduceGroup(mine, name, world.count), world, dist.get_world_size(mine)
+            )
 
 
 def _norms(net: nn.Module) -> dict[str, Any]:
@@ -145,18 +147,18 @@ def _norms(net: nn.Module) -> dict[str, Any]:
     return found
 
 
-def _group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
+def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
     """Of this rank; None: itself alone."""
     ranks = world.size if ranks is None else ranks
     if ranks < 1 or world.size % ranks:
         raise ConfigError(f"norm_ranks: found {ranks} for {world.size} ranks; expected a divisor of {world.size}")
     if ranks == 1:
         return None
-    return world.group if ranks == world.size else _consecutive(world.group, ranks, world.device)
+    return world.group if ranks == world.size else _consecutive_ranks_group(world.group, ranks, world.device)
 
 
 @cache
-def _consecutive(group: dist.ProcessGroup, size: int, device: torch.device) -> dist.ProcessGroup:
+def _consecutive_ranks_group(group: dist.ProcessGroup, size: int, device: torch.device) -> dist.ProcessGroup:
     """This rank's group of `size`. Made once: every network of a run shares it."""
     everyone, mine = dist.get_process_group_ranks(group), dist.get_rank(group) // size
     timeout = group._get_backend(device).options._timeout  # else torch waits for half an hour
@@ -172,14 +174,14 @@ def _unbiased(var: Tensor, count: Tensor) -> Tensor:
     return var * (count / (count - 1)).to(var.dtype)
 
 
-def _towards(running: Tensor, new: Tensor, weight: float | Tensor) -> Tensor:
+def _lerp(running: Tensor, new: Tensor, weight: float | Tensor) -> Tensor:
     return torch.lerp(running.to(new.dtype), new, weight)
 
 
 @torch.no_grad()
-def _average(mean: Tensor, var: Tensor, ranks: RankGather | None) -> tuple[Tensor, Tensor]:
+def _average(mean: Tensor, var: Tensor, ranks: ReduceGroup | None) -> tuple[Tensor, Tensor]:
     """Over ranks whose statistics differ."""
     if ranks is None:
         return mean, var
-    mean, var = ranks.sum_(torch.stack([mean, var])) / dist.get_world_size(ranks.group)
+    mean, var = ranks.all_reduce_(torch.stack([mean, var])) / dist.get_world_size(ranks.group)
     return mean, var

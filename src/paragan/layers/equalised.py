@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 GAIN = sqrt(2)  # of what goes into a leaky ReLU: it keeps the variance, about, and might as well be applied after it
 
 
-def leaky(h: Tensor) -> Tensor:
+def leaky_relu_(h: Tensor) -> Tensor:
     """Leaky ReLU with slope 0.2, in place."""
     return F.leaky_relu(h, 0.2, inplace=True)
 
@@ -41,7 +41,7 @@ class Equalised(nn.Module):
             tensor.normal_(0.0, 1 / self.rate, generator=generator)
 
     @property
-    def used(self) -> tuple[Tensor, Tensor | None]:
+    def scaled_parameters(self) -> tuple[Tensor, Tensor | None]:
         """Weight and bias as they are used."""
         of_weight, of_bias = self.scales
         return self.weight * of_weight, None if self.bias is None else self.bias * of_bias
@@ -54,7 +54,7 @@ class EqualLinear(Equalised):
         super().__init__(outputs, inputs, rate=rate, start=start, gain=gain)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, *self.used)
+        return F.linear(x, *self.scaled_parameters)
 
 
 class EqualConv2d(Equalised):
@@ -67,4 +67,4 @@ class EqualConv2d(Equalised):
         self.stride, self.padding = (2, 0) if halves else (1, size // 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, *self.used, stride=self.stride, padding=self.padding)
+        return F.conv2d(x, *self.scaled_parameters, stride=self.stride, padding=self.padding)

@@ -24,20 +24,20 @@ from paragan.layers.precision import autocast_off
 _CHANNELS = 256
 
 
-def pays(x: Tensor) -> bool:
+def is_faster(x: Tensor) -> bool:
     """Whether `doubled_convolved` is the faster way: many channels, beside each other in the memory of a processor."""
     there = x.is_cpu and x.shape[1] >= _CHANNELS and x.stride(1) == 1 and not torch.compiler.is_compiling()
     return there and x.dtype in (torch.float32, torch.float64) and not torch.is_autocast_enabled("cpu")
 
 
-def doubled_convolved(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def upsample_conv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`conv3x3(F.interpolate(x, scale_factor=2))`: (B, in, H, W), weight (out, in, 3, 3), to (B, out, 2H, 2W)."""
     x_BHWC = x.permute(0, 2, 3, 1)
-    across = _Steps.apply(x_BHWC, 2)
-    seen = (x_BHWC, across, _Steps.apply(x_BHWC, 1), _Steps.apply(across, 1))
+    across = _Differences.apply(x_BHWC, 2)
+    seen = (x_BHWC, across, _Differences.apply(x_BHWC, 1), _Differences.apply(across, 1))
     once = (bias, None, None, None)  # every output has one part of the first
     maps = [F.conv2d(t.permute(0, 3, 1, 2), w, b) for t, w, b in zip(seen, _kernels(weight), once, strict=True)]
-    y: Tensor = _Woven.apply(*(m.permute(0, 2, 3, 1) for m in maps))
+    y: Tensor = _Interleave.apply(*(m.permute(0, 2, 3, 1) for m in maps))
     return y
 
 
@@ -53,7 +53,7 @@ def _kernels(weight: Tensor) -> tuple[Tensor, ...]:
         return mixed.split([out, 2 * out, 2 * out, 4 * out])
 
 
-class _Steps(torch.autograd.Function):
+class _Differences(torch.autograd.Function):
     """x[i] - x[i - 1] along an axis, one more than there are: beyond either end lies 0."""
 
     @staticmethod
@@ -78,11 +78,11 @@ class _Steps(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, x: Tensor, axis: int) -> tuple[Tensor, int]:
-        (x,) = _as_one_batch(info, in_dims[:1], x)
-        return _Steps.apply(x, axis).unflatten(0, (info.batch_size, -1)), 0
+        (x,) = _merge_batches(info, in_dims[:1], x)
+        return _Differences.apply(x, axis).unflatten(0, (info.batch_size, -1)), 0
 
 
-class _Woven(torch.autograd.Function):
+class _Interleave(torch.autograd.Function):
     """The nine products (B, H or one more, W or one more, out times 1, 2, 2, 4) to y (B, out, 2H, 2W)."""
 
     @staticmethod
@@ -105,15 +105,15 @@ class _Woven(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        found: tuple[Tensor, ...] = _Unwoven.apply(grad)
+        found: tuple[Tensor, ...] = _Deinterleave.apply(grad)
         return found
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *maps: Tensor) -> tuple[Tensor, int]:
-        return _Woven.apply(*_as_one_batch(info, in_dims, *maps)).unflatten(0, (info.batch_size, -1)), 0
+        return _Interleave.apply(*_merge_batches(info, in_dims, *maps)).unflatten(0, (info.batch_size, -1)), 0
 
 
-class _Unwoven(torch.autograd.Function):
+class _Deinterleave(torch.autograd.Function):
     """Its transpose."""
 
     @staticmethod
@@ -141,16 +141,16 @@ class _Unwoven(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # type: ignore[override]
-        found: Tensor = _Woven.apply(*grads)
+        found: Tensor = _Interleave.apply(*grads)
         return found
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, y: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        maps = _Unwoven.apply(*_as_one_batch(info, in_dims, y))
+        maps = _Deinterleave.apply(*_merge_batches(info, in_dims, y))
         return tuple(m.unflatten(0, (info.batch_size, -1)) for m in maps), (0,) * len(maps)
 
 
-def _as_one_batch(info: Any, in_dims: Any, *maps: Tensor) -> list[Tensor]:
+def _merge_batches(info: Any, in_dims: Any, *maps: Tensor) -> list[Tensor]:
     """Of stacked networks."""
     stacked = [
         m.expand(info.batch_size, *m.shape) if at is None else m.movedim(at, 0)

@@ -42,14 +42,14 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
     if name not in SCHEMES:
         raise ConfigError(f"weight_init: found {name!r}; expected one of: {', '.join(SCHEMES)}")
     for where, module in net.named_modules():
-        for path, role, parameter in _own(module):
+        for path, role, parameter in _module_parameters(module):
             full = f"{where}.{path}" if where else path
             value = torch.empty(parameter.shape, device="cpu")
             _fill(SCHEMES[name], module, role, value, rng.generator(seed, "init", stream, full))
             copy_full(parameter, value)
             if parametrize.is_parametrized(module, role):
                 key = (seed, "init", stream, full.removesuffix(".original"))
-                _start(_chain(module, role), value.to(parameter.device, parameter.dtype), key)
+                _start_spectral_norm(_parametrizations(module, role), value.to(parameter.device, parameter.dtype), key)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ SCHEMES = {
 }
 
 
-def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
+def _module_parameters(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
     """(path below the module, role, tensor) of its own parameters; a parametrised one counts as its module's."""
     if isinstance(module, parametrize.ParametrizationList):
         return
@@ -103,7 +103,7 @@ def _own(module: nn.Module) -> Iterator[tuple[str, str, Tensor]]:
         yield role, role, parameter
     if parametrize.is_parametrized(module):
         for role in cast(nn.ModuleDict, module.parametrizations):
-            yield f"parametrizations.{role}.original", role, _chain(module, role).original
+            yield f"parametrizations.{role}.original", role, _parametrizations(module, role).original
 
 
 def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generator: Generator) -> None:
@@ -127,17 +127,17 @@ def _fill(scheme: Scheme, module: nn.Module, role: str, tensor: Tensor, generato
 def _raw_weight(module: nn.Module) -> Tensor | None:
     """As it is stored: asking a cut network for a parametrised weight would compute it from a piece."""
     if parametrize.is_parametrized(module, "weight"):
-        return _chain(module, "weight").original
+        return _parametrizations(module, "weight").original
     weight = getattr(module, "weight", None)
     return weight if isinstance(weight, Tensor) else None
 
 
-def _start(chain: parametrize.ParametrizationList, weight: Tensor, key: tuple[int | str, ...]) -> None:
+def _start_spectral_norm(chain: parametrize.ParametrizationList, weight: Tensor, key: tuple[int | str, ...]) -> None:
     """weight: the whole of it, also where this rank holds a piece."""
     for number, step in enumerate(chain):
         if isinstance(step, SpectralNorm):  # its vectors lie on the device, also where pieces of the weight do not
             step.start(weight.to(step.u.device), rng.generator(*key, f"{number}.u"))
 
 
-def _chain(module: nn.Module, role: str) -> parametrize.ParametrizationList:
+def _parametrizations(module: nn.Module, role: str) -> parametrize.ParametrizationList:
     return cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)[role])

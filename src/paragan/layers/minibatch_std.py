@@ -7,8 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paragan.layers.all_reduce import RankGroup, whole
-from paragan.layers.precision import autocast_off, widened
+from paragan.layers.all_reduce import SharedBatchRanks, gather_batch
+from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.update_once import UpdateOnce
 
 _EPS = 1e-8
@@ -22,7 +22,7 @@ class MinibatchStd(UpdateOnce):
     """
 
     mixes = True
-    company: RankGroup | None = None
+    shared_ranks: SharedBatchRanks | None = None
 
     def __init__(self, group: int = 4) -> None:
         super().__init__()
@@ -30,10 +30,10 @@ class MinibatchStd(UpdateOnce):
 
     def forward(self, x: Tensor) -> Tensor:
         with autocast_off(x):
-            wide = widened(x)
-            if self.company is not None and self.training:
-                rows = self.company.rows(len(x))
-                spread_B = self._spread(whole(wide, rows, self.company.across))[rows.window]
+            wide = at_least_float32(x)
+            if self.shared_ranks is not None and self.training:
+                rows = self.shared_ranks.rows(len(x))
+                spread_B = self._spread(gather_batch(wide, rows, self.shared_ranks.reduce_group))[rows.window]
             else:
                 spread_B = self._spread(wide)
         return torch.cat([x, spread_B.to(x.dtype)[:, None, None, None].expand(-1, 1, *x.shape[2:])], 1)
@@ -41,12 +41,12 @@ class MinibatchStd(UpdateOnce):
     def _spread(self, x: Tensor) -> Tensor:
         """(B,): of each image's group."""
         full = len(x) // self.group * self.group
-        pieces = [_of_groups(x[:full], self.group)] if full else []
+        pieces = [_group_std(x[:full], self.group)] if full else []
         if len(x) > full:
-            pieces.append(_of_groups(x[full:], len(x) - full))
+            pieces.append(_group_std(x[full:], len(x) - full))
         return torch.cat(pieces) if len(pieces) != 1 else pieces[0]
 
 
-def _of_groups(x: Tensor, group: int) -> Tensor:
+def _group_std(x: Tensor, group: int) -> Tensor:
     var = x.unflatten(0, (-1, group)).var(1, unbiased=False)
     return var.add(_EPS).sqrt().flatten(1).mean(1).repeat_interleave(group)

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from paragan.layers.blur import blurred
-from paragan.layers.precision import autocast_off, widened
+from paragan.layers.blur import blur
+from paragan.layers.precision import at_least_float32, autocast_off
 
 _EPS = 1e-8
 _UP = 4.0  # three of four pixels are zeros before the blur
@@ -36,7 +36,7 @@ class ModulatedConv2d(nn.Module):
     def forward(self, x: Tensor, style_BI: Tensor, gain: float = 1.0) -> tuple[Tensor, Tensor]:
         """The convolved map and what it is still to be multiplied by, (B, outputs, 1, 1): it goes well with a bias."""
         with autocast_off(style_BI):
-            style_BI = widened(style_BI)
+            style_BI = at_least_float32(style_BI)
             energy_OI = self.weight.to(style_BI.dtype).square().sum((2, 3))
             norm_BO = F.linear(style_BI.square(), energy_OI).add(_EPS).rsqrt() * (gain * (_UP if self.up else 1.0))
         y = conv(x * style_BI.to(x.dtype)[:, :, None, None], self.weight, self.up)
@@ -46,5 +46,5 @@ class ModulatedConv2d(nn.Module):
 def conv(x: Tensor, weight: Tensor, up: bool) -> Tensor:
     """Same size; up: twice the size, a quarter as bright as it should be."""
     if up:
-        return blurred(F.conv_transpose2d(x, weight.transpose(0, 1), stride=2), 1, 1)
+        return blur(F.conv_transpose2d(x, weight.transpose(0, 1), stride=2), 1, 1)
     return F.conv2d(x, weight, padding=weight.shape[-1] // 2)

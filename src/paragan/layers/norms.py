@@ -13,7 +13,7 @@ _KINDS = (
 )
 
 
-def keep_float32(net: nn.Module) -> set[int]:
+def float32_parameters(net: nn.Module) -> set[int]:
     """The ids of weights of norms, ours or torch's, and of modules that say `keeps_float32`: they compute so."""
     wide = {id(p) for m in net.modules() if isinstance(m, _KINDS) for p in m.parameters(recurse=False)}
     return wide | {id(p) for m in net.modules() if getattr(m, "keeps_float32", False) for p in m.parameters()}

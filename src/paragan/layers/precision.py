@@ -16,6 +16,6 @@ def autocast_off(like: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False)
 
 
-def widened(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
     """At least float32: bf16 and fp16 become float32, float64 stays."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 
-def draws(net: nn.Module) -> bool:
+def uses_random_numbers(net: nn.Module) -> bool:
     """Whether a training-mode forward draws from torch's global generator.
 
     True for dropout of every kind, and for any network or layer that says so by an attribute `draws = True`.
@@ -39,7 +39,7 @@ class Dropout(nn.Module):
 
 
 @contextmanager
-def untouched(*modules: nn.Module) -> Iterator[None]:
+def preserved_state(*modules: nn.Module) -> Iterator[None]:
     """Buffers and the generators of the devices they run on are put back at the end."""
     layers = [layer for module in modules for layer in module.modules()]
     kept = [(layer, {n: (b, b.clone()) for n, b in layer._buffers.items() if b is not None}) for layer in layers]

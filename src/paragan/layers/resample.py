@@ -23,9 +23,11 @@ class UpConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        if fast_upsample_conv.pays(x):
-            return fast_upsample_conv.doubled_convolved(x, self.weight, self.bias)
-        weight = _spread(self.weight, _taps(self.weight).flip(0))  # a transposed convolution reads its taps backwards
+        if fast_upsample_conv.is_faster(x):
+            return fast_upsample_conv.upsample_conv(x, self.weight, self.bias)
+        weight = _spread_taps(
+            self.weight, _taps(self.weight).flip(0)
+        )  # a transposed convolution reads its taps backwards
         return F.conv_transpose2d(x, weight.transpose(0, 1), self.bias, stride=2, padding=1)
 
 
@@ -36,15 +38,15 @@ class DownConv2d(nn.Conv2d):
         super().__init__(inputs, outputs, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, _spread(self.weight, _taps(self.weight) / 2), self.bias, stride=2, padding=1)
+        return F.conv2d(x, _spread_taps(self.weight, _taps(self.weight) / 2), self.bias, stride=2, padding=1)
 
 
-def doubled(x: Tensor) -> Tensor:
+def upsample(x: Tensor) -> Tensor:
     """(B, C, H, W) to (B, C, 2H, 2W), bilinear."""
     return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
 
 
-def halved(x: Tensor) -> Tensor:
+def downsample(x: Tensor) -> Tensor:
     """(B, C, 2H, 2W) to (B, C, H, W): four times its transpose is `doubled`. Along either axis the filter is
     (1, 3, 3, 1) / 8, which is three means of two in a row, and the border goes on beyond itself.
     """
@@ -57,7 +59,7 @@ def _taps(like: Tensor) -> Tensor:
     return torch.ones(3, 4, dtype=like.dtype, device=like.device).triu().tril(1)
 
 
-def _spread(weight: Tensor, taps: Tensor) -> Tensor:
+def _spread_taps(weight: Tensor, taps: Tensor) -> Tensor:
     """(out, in, 3, 3) to (out, in, 4, 4). One matrix product: slices and sums cost thirty times as much."""
     with autocast_off(weight):
         return (weight.flatten(2) @ torch.kron(taps, taps)).unflatten(2, (4, 4))

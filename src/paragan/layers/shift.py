@@ -8,7 +8,7 @@ from torch import Tensor
 _MOST = 1 / 8  # of the side
 
 
-def moved(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
+def shift_images(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     """Shifted down and right by whole pixels of either sign, up to an eighth of the side; what comes in is zero.
 
     draws_B2: uniform in [0, 1).
@@ -19,7 +19,7 @@ def moved(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     right = (draws_B2[:, 1] * (2 * most_right + 1)).long() - most_right
     rows_BH = torch.arange(height, device=x_BCHW.device) - down[:, None]
     columns_BW = torch.arange(width, device=x_BCHW.device) - right[:, None]
-    inside_BHW = within(rows_BH, height)[:, :, None] & within(columns_BW, width)[:, None, :]
+    inside_BHW = is_inside(rows_BH, height)[:, :, None] & is_inside(columns_BW, width)[:, None, :]
     images = torch.arange(batch, device=x_BCHW.device)[:, None, None]
     taken = x_BCHW.permute(0, 2, 3, 1)[
         images, rows_BH.clamp(0, height - 1)[:, :, None], columns_BW.clamp(0, width - 1)[:, None]
@@ -27,7 +27,7 @@ def moved(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     return taken.permute(0, 3, 1, 2) * inside_BHW[:, None]
 
 
-def within(places: Tensor, length: int) -> Tensor:
+def is_inside(places: Tensor, length: int) -> Tensor:
     """Whether these are places of an axis so long."""
     return (places >= 0) & (places < length)
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
-from paragan.layers.precision import autocast_off, widened
+from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.update_once import UpdateOnce
 
 WARM_UP = 15  # iterations before the first use: later ones only follow a weight that moves slowly
@@ -63,14 +63,14 @@ class SpectralNorm(UpdateOnce):
         super().__init__()
         self.dim = dim
         rows, columns = self._matrix(weight).shape
-        self.register_buffer("u", torch.empty(rows, dtype=widened(weight).dtype, device=weight.device))
+        self.register_buffer("u", torch.empty(rows, dtype=at_least_float32(weight).dtype, device=weight.device))
         self.register_buffer("v", torch.empty(columns, dtype=self.u.dtype, device=weight.device))
         if not weight.is_meta:
             self.start(weight, rng.generator("spectral_norm", rows, columns))
 
     def forward(self, weight: Tensor) -> Tensor:
         with autocast_off(weight):
-            wide = widened(weight)
+            wide = at_least_float32(weight)
             matrix = self._matrix(wide)
             if self.take_update():
                 self._iterate(matrix)
@@ -88,7 +88,7 @@ class SpectralNorm(UpdateOnce):
     def start(self, weight: Tensor, generator: torch.Generator) -> None:
         """Forget u and v: a normal draw for u, then `WARM_UP` iterations on this weight."""
         self.u.copy_(F.normalize(torch.randn(len(self.u), generator=generator), dim=0))
-        matrix = self._matrix(widened(weight))
+        matrix = self._matrix(at_least_float32(weight))
         for _ in range(WARM_UP):
             self._iterate(matrix)
 

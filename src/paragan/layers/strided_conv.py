@@ -14,36 +14,36 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class Halve(nn.Conv2d):
+class DownConv4x4(nn.Conv2d):
     """4x4 of stride two without bias: (B, in, 2H, 2W) to (B, out, H, W)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not _outweighed(x, self.weight):
+        if not _is_smaller_than_weight(x, self.weight):
             return super().forward(x)
         matrix, last = _matrix(self.weight)
-        seen = _Seen.apply(x.permute(0, 2, 3, 1))
+        seen = _Patches.apply(x.permute(0, 2, 3, 1))
         y = (seen if last else seen.movedim(5, 3)).flatten(3) @ matrix.T
-        return _laid(y, last)
+        return _to_layout(y, last)
 
 
-class Double(nn.ConvTranspose2d):
+class UpConv4x4(nn.ConvTranspose2d):
     """Transposed 4x4 of stride two without bias: (B, in, H, W) to (B, out, 2H, 2W)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=False)
 
     def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
-        if output_size is not None or not _outweighed(x, self.weight):
+        if output_size is not None or not _is_smaller_than_weight(x, self.weight):
             return super().forward(x, output_size)
         matrix, last = _matrix(self.weight)
         taps = (x.permute(0, 2, 3, 1) @ matrix).unflatten(3, (4, 4, -1) if last else (-1, 4, 4))
-        return _laid(_Sown.apply(taps if last else taps.movedim(3, 5)), last)
+        return _to_layout(_SumPatches.apply(taps if last else taps.movedim(3, 5)), last)
 
 
-class _Seen(torch.autograd.Function):
+class _Patches(torch.autograd.Function):
     """What each place of a 4x4 convolution of stride two sees: (B, 2H, 2W, C) to (B, H, W, 4, 4, C)."""
 
     generate_vmap_rule = True
@@ -59,11 +59,11 @@ class _Seen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        found: Tensor = _Sown.apply(grad)
+        found: Tensor = _SumPatches.apply(grad)
         return found
 
 
-class _Sown(torch.autograd.Function):
+class _SumPatches(torch.autograd.Function):
     """Its transpose: what lies at the same place is added up."""
 
     generate_vmap_rule = True
@@ -84,11 +84,11 @@ class _Sown(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        found: Tensor = _Seen.apply(grad)
+        found: Tensor = _Patches.apply(grad)
         return found
 
 
-def _outweighed(x: Tensor, weight: Tensor) -> bool:
+def _is_smaller_than_weight(x: Tensor, weight: Tensor) -> bool:
     """Whether there are fewer numbers in the map. Not where it is traced, for any batch; an accelerator has kernels."""
     return x.is_cpu and not torch.compiler.is_compiling() and x.numel() < weight.numel()
 
@@ -99,6 +99,6 @@ def _matrix(weight: Tensor) -> tuple[Tensor, bool]:
     return (weight.permute(0, 2, 3, 1) if last else weight).flatten(1), last
 
 
-def _laid(y_BHWC: Tensor, last: bool) -> Tensor:
+def _to_layout(y_BHWC: Tensor, last: bool) -> Tensor:
     """(B, C, H, W) in the layout of the weights."""
     return y_BHWC.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)

@@ -7,7 +7,7 @@ from paragan.core.errors import ConfigError
 SIDES = (8, 16, 32, 64, 128)
 
 
-def side_of(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] = SIDES) -> int:
+def image_side(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] = SIDES) -> int:
     """The side of square images, one of `sides`; a `ConfigError` for anything else."""
     _, height, width = shape
     if height == width and height in sides:
@@ -20,7 +20,7 @@ def side_of(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] = SI
     )
 
 
-def classes_of(conditional: bool | None, num_classes: int, model: str) -> int:
+def effective_num_classes(conditional: bool | None, num_classes: int, model: str) -> int:
     """How many classes the network tells apart: 0 unless it is conditional; None: as the data has labels or not."""
     if conditional is None:
         return num_classes if num_classes > 1 else 0

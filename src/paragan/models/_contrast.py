@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.layers.blocks import Wrap
-from paragan.layers.conditional_norm import required
+from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import autocast_off
 
-COMPARE = ("contrastive", "data_to_data")  # the penalties that do
+CONTRASTIVE_PENALTIES = ("contrastive", "data_to_data")  # the penalties that do
 
 
 class ContrastHead(nn.Module):
@@ -19,7 +19,7 @@ class ContrastHead(nn.Module):
     """
 
     keeps_float32 = True
-    trained_by = COMPARE
+    trained_by = CONTRASTIVE_PENALTIES
 
     def __init__(self, features: int, classes: int, embed: int, wrap: Wrap) -> None:
         super().__init__()
@@ -30,10 +30,10 @@ class ContrastHead(nn.Module):
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
             features_BF = h.relu().sum((2, 3), dtype=torch.promote_types(h.dtype, torch.float32))
-            points = self.project(features_BF), self.embed(required(y_B, len(h)))
-            return self.linear(features_BF).squeeze(1), paired(*points)
+            points = self.project(features_BF), self.embed(check_labels(y_B, len(h)))
+            return self.linear(features_BF).squeeze(1), stack_points(*points)
 
 
-def paired(image_BE: Tensor, class_BE: Tensor) -> Tensor:
+def stack_points(image_BE: Tensor, class_BE: Tensor) -> Tensor:
     """(B, 2, E): the image's point, then its class' point, each of length 1."""
     return torch.stack([F.normalize(point, dim=1) for point in (image_BE, class_BE)], 1)

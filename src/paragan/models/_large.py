@@ -9,16 +9,16 @@ from typing import NamedTuple, Protocol
 from torch import Tensor, nn
 
 from paragan.layers.attention import SelfAttention
-from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through
+from paragan.layers.blocks import DownBlock, NormImageOutput, Stem, UpBlock, run_blocks
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import classes_of, side_of
-from paragan.models._vector import Entry, Ignores, Reads, cut, norms
+from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._vector import LatentEntry, WithoutVector, WithVector, latent_per_block, vector_norm
 
 _EACH = 20  # numbers of z for a block
 
 
-class Wanted(Protocol):
+class BigGANOptions(Protocol):
     """What the options of these models have in common; `models/biggan` says what each means."""
 
     @property
@@ -63,47 +63,49 @@ class Generator(nn.Module):
 
     model: str
 
-    def __init__(self, options: Wanted, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+    def __init__(self, options: BigGANOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, self.model)
+        classes = effective_num_classes(options.conditional, num_classes, self.model)
         self.num_classes, self.weight_init = classes, options.weight_init
         blocks, self.latent = _generator(options, shape, classes, self.model)
         self.blocks = nn.ModuleList(blocks)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+        return run_blocks(self.blocks, z_BZ, y_B)
 
 
-def _generator(wanted: Wanted, shape: tuple[int, int, int], classes: int, model: str) -> tuple[list[nn.Module], int]:
+def _generator(
+    wanted: BigGANOptions, shape: tuple[int, int, int], classes: int, model: str
+) -> tuple[list[nn.Module], int]:
     """All blocks, and the length of z."""
-    side = side_of(shape, model, tuple(SHAPES))
+    side = image_side(shape, model, tuple(SHAPES))
     widths = [wanted.width * times for times in _shape_of(wanted.flavour, side).g]
-    each = cut(wanted.latent, len(widths) - 1, _EACH, model)
+    each = latent_per_block(wanted.latent, len(widths) - 1, _EACH, model)
     latent = each * len(widths)
     by_label = classes > 0 and not wanted.shared
     blocks = _by_label(latent, widths, classes) if by_label else _by_vector(each, widths, classes, wanted.shared)
-    if (place := _attended(wanted, side)) is not None:
+    if (place := _attention_side(wanted, side)) is not None:
         number = (place // 4).bit_length() - 1  # of the block that ends there, after the first map
         attention = SelfAttention(widths[number], spectral_norm)
-        blocks.insert(number + 1, attention if by_label else Ignores(attention))
-    last = NormPaint(widths[-1], shape[0], spectral_norm)
-    return [*blocks, last if by_label else Ignores(last, last=True)], latent
+        blocks.insert(number + 1, attention if by_label else WithoutVector(attention))
+    last = NormImageOutput(widths[-1], shape[0], spectral_norm)
+    return [*blocks, last if by_label else WithoutVector(last, last=True)], latent
 
 
-def discriminator(wanted: Wanted, shape: tuple[int, int, int], model: str) -> tuple[list[nn.Module], int]:
+def discriminator(wanted: BigGANOptions, shape: tuple[int, int, int], model: str) -> tuple[list[nn.Module], int]:
     """The blocks up to the head, and the channels that they end with."""
-    side = side_of(shape, model, tuple(SHAPES))
+    side = image_side(shape, model, tuple(SHAPES))
     _, multiples, halvings = _shape_of(wanted.flavour, side)
     widths = [wanted.width * times for times in multiples]
     blocks: list[nn.Module] = []
     for number, (a, b) in enumerate(pairwise((shape[0], *widths))):
         blocks.append(DownBlock(a, b, number < halvings, number == 0, spectral_norm))
-        if number < halvings and side >> (number + 1) == _attended(wanted, side):
+        if number < halvings and side >> (number + 1) == _attention_side(wanted, side):
             blocks.append(SelfAttention(b, spectral_norm))
     return blocks, widths[-1]
 
 
-def _attended(wanted: Wanted, side: int) -> int | None:
+def _attention_side(wanted: BigGANOptions, side: int) -> int | None:
     """The side of the map that attention sees; None: there is none."""
     there = wanted.flavour == "studio" or side > 32 if wanted.attention is None else wanted.attention
     return min(64, side // 2) if there else None
@@ -122,9 +124,9 @@ def _by_label(latent: int, widths: list[int], classes: int) -> list[nn.Module]:
 def _by_vector(each: int, widths: list[int], classes: int, shared: int) -> list[nn.Module]:
     """Each block reads the point of the class and its own part of z, the first part being that of the first map."""
     point = shared if classes else 0
-    norm = norms(point + each, spectral_norm)
-    blocks: list[nn.Module] = [Entry(each, widths[0], classes, shared, spectral_norm)]
+    norm = vector_norm(point + each, spectral_norm)
+    blocks: list[nn.Module] = [LatentEntry(each, widths[0], classes, shared, spectral_norm)]
     for number, (a, b) in enumerate(pairwise(widths), start=1):
         own = slice(point + number * each, point + (number + 1) * each)
-        blocks.append(Reads(UpBlock(a, b, norm, spectral_norm), slice(point), own))
+        blocks.append(WithVector(UpBlock(a, b, norm, spectral_norm), slice(point), own))
     return blocks

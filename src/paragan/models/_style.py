@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Generator as Draws, Tensor, nn
 
 from paragan.core import rng
-from paragan.layers.conditional_norm import required
-from paragan.layers.equalised import GAIN, EqualLinear, leaky
+from paragan.layers.conditional_norm import check_labels
+from paragan.layers.equalised import GAIN, EqualLinear, leaky_relu_
 from paragan.layers.modulated import ModulatedConv2d
-from paragan.layers.precision import widened
-from paragan.layers.resample import doubled
+from paragan.layers.precision import at_least_float32
+from paragan.layers.resample import upsample
 
 State = tuple[Tensor, Tensor | None, Tensor]  # map, image, styles (B, layers, length)
 _RATE = 0.01  # of the layers that make styles
@@ -37,15 +37,17 @@ class ClassVector(nn.Module):
         tensor.zero_() if role == "bias" else tensor.normal_(generator=generator)
 
     def forward(self, y_B: Tensor | None, count: int) -> Tensor:
-        return of_size_one(F.embedding(required(y_B, count), self.weight) / sqrt(len(self.weight)) + self.bias)
+        return normalize_second_moment(
+            F.embedding(check_labels(y_B, count), self.weight) / sqrt(len(self.weight)) + self.bias
+        )
 
 
-def of_size_one(x: Tensor) -> Tensor:
+def normalize_second_moment(x: Tensor) -> Tensor:
     """Rows with a mean square of 1."""
     return x * x.square().mean(1, keepdim=True).add(1e-8).rsqrt()
 
 
-def layers(inputs: int, length: int, num: int) -> nn.ModuleList:
+def mapping_layers(inputs: int, length: int, num: int) -> nn.ModuleList:
     """Fully connected ones that learn slowly."""
     sizes = [inputs, *[length] * num]
     return nn.ModuleList(EqualLinear(a, b, rate=_RATE, gain=GAIN) for a, b in pairwise(sizes))
@@ -60,7 +62,7 @@ class Mapping(nn.Module):
         super().__init__()
         self.num, self.mixing, self.draws = num, mixing, mixing > 0
         self.embed = ClassVector(classes, length) if classes else None
-        self.layers = layers(latent + (length if classes else 0), length, depth)
+        self.layers = mapping_layers(latent + (length if classes else 0), length, depth)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         w_BLW = self.style(z_BZ, y_B).unsqueeze(1).expand(-1, self.num, -1)
@@ -74,15 +76,15 @@ class Mapping(nn.Module):
 
     def style(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         """(B, length)."""
-        h = of_size_one(z_BZ)
+        h = normalize_second_moment(z_BZ)
         if self.embed is not None:
             h = torch.cat([h, self.embed(y_B, len(h)).to(h.dtype)], 1)
         for layer in self.layers:
-            h = leaky(layer(h))
+            h = leaky_relu_(layer(h))
         return h
 
 
-class Styled(nn.Module):
+class StyledConv(nn.Module):
     """A modulated 3x3 convolution, noise, bias, leaky ReLU; side: of the map that it makes."""
 
     def __init__(self, inputs: int, outputs: int, length: int, side: int, *, up: bool, noise: bool) -> None:
@@ -98,7 +100,7 @@ class Styled(nn.Module):
     def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
         y, norm = self.conv(x, self.affine(w_BW), GAIN)
         h = torch.addcmul((self.bias * GAIN).to(y.dtype)[:, None, None], y, norm)
-        return leaky(h if self.noise is None else h + self.noise(h) * GAIN)
+        return leaky_relu_(h if self.noise is None else h + self.noise(h) * GAIN)
 
 
 class Noise(nn.Module):
@@ -137,15 +139,15 @@ class ToImage(nn.Module):
     def forward(self, x: Tensor, w_BW: Tensor) -> Tensor:
         style_BI = self.affine(w_BW) / sqrt(self.weight.shape[1])
         colours = F.conv2d(x * style_BI.to(x.dtype)[:, :, None, None], self.weight)
-        return widened(colours) + self.bias[:, None, None]
+        return at_least_float32(colours) + self.bias[:, None, None]
 
 
-class Stage(nn.Module):
+class SynthesisBlock(nn.Module):
     """All layers of one side, and what they add to the image. number: of its first layer among all; last: the image
     is all that is wanted.
     """
 
-    def __init__(self, convs: list[Styled], colours: ToImage, number: int, last: bool) -> None:
+    def __init__(self, convs: list[StyledConv], colours: ToImage, number: int, last: bool) -> None:
         super().__init__()
         self.convs, self.colours = nn.ModuleList(convs), colours
         self.number, self.last = number, last
@@ -155,11 +157,11 @@ class Stage(nn.Module):
         for place, conv in enumerate(self.convs, start=self.number):
             h = conv(h, w_BLW[:, place])
         colours = self.colours(h, w_BLW[:, self.number + len(self.convs)])
-        image = colours if image is None else doubled(image) + colours
+        image = colours if image is None else upsample(image) + colours
         return image if self.last else (h, image, w_BLW)
 
 
-class Start(nn.Module):
+class ConstantInput(nn.Module):
     """Styles to the first state: a learnt map, the same for all images."""
 
     def __init__(self, channels: int) -> None:

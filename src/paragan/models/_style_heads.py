@@ -6,12 +6,12 @@ from math import sqrt
 
 from torch import Tensor, nn
 
-from paragan.layers.equalised import EqualLinear, leaky
-from paragan.models._contrast import COMPARE, paired
-from paragan.models._style import ClassVector, layers
+from paragan.layers.equalised import EqualLinear, leaky_relu_
+from paragan.models._contrast import CONTRASTIVE_PENALTIES, stack_points
+from paragan.models._style import ClassVector, mapping_layers
 
 
-class Plain(nn.Module):
+class UnconditionalHead(nn.Module):
     """features_BF to logits_B, and the features."""
 
     def __init__(self, features: int) -> None:
@@ -22,42 +22,42 @@ class Plain(nn.Module):
         return self.out(features_BF).squeeze(1), features_BF
 
 
-class Towards(nn.Module):
+class ClassDirection(nn.Module):
     """y_B to (B, length): a vector for each class, and a few layers."""
 
     def __init__(self, classes: int, length: int, depth: int) -> None:
         super().__init__()
-        self.embed, self.layers = ClassVector(classes, length), layers(length, length, depth)
+        self.embed, self.layers = ClassVector(classes, length), mapping_layers(length, length, depth)
 
     def forward(self, y_B: Tensor | None, count: int) -> Tensor:
         h = self.embed(y_B, count)
         for layer in self.layers:
-            h = leaky(layer(h))
+            h = leaky_relu_(layer(h))
         return h
 
 
-class Projection(nn.Module):
+class ProjectionHead(nn.Module):
     """features_BF to logits_B, how far they lie in the direction of the label, and the features."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
-        self.out, self.towards = EqualLinear(features, features), Towards(classes, features, depth=8)
+        self.out, self.towards = EqualLinear(features, features), ClassDirection(classes, features, depth=8)
 
     def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         towards = self.towards(y_B, len(features_BF))
         return (self.out(features_BF) * towards).sum(1) / sqrt(towards.shape[1]), features_BF
 
 
-class Contrast(nn.Module):
+class ContrastiveHead(nn.Module):
     """features_BF to logits_B, and to what is compared, (B, 2, embed), as of `_contrast`."""
 
-    trained_by = COMPARE
+    trained_by = CONTRASTIVE_PENALTIES
 
     def __init__(self, features: int, classes: int, embed: int) -> None:
         super().__init__()
         self.out, self.project = EqualLinear(features, 1), EqualLinear(features, embed)
-        self.towards = Towards(classes, embed, depth=1)
+        self.towards = ClassDirection(classes, embed, depth=1)
 
     def forward(self, features_BF: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         points = self.project(features_BF), self.towards(y_B, len(features_BF))
-        return self.out(features_BF).squeeze(1), paired(*points)
+        return self.out(features_BF).squeeze(1), stack_points(*points)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError
 from paragan.layers.batch_norm import BatchNorm
 from paragan.layers.blocks import Norm, Stem, Wrap
-from paragan.layers.conditional_norm import required
+from paragan.layers.conditional_norm import check_labels
 
 State = tuple[Tensor, Tensor]  # map and vector
 
@@ -32,7 +32,7 @@ class VectorBatchNorm(nn.Module):
         return torch.addcmul(bias, h, gain)
 
 
-class Entry(nn.Module):
+class LatentEntry(nn.Module):
     """z and y to the vector, which is the point of the class, then z, and to the smallest map, which is made from the
     first `first` numbers of z. whole: from so many of the vector instead, which are all.
     """
@@ -48,11 +48,11 @@ class Entry(nn.Module):
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> State:
         c_BC = z_BZ
         if self.embed is not None:
-            c_BC = torch.cat([self.embed(required(y_B, len(z_BZ))).to(z_BZ.dtype), z_BZ], 1)
+            c_BC = torch.cat([self.embed(check_labels(y_B, len(z_BZ))).to(z_BZ.dtype), z_BZ], 1)
         return self.stem(c_BC if self.whole else z_BZ[:, : self.first]), c_BC
 
 
-class Reads(nn.Module):
+class WithVector(nn.Module):
     """A block that is called with these columns of the vector."""
 
     def __init__(self, block: nn.Module, *columns: slice) -> None:
@@ -64,7 +64,7 @@ class Reads(nn.Module):
         return self.block(h, torch.cat([c_BC[:, columns] for columns in self.columns], 1)), c_BC
 
 
-class Ignores(nn.Module):
+class WithoutVector(nn.Module):
     """A block that sees the map alone. last: nobody needs the vector any more."""
 
     def __init__(self, block: nn.Module, last: bool = False) -> None:
@@ -76,12 +76,12 @@ class Ignores(nn.Module):
         return self.block(h) if self.last else (self.block(h), c_BC)
 
 
-def norms(inputs: int, wrap: Wrap) -> Norm:
+def vector_norm(inputs: int, wrap: Wrap) -> Norm:
     """Makes norms that read a vector of so many numbers."""
     return lambda channels: VectorBatchNorm(channels, inputs, wrap)
 
 
-def cut(latent: int | None, num_blocks: int, each: int, model: str) -> int:
+def latent_per_block(latent: int | None, num_blocks: int, each: int, model: str) -> int:
     """How many numbers of z go to each block of a generator, and to its first map. `ConfigError` if some are left."""
     whole = latent or each * (num_blocks + 1)
     if whole % (num_blocks + 1):

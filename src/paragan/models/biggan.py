@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from paragan.core.option_types import Count, Natural
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import through
+from paragan.layers.blocks import run_blocks
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import _large
 from paragan.models._auxiliary import head
-from paragan.models._checks import classes_of
+from paragan.models._checks import effective_num_classes
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "biggan")
+        classes = effective_num_classes(options.conditional, num_classes, "biggan")
         self.weight_init = options.weight_init
         blocks, features = _large.discriminator(options, shape, "biggan")
         self.blocks = nn.ModuleList([*blocks, head(options.head, features, classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
 from paragan.layers.attention import SelfAttention
-from paragan.layers.blocks import Norm, NormPaint, ReluHead, Wrap, through
+from paragan.layers.blocks import Norm, NormImageOutput, ReluHead, Wrap, run_blocks
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import classes_of, side_of
-from paragan.models._vector import Entry, Ignores, Reads, norms
+from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._vector import LatentEntry, WithoutVector, WithVector, vector_norm
 
 _NECK = 4  # by which a block's channels are divided inside
 
@@ -76,23 +76,23 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "biggan_deep")
+        classes = effective_num_classes(options.conditional, num_classes, "biggan_deep")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        side = side_of(shape, "biggan_deep", tuple(SHAPES))
+        side = image_side(shape, "biggan_deep", tuple(SHAPES))
         widths = [options.width * times for times in SHAPES[side].g]
         vector = options.latent + (options.shared if classes else 0)
-        norm, convolved = norms(vector, spectral_norm), options.flavour == "studio"
-        blocks: list[nn.Module] = [Entry(vector, widths[0], classes, options.shared, spectral_norm, whole=True)]
+        norm, convolved = vector_norm(vector, spectral_norm), options.flavour == "studio"
+        blocks: list[nn.Module] = [LatentEntry(vector, widths[0], classes, options.shared, spectral_norm, whole=True)]
         for number, (a, b) in enumerate(pairwise(widths)):
             for outputs, up in ((a, False), (b, True)):
-                blocks.append(Reads(UpNeck(a, outputs, up, convolved, norm, spectral_norm), slice(None)))
+                blocks.append(WithVector(UpNeck(a, outputs, up, convolved, norm, spectral_norm), slice(None)))
             if options.attention and 8 << number == (64 if side > 32 else side // 2):
-                blocks.append(Ignores(SelfAttention(b, spectral_norm)))
-        last = Ignores(NormPaint(widths[-1], shape[0], spectral_norm), last=True)
+                blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))
+        last = WithoutVector(NormImageOutput(widths[-1], shape[0], spectral_norm), last=True)
         self.blocks = nn.ModuleList([*blocks, last])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+        return run_blocks(self.blocks, z_BZ, y_B)
 
 
 class Discriminator(nn.Module):
@@ -100,14 +100,14 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "biggan_deep")
+        classes = effective_num_classes(options.conditional, num_classes, "biggan_deep")
         self.weight_init = options.weight_init
-        side = side_of(shape, "biggan_deep", tuple(SHAPES))
+        side = image_side(shape, "biggan_deep", tuple(SHAPES))
         _, multiples, halvings = SHAPES[side]
         convolved = options.flavour == "studio"
         first = 1 if convolved else multiples[0]
         widths = [options.width * times for times in (first, *multiples[1:])]
-        blocks: list[nn.Module] = [First(shape[0], widths[0], spectral_norm)]
+        blocks: list[nn.Module] = [InputConv(shape[0], widths[0], spectral_norm)]
         for number, (a, b) in enumerate(pairwise(widths)):
             down = number < halvings
             blocks += [DownNeck(a, b, down, convolved, spectral_norm), DownNeck(b, b, False, convolved, spectral_norm)]
@@ -116,7 +116,7 @@ class Discriminator(nn.Module):
         self.blocks = nn.ModuleList([*blocks, ReluHead(widths[-1], classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
 class UpNeck(nn.Module):
@@ -132,7 +132,7 @@ class UpNeck(nn.Module):
         self.norm2, self.conv2 = norm(inside), wrap(UpConv2d(inside, inside) if up else _same(inside))
         self.norm3, self.conv3 = norm(inside), wrap(_same(inside))
         self.norm4, self.conv4 = norm(inside), wrap(nn.Conv2d(inside, outputs, 1))
-        self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if convolved else Drop(outputs)
+        self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1)) if convolved else DropChannels(outputs)
 
     def forward(self, x: Tensor, c_BC: Tensor) -> Tensor:
         h = self.conv1(self.norm1(x, c_BC).relu_())
@@ -162,7 +162,7 @@ class DownNeck(nn.Module):
         if convolved and (down or inputs != outputs):
             self.shortcut = wrap(nn.Conv2d(inputs, outputs, 1))
         elif inputs != outputs:
-            self.shortcut = More(wrap(nn.Conv2d(inputs, outputs - inputs, 1)))
+            self.shortcut = AddChannels(wrap(nn.Conv2d(inputs, outputs - inputs, 1)))
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
         h = self.conv2(self.conv1(x.relu()).relu_())
@@ -170,7 +170,7 @@ class DownNeck(nn.Module):
         return self.conv4(self.pool(h)) + self.shortcut(self.pool(x))
 
 
-class First(nn.Module):
+class InputConv(nn.Module):
     """3x3 from the image."""
 
     def __init__(self, channels: int, outputs: int, wrap: Wrap) -> None:
@@ -181,7 +181,7 @@ class First(nn.Module):
         return self.conv(x)
 
 
-class Drop(nn.Module):
+class DropChannels(nn.Module):
     """The first channels."""
 
     def __init__(self, channels: int) -> None:
@@ -192,7 +192,7 @@ class Drop(nn.Module):
         return x[:, : self.channels]
 
 
-class More(nn.Module):
+class AddChannels(nn.Module):
     """x, and behind it more channels made of it."""
 
     def __init__(self, conv: nn.Module) -> None:

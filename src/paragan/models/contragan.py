@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import ReluHead, through
+from paragan.layers.blocks import ReluHead, run_blocks
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import _large
-from paragan.models._checks import classes_of
+from paragan.models._checks import effective_num_classes
 from paragan.models._contrast import ContrastHead
 
 
@@ -47,7 +47,7 @@ class Options:
     """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
-class _Wanted(_large.Wanted, Protocol):
+class _ContraGANOptions(_large.BigGANOptions, Protocol):
     @property
     def embed(self) -> int | None: ...
 
@@ -63,9 +63,9 @@ class Discriminator(nn.Module):
 
     model = "contragan"
 
-    def __init__(self, options: _Wanted, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+    def __init__(self, options: _ContraGANOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, self.model)
+        classes = effective_num_classes(options.conditional, num_classes, self.model)
         self.weight_init = options.weight_init
         blocks, features = _large.discriminator(options, shape, self.model)
         embed = options.embed or (512 if shape[1] <= 32 else 768 if shape[1] <= 64 else 1536)
@@ -75,4 +75,4 @@ class Discriminator(nn.Module):
         self.blocks = nn.ModuleList([*blocks, head])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
-from paragan.layers.blocks import Head, Paint, Stem, Wrap, plain, through
+from paragan.layers.blocks import Head, ImageOutput, Stem, Wrap, identity_wrap, run_blocks
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import classes_of, side_of
+from paragan.models._checks import effective_num_classes, image_side
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "dcgan")
+        classes = effective_num_classes(options.conditional, num_classes, "dcgan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        widths = _widths(side_of(shape, "dcgan"), options.width)[::-1]
+        widths = _widths(image_side(shape, "dcgan"), options.width)[::-1]
         ups = [Up(a, b, classes) for a, b in pairwise(widths)]
-        self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, Paint(widths[-1], shape[0])])
+        self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, ImageOutput(widths[-1], shape[0])])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+        return run_blocks(self.blocks, z_BZ, y_B)
 
 
 class Discriminator(nn.Module):
@@ -61,16 +61,16 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "dcgan")
+        classes = effective_num_classes(options.conditional, num_classes, "dcgan")
         self.weight_init = options.weight_init
         norm: type[nn.Module] = AffineBatchNorm if options.d_norm == "batch" else nn.Identity
-        wrap = spectral_norm if options.d_norm == "spectral" else plain
-        *hidden, last = _widths(side_of(shape, "dcgan"), options.width)
+        wrap = spectral_norm if options.d_norm == "spectral" else identity_wrap
+        *hidden, last = _widths(image_side(shape, "dcgan"), options.width)
         downs = [Down(a, b, norm, wrap) for a, b in pairwise((shape[0], *hidden))]
         self.blocks = nn.ModuleList([*downs, Same(hidden[-1], last, norm, wrap), Head(last, classes, wrap)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
 class Up(nn.Module):

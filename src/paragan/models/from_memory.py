@@ -24,14 +24,14 @@ class Options:
 
 
 def Generator(options: Options, *shape_and_classes: Any) -> NoReturn:
-    raise ConfigError(missing(options))
+    raise ConfigError(missing_networks(options))
 
 
 def Discriminator(options: Options, *shape_and_classes: Any) -> NoReturn:
-    raise ConfigError(missing(options))
+    raise ConfigError(missing_networks(options))
 
 
-def missing(options: Options) -> str:
+def missing_networks(options: Options) -> str:
     """The message of a reader that has only the run folder."""
     return (
         f"model.name is from_memory: the networks {options.generator} and {options.discriminator} were passed from "

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import through
-from paragan.layers.conditional_norm import required
-from paragan.layers.precision import autocast_off, widened
-from paragan.models._checks import classes_of
+from paragan.layers.blocks import run_blocks
+from paragan.layers.conditional_norm import check_labels
+from paragan.layers.precision import at_least_float32, autocast_off
+from paragan.models._checks import effective_num_classes
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "mlp")
+        classes = effective_num_classes(options.conditional, num_classes, "mlp")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
         widths = (options.latent, *options.g_widths)
-        self.blocks = nn.ModuleList([*_hidden(widths, classes), Paint(widths[-1], shape)])
+        self.blocks = nn.ModuleList([*_hidden(widths, classes), ImageLayer(widths[-1], shape)])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+        return run_blocks(self.blocks, z_BZ, y_B)
 
 
 class Discriminator(nn.Module):
@@ -58,13 +58,13 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "mlp")
+        classes = effective_num_classes(options.conditional, num_classes, "mlp")
         self.weight_init = options.weight_init
         widths = (prod(shape), *options.d_widths)
-        self.blocks = nn.ModuleList([*_hidden(widths, classes), Judge(widths[-1])])
+        self.blocks = nn.ModuleList([*_hidden(widths, classes), LogitLayer(widths[-1])])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
 class Dense(nn.Module):
@@ -78,11 +78,11 @@ class Dense(nn.Module):
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
         h = h.flatten(1)
         if self.embed is not None:
-            h = torch.cat([h, self.embed(required(y_B, len(h))).to(h.dtype)], 1)
+            h = torch.cat([h, self.embed(check_labels(y_B, len(h))).to(h.dtype)], 1)
         return F.leaky_relu(self.linear(h), 0.2, inplace=True)
 
 
-class Paint(nn.Module):
+class ImageLayer(nn.Module):
     """The generator's last layer."""
 
     def __init__(self, inputs: int, shape: tuple[int, int, int]) -> None:
@@ -91,10 +91,10 @@ class Paint(nn.Module):
         self.linear = nn.Linear(inputs, prod(shape))
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return widened(self.linear(h)).tanh().unflatten(1, self.shape)
+        return at_least_float32(self.linear(h)).tanh().unflatten(1, self.shape)
 
 
-class Judge(nn.Module):
+class LogitLayer(nn.Module):
     """The discriminator's last layer, in at least float32: (logits_B, features_BF)."""
 
     keeps_float32 = True
@@ -105,7 +105,7 @@ class Judge(nn.Module):
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
-            features_BF = widened(h)
+            features_BF = at_least_float32(h)
             return self.linear(features_BF).squeeze(1), features_BF
 
 

@@ -19,11 +19,11 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import Count, Fraction
 from paragan.core.types import DiscriminatorOutput
 from paragan.layers.batch_norm import AffineBatchNorm
-from paragan.layers.blocks import through
-from paragan.layers.precision import autocast_off, widened
+from paragan.layers.blocks import run_blocks
+from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.random import Dropout
-from paragan.layers.strided_conv import Double, Halve
-from paragan.models._checks import side_of
+from paragan.layers.strided_conv import DownConv4x4, UpConv4x4
+from paragan.models._checks import image_side
 
 _SIDES = (8, 16, 32, 64, 128, 256, 512)
 
@@ -56,7 +56,7 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        levels = side_of(shape, "pix2pix", _SIDES).bit_length() - 1
+        levels = image_side(shape, "pix2pix", _SIDES).bit_length() - 1
         widths = _widths(options.width, levels)
         norm = _norm(options.norm)
         inner = range(1, levels - 1)  # the first layer has no norm; the innermost map is one pixel, its own mean
@@ -68,10 +68,10 @@ class Generator(nn.Module):
         for i, (a, b) in enumerate(pairwise(widths[::-1])):
             dropout = options.dropout if 1 <= i <= 3 and b == 8 * options.width else 0.0
             ups.append(Up(a if i == 0 else 2 * a, b, norm(b), dropout, first=i == 0))
-        self.blocks = nn.ModuleList([*downs, *ups, Paint(2 * widths[0], shape[0])])
+        self.blocks = nn.ModuleList([*downs, *ups, ImageOutput(2 * widths[0], shape[0])])
 
     def forward(self, z_BZ: Tensor | None, y_B: Tensor | None = None, condition: Tensor | None = None) -> Tensor:
-        return through(self.blocks, self.entry(z_BZ, condition))
+        return run_blocks(self.blocks, self.entry(z_BZ, condition))
 
     def entry(self, z_BZ: Tensor | None, condition: Tensor | None) -> tuple[Tensor, ...]:
         """What the first block is given."""
@@ -86,7 +86,9 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        halvings = min(3, side_of(shape, "pix2pix", _SIDES).bit_length() - 3)  # below 32 px the map would get too small
+        halvings = min(
+            3, image_side(shape, "pix2pix", _SIDES).bit_length() - 3
+        )  # below 32 px the map would get too small
         widths, norm = _widths(options.width, halvings + 1), _norm(options.norm)
         patches = [
             Patch(a, b, 2 if i < halvings else 1, norm(b) if i else None)
@@ -97,7 +99,7 @@ class Discriminator(nn.Module):
     def forward(
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
     ) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, self.entry(x_BCHW, condition)))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, self.entry(x_BCHW, condition)))
 
     def entry(self, x_BCHW: Tensor, condition: Tensor | None) -> Tensor:
         """What the first block is given."""
@@ -110,7 +112,7 @@ class Down(nn.Module):
     def __init__(self, inputs: int, outputs: int, norm: nn.Module | None, first: bool) -> None:
         super().__init__()
         self.first = first
-        self.conv = Halve(inputs, outputs)
+        self.conv = DownConv4x4(inputs, outputs)
         self.norm = norm
 
     def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -126,7 +128,7 @@ class Up(nn.Module):
     def __init__(self, inputs: int, outputs: int, norm: nn.Module, dropout: float, first: bool) -> None:
         super().__init__()
         self.first = first
-        self.conv = Double(inputs, outputs)
+        self.conv = UpConv4x4(inputs, outputs)
         self.norm = norm
         self.dropout = Dropout(dropout) if dropout else None
 
@@ -138,7 +140,7 @@ class Up(nn.Module):
         return (*beside[:-1], torch.cat([h, beside[-1]], 1).relu_())
 
 
-class Paint(nn.Module):
+class ImageOutput(nn.Module):
     """Transposed 4x4 of stride two, tanh: the image, at least float32."""
 
     def __init__(self, inputs: int, channels: int) -> None:
@@ -146,7 +148,7 @@ class Paint(nn.Module):
         self.conv = nn.ConvTranspose2d(inputs, channels, 4, stride=2, padding=1)
 
     def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> Tensor:
-        return widened(self.conv(maps[-1])).tanh()
+        return at_least_float32(self.conv(maps[-1])).tanh()
 
 
 class Patch(nn.Module):
@@ -173,7 +175,7 @@ class Head(nn.Module):
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
-            features = widened(h)
+            features = at_least_float32(h)
             return self.conv(features).squeeze(1), features
 
 

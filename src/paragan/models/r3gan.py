@@ -20,11 +20,11 @@ from torch import Generator as Draws, Tensor, nn
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import through
-from paragan.layers.conditional_norm import required
-from paragan.layers.precision import autocast_off, widened
-from paragan.layers.resample import doubled, halved
-from paragan.models._checks import classes_of, side_of
+from paragan.layers.blocks import run_blocks
+from paragan.layers.conditional_norm import check_labels
+from paragan.layers.precision import at_least_float32, autocast_off
+from paragan.layers.resample import downsample, upsample
+from paragan.models._checks import effective_num_classes, image_side
 
 _SIDES = (8, 16, 32, 64, 128, 256, 512)
 _SLOPE = 0.2
@@ -58,15 +58,15 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "r3gan")
+        classes = effective_num_classes(options.conditional, num_classes, "r3gan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
         num, scale = _plan(options, shape)
-        stages = [Stage(options, scale, doubled if number else None) for number in range(num)]
-        start = Start(options.latent, options.width, classes, options.embed)
-        self.blocks = nn.ModuleList([start, *stages, Colour(options.width, shape[0])])
+        stages = [Stage(options, scale, upsample if number else None) for number in range(num)]
+        start = LearntInput(options.latent, options.width, classes, options.embed)
+        self.blocks = nn.ModuleList([start, *stages, ColourConv(options.width, shape[0])])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+        return run_blocks(self.blocks, z_BZ, y_B)
 
 
 class Discriminator(nn.Module):
@@ -74,17 +74,19 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "r3gan")
+        classes = effective_num_classes(options.conditional, num_classes, "r3gan")
         self.weight_init = options.weight_init
         num, scale = _plan(options, shape)
-        stages = [Stage(options, scale, halved if number else None) for number in range(num)]
-        self.blocks = nn.ModuleList([Colour(shape[0], options.width), *stages, End(options.width, classes)])
+        stages = [Stage(options, scale, downsample if number else None) for number in range(num)]
+        self.blocks = nn.ModuleList(
+            [ColourConv(shape[0], options.width), *stages, DiscriminatorHead(options.width, classes)]
+        )
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
-class Fixed(nn.Conv2d):
+class FixupConv2d(nn.Conv2d):
     """A convolution without biases, drawn as Fix-up says: N(0, gain^2 / fan-in), with a gain for what follows."""
 
     def __init__(self, inputs: int, outputs: int, size: int = 1, groups: int = 1, gain: float = 1.0) -> None:
@@ -117,9 +119,9 @@ class Residual(nn.Module):
     def __init__(self, width: int, groups: int, scale: float) -> None:
         super().__init__()
         wide, gain = 2 * width, scale * sqrt(2 / (1 + _SLOPE**2))
-        self.widen, self.bias1 = Fixed(width, wide, gain=gain), Bias(wide)
-        self.see, self.bias2 = Fixed(wide, wide, 3, groups, gain), Bias(wide)
-        self.narrow = Fixed(wide, width, gain=0.0)
+        self.widen, self.bias1 = FixupConv2d(width, wide, gain=gain), Bias(wide)
+        self.see, self.bias2 = FixupConv2d(wide, wide, 3, groups, gain), Bias(wide)
+        self.narrow = FixupConv2d(wide, width, gain=0.0)
 
     def forward(self, x: Tensor) -> Tensor:
         h = F.leaky_relu(self.bias1(self.widen(x)), _SLOPE, inplace=True)
@@ -141,7 +143,7 @@ class Bias(nn.Module):
         return x + self.bias.to(x.dtype)[:, None, None]
 
 
-class Start(nn.Module):
+class LearntInput(nn.Module):
     """z (and a vector of the class) to the smallest map: a learnt one, every channel as strong as they say."""
 
     def __init__(self, latent: int, width: int, classes: int, embed: int) -> None:
@@ -155,22 +157,22 @@ class Start(nn.Module):
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         if self.embed is not None:
-            z_BZ = torch.cat([z_BZ, self.embed(required(y_B, len(z_BZ))).to(z_BZ.dtype)], 1)
+            z_BZ = torch.cat([z_BZ, self.embed(check_labels(y_B, len(z_BZ))).to(z_BZ.dtype)], 1)
         return self.basis * self.linear(z_BZ)[:, :, None, None]
 
 
-class Colour(nn.Module):
+class ColourConv(nn.Module):
     """1x1 between channels and colours."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.conv = Fixed(inputs, outputs)
+        self.conv = FixupConv2d(inputs, outputs)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return widened(self.conv(h))
+        return at_least_float32(self.conv(h))
 
 
-class End(nn.Module):
+class DiscriminatorHead(nn.Module):
     """The last map, weighted place by place, to a logit; with classes, to the direction of the label's vector.
 
     Computed in at least float32.
@@ -189,17 +191,17 @@ class End(nn.Module):
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
-            features_BF = (widened(h) * self.basis).sum((2, 3))
+            features_BF = (at_least_float32(h) * self.basis).sum((2, 3))
             found = self.linear(features_BF)
             if self.embed is None:
                 return found.squeeze(1), features_BF
-            towards = self.embed(required(y_B, len(h)))
+            towards = self.embed(check_labels(y_B, len(h)))
             return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
 
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> tuple[int, float]:
     """Resolutions, and how much smaller Fix-up draws weights where there are so many residual blocks."""
-    num = (side_of(shape, "r3gan", _SIDES) // _LOWEST).bit_length()
+    num = (image_side(shape, "r3gan", _SIDES) // _LOWEST).bit_length()
     inside = 2 * options.width
     if inside % options.groups:
         near = next(groups for groups in range(options.groups, 0, -1) if inside % groups == 0)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
 from paragan.layers.attention import SelfAttention
-from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through
+from paragan.layers.blocks import DownBlock, NormImageOutput, Stem, UpBlock, run_blocks
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._auxiliary import head
-from paragan.models._checks import classes_of, side_of
+from paragan.models._checks import effective_num_classes, image_side
 from paragan.models._residual import SHAPES
 
 _SIDES = tuple(side for side, plan in SHAPES.items() if plan.lowest == 4)
@@ -52,20 +52,20 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "sagan")
+        classes = effective_num_classes(options.conditional, num_classes, "sagan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        side = side_of(shape, "sagan", _SIDES)
+        side = image_side(shape, "sagan", _SIDES)
         widths = SHAPES[side].g_widths(options.width)
         norm = partial(batch_norm, classes=classes)
         blocks: list[nn.Module] = [Stem(options.latent, widths[0], spectral_norm)]
         for number, (a, b) in enumerate(pairwise(widths)):
             blocks.append(UpBlock(a, b, norm, spectral_norm))
-            if options.attention and 8 << number == _attended(side):
+            if options.attention and 8 << number == _attention_side(side):
                 blocks.append(SelfAttention(b, spectral_norm))
-        self.blocks = nn.ModuleList([*blocks, NormPaint(widths[-1], shape[0], spectral_norm)])
+        self.blocks = nn.ModuleList([*blocks, NormImageOutput(widths[-1], shape[0], spectral_norm)])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+        return run_blocks(self.blocks, z_BZ, y_B)
 
 
 class Discriminator(nn.Module):
@@ -73,21 +73,21 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "sagan")
+        classes = effective_num_classes(options.conditional, num_classes, "sagan")
         self.weight_init = options.weight_init
-        plan = SHAPES[side := side_of(shape, "sagan", _SIDES)]
+        plan = SHAPES[side := image_side(shape, "sagan", _SIDES)]
         widths = plan.d_widths(options.width)
         blocks: list[nn.Module] = []
         for number, (a, b) in enumerate(pairwise((shape[0], *widths))):
             blocks.append(DownBlock(a, b, number < plan.halvings, number == 0, spectral_norm))
-            if options.attention and number < plan.halvings and side >> (number + 1) == _attended(side):
+            if options.attention and number < plan.halvings and side >> (number + 1) == _attention_side(side):
                 blocks.append(SelfAttention(b, spectral_norm))
         self.blocks = nn.ModuleList([*blocks, head(options.head, widths[-1], classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
-def _attended(side: int) -> int:
+def _attention_side(side: int) -> int:
     """The map that attention sees: small enough for one place to look at all others."""
     return min(64, side // 2)

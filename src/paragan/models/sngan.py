@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import DownBlock, NormPaint, Stem, UpBlock, through
+from paragan.layers.blocks import DownBlock, NormImageOutput, Stem, UpBlock, run_blocks
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._auxiliary import head
-from paragan.models._checks import classes_of, side_of
+from paragan.models._checks import effective_num_classes, image_side
 from paragan.models._residual import SHAPES
 
 
@@ -55,17 +55,17 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "sngan")
+        classes = effective_num_classes(options.conditional, num_classes, "sngan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        plan = SHAPES[side_of(shape, "sngan", tuple(SHAPES))]
+        plan = SHAPES[image_side(shape, "sngan", tuple(SHAPES))]
         widths = plan.g_widths(options.width)
         norm = partial(batch_norm, classes=classes)
         ups = [UpBlock(a, b, norm) for a, b in pairwise(widths)]
         stem = Stem(options.latent, widths[0], side=plan.lowest)
-        self.blocks = nn.ModuleList([stem, *ups, NormPaint(widths[-1], shape[0])])
+        self.blocks = nn.ModuleList([stem, *ups, NormImageOutput(widths[-1], shape[0])])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return through(self.blocks, z_BZ, y_B)
+        return run_blocks(self.blocks, z_BZ, y_B)
 
 
 class Discriminator(nn.Module):
@@ -73,9 +73,9 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "sngan")
+        classes = effective_num_classes(options.conditional, num_classes, "sngan")
         self.weight_init = options.weight_init
-        plan = SHAPES[side_of(shape, "sngan", tuple(SHAPES))]
+        plan = SHAPES[image_side(shape, "sngan", tuple(SHAPES))]
         widths = plan.d_widths(options.width)
         thin = {"studio": len(widths), "mimicry": 1, "brock": 0}[options.flavour]  # from which block on
         downs = [
@@ -85,4 +85,4 @@ class Discriminator(nn.Module):
         self.blocks = nn.ModuleList([*downs, head(options.head, widths[-1], classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))

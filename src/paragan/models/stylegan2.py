@@ -22,14 +22,14 @@ from torch import Tensor, nn
 from paragan.core import rng
 from paragan.core.option_types import Count, Fraction
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import through
-from paragan.layers.blur import blurred
-from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky
+from paragan.layers.blocks import run_blocks
+from paragan.layers.blur import blur
+from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky_relu_
 from paragan.layers.minibatch_std import MinibatchStd
-from paragan.layers.precision import autocast_off, widened
-from paragan.models._checks import classes_of, side_of
-from paragan.models._style import LOWEST, Mapping, Stage, Start, Styled, ToImage
-from paragan.models._style_heads import Contrast, Plain, Projection
+from paragan.layers.precision import at_least_float32, autocast_off
+from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._style import LOWEST, ConstantInput, Mapping, StyledConv, SynthesisBlock, ToImage
+from paragan.models._style_heads import ContrastiveHead, ProjectionHead, UnconditionalHead
 
 _SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _CENTRE = 4096  # latents, of whose styles the mean is taken
@@ -76,20 +76,20 @@ class Generator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "stylegan2")
+        classes = effective_num_classes(options.conditional, num_classes, "stylegan2")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        widths = _widths(options, side_of(shape, "stylegan2", _SIDES))
+        widths = _widths(options, image_side(shape, "stylegan2", _SIDES))
         self.styles = (2 * len(widths), options.style)
         mapping = Mapping(options.latent, options.style, classes, options.mapping, self.styles[0], options.mixing)
         stages = [_stage(options, widths, number, shape[0]) for number in range(len(widths))]
-        self.blocks = nn.ModuleList([mapping, Start(widths[0]), *stages])
+        self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0]), *stages])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, shift_BLW: Tensor | None = None) -> Tensor:
         w_BLW = self.blocks[0](z_BZ, y_B)
-        return through(self.blocks[1:], w_BLW if shift_BLW is None else w_BLW + shift_BLW, y_B)
+        return run_blocks(self.blocks[1:], w_BLW if shift_BLW is None else w_BLW + shift_BLW, y_B)
 
     @torch.no_grad()
-    def truncated(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
+    def truncation_shift(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
         """The shift that leaves `psi` of the way from the mean style, of the image's class, to its own (section 2 of
         the appendix of Karras et al. 2019): images more typical and less varied.
         """
@@ -110,18 +110,18 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
-        classes = classes_of(options.conditional, num_classes, "stylegan2")
+        classes = effective_num_classes(options.conditional, num_classes, "stylegan2")
         self.weight_init = options.weight_init
-        widths = _widths(options, side_of(shape, "stylegan2", _SIDES))[::-1]
-        halves = [Halve(a, b, options.residual) for a, b in pairwise(widths)]
-        end = End(widths[-1], options.group, _head(options, widths[-1], classes))
-        self.blocks = nn.ModuleList([Seen(shape[0], widths[0]), *halves, end])
+        widths = _widths(options, image_side(shape, "stylegan2", _SIDES))[::-1]
+        halves = [DownBlock(a, b, options.residual) for a, b in pairwise(widths)]
+        end = DiscriminatorHead(widths[-1], options.group, _head(options, widths[-1], classes))
+        self.blocks = nn.ModuleList([FromImage(shape[0], widths[0]), *halves, end])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
-        return DiscriminatorOutput.of(through(self.blocks, x_BCHW, y_B))
+        return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
-class Seen(nn.Module):
+class FromImage(nn.Module):
     """Colours to the first map."""
 
     def __init__(self, colours: int, channels: int) -> None:
@@ -129,10 +129,10 @@ class Seen(nn.Module):
         self.conv = EqualConv2d(colours, channels, 1, gain=GAIN)
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
-        return leaky(self.conv(x))
+        return leaky_relu_(self.conv(x))
 
 
-class Halve(nn.Module):
+class DownBlock(nn.Module):
     """3x3, blur, 3x3 of stride two; beside them blur, 1x1 of stride two, if there is a short-cut."""
 
     def __init__(self, inputs: int, outputs: int, residual: bool) -> None:
@@ -143,11 +143,11 @@ class Halve(nn.Module):
         self.shortcut = EqualConv2d(inputs, outputs, 1, bias=False, gain=share) if residual else None
 
     def forward(self, x: Tensor, y_B: Tensor | None = None) -> Tensor:
-        h = leaky(self.conv2(blurred(leaky(self.conv1(x)), 2, 2)))
-        return h if self.shortcut is None else h + self.shortcut(blurred(x, 1, 1, stride=2))
+        h = leaky_relu_(self.conv2(blur(leaky_relu_(self.conv1(x)), 2, 2)))
+        return h if self.shortcut is None else h + self.shortcut(blur(x, 1, 1, stride=2))
 
 
-class End(nn.Module):
+class DiscriminatorHead(nn.Module):
     """The last map to features, and by `head` to a verdict. At least float32."""
 
     keeps_float32 = True
@@ -161,17 +161,17 @@ class End(nn.Module):
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
-            h = leaky(self.conv(self.spread(widened(h))))
-            logits_B, features = self.head(leaky(self.linear(h.flatten(1))), y_B)
+            h = leaky_relu_(self.conv(self.spread(at_least_float32(h))))
+            logits_B, features = self.head(leaky_relu_(self.linear(h.flatten(1))), y_B)
             return logits_B, features
 
 
 def _head(options: Options, features: int, classes: int) -> nn.Module:
     if not classes:
-        return Plain(features)
+        return UnconditionalHead(features)
     if options.head == "contrast":
-        return Contrast(features, classes, options.embed or 4 * features)
-    return Projection(features, classes)
+        return ContrastiveHead(features, classes, options.embed or 4 * features)
+    return ProjectionHead(features, classes)
 
 
 def _widths(options: Options, side: int) -> list[int]:
@@ -180,11 +180,11 @@ def _widths(options: Options, side: int) -> list[int]:
     return [min(max(1, options.base // side), options.width) for side in sides]
 
 
-def _stage(options: Options, widths: list[int], number: int, colours: int) -> Stage:
+def _stage(options: Options, widths: list[int], number: int, colours: int) -> SynthesisBlock:
     """Of G, at side 4 << number."""
     width, side = widths[number], LOWEST << number
-    convs = [Styled(width, width, options.style, side, up=False, noise=options.noise)]
+    convs = [StyledConv(width, width, options.style, side, up=False, noise=options.noise)]
     if number:
-        convs.insert(0, Styled(widths[number - 1], width, options.style, side, up=True, noise=options.noise))
+        convs.insert(0, StyledConv(widths[number - 1], width, options.style, side, up=True, noise=options.noise))
     first = 2 * number - 1 if number else 0
-    return Stage(convs, ToImage(width, colours, options.style), first, last=number == len(widths) - 1)
+    return SynthesisBlock(convs, ToImage(width, colours, options.style), first, last=number == len(widths) - 1)

@@ -24,19 +24,19 @@ def blocks(net: nn.Module) -> list[nn.Module]:
     for module in net.modules():
         for parameter in module.parameters(recurse=False):
             owners[id(parameter)] = owners.get(id(parameter), 0) + 1
-    return [block for block in found if _is_apart(block, owners)]
+    return [block for block in found if _shares_no_weight(block, owners)]
 
 
-def recompute(net: nn.Module) -> None:
+def checkpoint_activations(net: nn.Module) -> None:
     """Keep only what enters each block; its inside is computed again in the backward (Chen et al. 2016).
 
     State that advances once per update stays as it is: the second forward finds the layers disarmed.
     """
     for block in blocks(net):
-        block.forward = _recomputed(block.forward)  # type: ignore[method-assign]
+        block.forward = _with_recompute(block.forward)  # type: ignore[method-assign]
 
 
-def _recomputed(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _with_recompute(forward: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(forward)
     def again(*inputs: Any, **named: Any) -> Any:
         if not torch.is_grad_enabled():
@@ -55,7 +55,7 @@ def _members(module: nn.Module) -> list[nn.Module]:
     return found
 
 
-def _is_apart(block: nn.Module, owners: dict[int, int]) -> bool:
+def _shares_no_weight(block: nn.Module, owners: dict[int, int]) -> bool:
     mine: dict[int, int] = {}
     for module in block.modules():
         for parameter in module.parameters(recurse=False):

@@ -14,10 +14,10 @@ from torch import Tensor
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.types import Can, DiscriminatorOutput, GeneratorOutput, LossTerms, Outputs, Rows, Side, TurnInputs
-from paragan.layers.all_reduce import RankGather, whole
+from paragan.layers.all_reduce import ReduceGroup, gather_batch
 
 
-def play(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
+def run_networks(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
     """The networks of the chain in order.
 
     D's turn finds its fakes in the feed; G's makes them unless they are shared.
@@ -29,11 +29,11 @@ def play(turn: Turn, nets: Mapping[Side, Network], feed: TurnInputs) -> Outputs:
     x, *conditions = feed.real_inputs
     assert x is not None
     real = (turn.augmented(x, "real", feed), *conditions)
-    on_real, on_fake = _judge_both(nets[Side.D], real, fake)
+    on_real, on_fake = _discriminate_both(nets[Side.D], real, fake)
     return Outputs(on_fake, on_real, made.images, made.extra)
 
 
-def _judge_both(
+def _discriminate_both(
     d: Network, real: tuple[Any, ...], fake: tuple[Any, ...]
 ) -> tuple[DiscriminatorOutput, DiscriminatorOutput]:
     """One call on real and fake together, two where a norm would mix them."""
@@ -44,17 +44,17 @@ def _judge_both(
     return on_real, on_fake
 
 
-def _run_part(
+def _run_micro_batch(
     turn: Turn,
     nets: Mapping[Side, Network],
     feed: TurnInputs,
     gradient: Callable[[Tensor, Tensor], Tensor],
-    across: RankGather | None,
+    across: ReduceGroup | None,
 ) -> tuple[Tensor, LossTerms]:
     """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
     if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
         feed = _differentiable(feed)
-    outputs = replace(play(turn, nets, feed), whole=partial(_whole, rows=feed.rows, across=across))
+    outputs = replace(run_networks(turn, nets, feed), whole=partial(_global_batch, rows=feed.rows, across=across))
     terms = turn.objective(outputs, feed)
     part = PenaltyContext(nets[turn.side], feed, outputs, gradient, outputs.whole)
     loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
@@ -62,14 +62,14 @@ def _run_part(
     return summed, LossTerms(loss_B, terms.observations_B)
 
 
-def _whole(x_B: Tensor, rows: Rows, across: RankGather | None) -> Tensor:
+def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
     """The rows of all ranks. `ConfigError` where others have some and cannot be asked, or have had them before."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
             f"loss: found {rows.count} of the {rows.total} rows of a batch whose samples it or a penalty compares, and "
             "nobody to ask for the others; set micro_batches to 1, and scheme to synchronous"
         )
-    return x_B if across is None else whole(x_B, rows, across)
+    return x_B if across is None else gather_batch(x_B, rows, across)
 
 
 def _differentiable(feed: TurnInputs) -> TurnInputs:
@@ -93,7 +93,7 @@ def forward_backward(
     around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
     tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
     *,
-    across: RankGather | None = None,
+    across: ReduceGroup | None = None,
 ) -> LossTerms:
     """Run one backward per part. across: gathers the rows of all ranks for terms that mix samples.
 
@@ -114,14 +114,14 @@ def forward_backward(
     for number, feed in enumerate(turn.feed.parts(parts), start=1):
         last = number == parts and shared is None
         with around(last):
-            loss, terms = _run_part(turn, nets, feed, gradient, across)
+            loss, terms = _run_micro_batch(turn, nets, feed, gradient, across)
             loss = loss if factor is None else loss * factor
             _backward([loss], [None], tied if last else None)
         done.append(terms)
     if shared is not None:
         with around(True):
             roots, gradients = [*shared], [images.grad for images in turn.feed.fakes or ()]
-            seen = partial(_whole, rows=turn.feed.rows, across=across)
+            seen = partial(_global_batch, rows=turn.feed.rows, across=across)
             late_B = {p.name: p(PenaltyContext(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient, seen)) for p in late}
             for values in late_B.values():
                 loss = values.sum() / turn.feed.rows.total

@@ -19,12 +19,12 @@ from paragan.core.protocols import Network, Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import Can, LossTerms, Side
 from paragan.core.window import Layout, Window
-from paragan.layers.all_reduce import RankGather
+from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _forward_backward, none
-from paragan.parallel._fully_shard import built, mesh_of, refuse_needing_whole, shard
+from paragan.parallel._fully_shard import build_sharded, mesh_of, refuse_whole_weight_optimizers, shard
 from paragan.parallel._grad_norm import clip, norm_over
-from paragan.parallel._placement import Placement, place, placed
+from paragan.parallel._placement import Placement, attach_placement, placement_of
 
 
 class Sharded(none.Strategy):
@@ -32,13 +32,13 @@ class Sharded(none.Strategy):
 
     can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
     name = "zero3"
-    keeps = False  # whole weights between forward and backward
+    reshards_after_forward = True
 
     def mesh(self, world: World) -> DeviceMesh:
         return mesh_of(world)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        if self.demands.pure is not None:
+        if self.demands.weight_dtype is not None:
             raise ConfigError(
                 f"precision: found pure under strategy {self.name!r}, which cuts weights; use bf16, or strategy zero1"
             )
@@ -46,19 +46,19 @@ class Sharded(none.Strategy):
 
         def cut(net: nn.Module) -> nn.Module:
             convert(net, world, self.demands.norm_ranks)
-            return shard(self.adapted(net), mesh, self.demands, self.keeps)
+            return shard(self.apply_memory_options(net), mesh, self.demands, self.reshards_after_forward)
 
-        net = built(make, cut, self.demands.offload)
-        return place(net, Placement(world, net, mesh))
+        net = build_sharded(make, cut, self.demands.offload)
+        return attach_placement(net, Placement(world, net, mesh))
 
-    def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+    def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         mesh = self.mesh(world)
-        net = built(make, lambda net: shard(net, mesh))
-        return place(net, Placement(world, net, mesh))
+        net = build_sharded(make, lambda net: shard(net, mesh))
+        return attach_placement(net, Placement(world, net, mesh))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        refuse_needing_whole(policy, self.name)
-        here = placed(net)
+        refuse_whole_weight_optimizers(policy, self.name)
+        here = placement_of(net)
         here.shards = [(p, local_shard(p.detach()).requires_grad_()) for p in net.parameters()]
         return policy.optimizer([piece for _, piece in here.shards])
 
@@ -68,7 +68,7 @@ class Sharded(none.Strategy):
         net = nets[turn.side].module
         assert isinstance(net, FSDPModule)
         gradient = partial(self.input_gradient, net, scale=scale)
-        size = placed(net).world.size
+        size = placement_of(net).world.size
         factor = size * (1 if scale is None else scale)  # FSDP takes the mean over ranks
 
         @contextmanager
@@ -76,8 +76,8 @@ class Sharded(none.Strategy):
             net.set_requires_gradient_sync(last)
             yield
 
-        world = placed(net).world
-        across = None if size == 1 else RankGather(world.group, "a penalty", world.count)
+        world = placement_of(net).world
+        across = None if size == 1 else ReduceGroup(world.group, "a penalty", world.count)
         return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, around, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
@@ -89,7 +89,7 @@ class Sharded(none.Strategy):
             net.set_reshard_after_backward(True)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        here = placed(net)
+        here = placement_of(net)
         for weight, piece in here.shards:
             piece.grad = None if weight.grad is None else local_shard(weight.grad)
             if piece.grad is not None and not weight.dim():  # FSDP leaves weights without axes alone
@@ -113,13 +113,13 @@ class Sharded(none.Strategy):
         return [local_shard(p.detach()) for p in net.parameters()]
 
     def device(self, net: nn.Module) -> torch.device:
-        return placed(net).world.device
+        return placement_of(net).world.device
 
     def rank_weight(self, net: nn.Module) -> float:
-        return 1.0 / placed(net).world.size
+        return 1.0 / placement_of(net).world.size
 
     def layout(self, net: nn.Module) -> Layout:
-        mesh = placed(net).mesh
+        mesh = placement_of(net).mesh
         window = Window(mesh["shard"].get_local_rank(), mesh["shard"].size())
         copies = mesh["replicate"].get_local_rank() if "replicate" in mesh.mesh_dim_names else 0
         return Layout(window, window, copies == 0)

@@ -19,7 +19,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.parallel._blocks import blocks
-from paragan.parallel._memory_options import NOTHING, MemoryOptions
+from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 
 _NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight depends on all of it
 
@@ -31,7 +31,7 @@ def mesh_of(world: World) -> DeviceMesh:
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
 
 
-def bounded(mesh: DeviceMesh, world: World) -> DeviceMesh:
+def with_world_timeout(mesh: DeviceMesh, world: World) -> DeviceMesh:
     """The same mesh, its groups as patient as the world: torch gives groups of its own half an hour."""
     assert world.group is not None and mesh.mesh_dim_names is not None
     patience = world.group._get_backend(world.device).options._timeout
@@ -40,20 +40,23 @@ def bounded(mesh: DeviceMesh, world: World) -> DeviceMesh:
     return mesh
 
 
-def shard(net: nn.Module, mesh: DeviceMesh, demands: MemoryOptions = NOTHING, keep: bool = False) -> nn.Module:
-    """Every block, and what is left, in place. keep: after a forward a block stays whole until its backward.
+def shard(
+    net: nn.Module, mesh: DeviceMesh, demands: MemoryOptions = NO_MEMORY_OPTIONS, reshard_after_forward: bool = True
+) -> nn.Module:
+    """Shard every block, and what is left of the network, in place.
 
-    Weights without axes cannot be cut and stay whole; their gradients are the strategy's business.
+    reshard_after_forward: False keeps the weights of a block gathered until its backward. Scalar weights cannot be
+    sharded and stay replicated; the strategy reduces their gradients.
     """
     net.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # shards are rows in memory
     scalars = {p for p in net.parameters() if p.dim() == 0}
     offload = CPUOffloadPolicy() if demands.offload else OffloadPolicy()
-    reduce = torch.bfloat16 if demands.narrow else None
+    reduce = torch.bfloat16 if demands.bf16_reduce else None
     for module in (*blocks(net), net):
         fully_shard(
             module,
             mesh=mesh,
-            reshard_after_forward=not keep,
+            reshard_after_forward=reshard_after_forward,
             mp_policy=MixedPrecisionPolicy(reduce_dtype=reduce),
             offload_policy=offload,
             ignored_params=scalars,
@@ -61,7 +64,9 @@ def shard(net: nn.Module, mesh: DeviceMesh, demands: MemoryOptions = NOTHING, ke
     return net
 
 
-def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False) -> nn.Module:
+def build_sharded(
+    make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], offload: bool = False
+) -> nn.Module:
     """Cut before it is filled, so that no rank ever holds the whole; whole first where only the constructor can fill.
 
     Buffers are small and whole on every rank.
@@ -74,12 +79,12 @@ def built(make: Callable[[], nn.Module], cut: Callable[[nn.Module], nn.Module], 
     kept = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
     net = cut(net)
     net.to_empty(device=torch.device("cpu") if offload else make.device)
-    _settle_whole(net, kept, make.device)
+    _restore_unsharded(net, kept, make.device)
     make.fill(net)
     return net
 
 
-def _settle_whole(net: nn.Module, kept: Mapping[str, Tensor], device: torch.device) -> None:
+def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch.device) -> None:
     """Buffers with the values they had, and weights that are not cut, on the device, wherever the pieces lie."""
     for where, module in net.named_modules():
         for name, buffer in module._buffers.items():
@@ -113,7 +118,7 @@ def _weights_on_meta() -> Iterator[None]:
         nn.Module.register_parameter = register  # type: ignore[method-assign]
 
 
-def refuse_needing_whole(policy: Any, strategy: str) -> None:
+def refuse_whole_weight_optimizers(policy: Any, strategy: str) -> None:
     """`ConfigError` for an optimiser that cannot step pieces of weights."""
     name = getattr(policy.kind, "__name__", "")
     if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):

@@ -17,9 +17,9 @@ class MemoryOptions:
 
     recompute: bool = False
     offload: bool = False
-    narrow: bool = False
-    pure: torch.dtype | None = None
+    bf16_reduce: bool = False
+    weight_dtype: torch.dtype | None = None
     norm_ranks: int | None = None
 
 
-NOTHING = MemoryOptions()
+NO_MEMORY_OPTIONS = MemoryOptions()

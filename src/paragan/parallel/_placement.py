@@ -15,24 +15,24 @@ class Placement:
     """trained: the module to be called in the network's own turn. mesh: of sharded ones.
 
     unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists of; idle: the latter
-    in the turn under way. shards: (weight, the piece of it that the optimiser here updates). stepped: what an
+    in the turn under way. shards: (weight, the piece of it that the optimiser here updates). optimized_weights: what an
     optimiser of whole weights updates; anchor: the same at the last averaging.
     """
 
     world: World
-    trained: nn.Module
+    training_module: nn.Module
     mesh: Any = None
     unreached: dict[Any, tuple[list[nn.Parameter], list[nn.Parameter]]] = field(default_factory=dict)
     idle: list[nn.Parameter] = field(default_factory=list)
     shards: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    stepped: list[Tensor] = field(default_factory=list)
+    optimized_weights: list[Tensor] = field(default_factory=list)
     anchor: list[Tensor] = field(default_factory=list)
 
 
-def place(net: nn.Module, placed: Placement) -> nn.Module:
+def attach_placement(net: nn.Module, placed: Placement) -> nn.Module:
     object.__setattr__(net, "_placed", placed)  # not as a submodule
     return net
 
 
-def placed(net: nn.Module) -> Placement:
+def placement_of(net: nn.Module) -> Placement:
     return cast(Placement, net._placed)

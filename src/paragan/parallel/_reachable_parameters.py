@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 
-def unreached(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[nn.Parameter]:
     """Those to which no path of the graph leads from any root."""
     todo = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen = set(todo)
@@ -25,6 +25,6 @@ def unreached(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[
     return [weight for weight in weights if weight.requires_grad and id(weight) not in reached]
 
 
-def nothing(weights: Sequence[nn.Parameter]) -> Tensor:
+def zero_of(weights: Sequence[nn.Parameter]) -> Tensor:
     """A zero that reaches them all: their gradients become zeros."""
     return torch.stack([weight.flatten()[0].float() * 0.0 for weight in weights]).sum()

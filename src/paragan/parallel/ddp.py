@@ -20,28 +20,30 @@ from torch.nn.parallel import DistributedDataParallel
 from paragan.core.dist import World
 from paragan.core.protocols import Network, Turn
 from paragan.core.types import Can, LossTerms, Side
-from paragan.layers.all_reduce import RankGather
+from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _forward_backward, none
-from paragan.parallel._placement import Placement, place, placed
-from paragan.parallel._reachable_parameters import nothing, unreached
+from paragan.parallel._placement import Placement, attach_placement, placement_of
+from paragan.parallel._reachable_parameters import unreachable_parameters, zero_of
 
 
 class Strategy(none.Strategy):
     can = frozenset(Can)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        net = self.adapted(make())
+        net = self.apply_memory_options(make())
         if world.size == 1:  # nothing to reduce: copying all gradients for it would cost up to a seventh of a step
-            return place(net, Placement(world, net))
+            return attach_placement(net, Placement(world, net))
         convert(net, world, self.demands.norm_ranks)
-        wrapped = DistributedDataParallel(net, process_group=world.group, gradient_as_bucket_view=True, **_no_buffers())
-        if self.demands.narrow:
-            wrapped.register_comm_hook(world.group, _in_bf16)
-        return place(net, Placement(world, wrapped))
+        wrapped = DistributedDataParallel(
+            net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options()
+        )
+        if self.demands.bf16_reduce:
+            wrapped.register_comm_hook(world.group, _bf16_hook)
+        return attach_placement(net, Placement(world, wrapped))
 
     def training_module(self, net: nn.Module) -> nn.Module:
-        return placed(net).trained
+        return placement_of(net).training_module
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
@@ -50,7 +52,7 @@ class Strategy(none.Strategy):
         if not isinstance(wrapped, DistributedDataParallel):
             return super().forward_backward(turn, nets, parts, scale)
         net = cast(nn.Module, wrapped.module)
-        here = placed(net)
+        here = placement_of(net)
         gradient = partial(self.input_gradient, net, scale=scale)
         factor = here.world.size * (1 if scale is None else scale)  # DDP takes the mean over ranks; ours is the sum
         here.world.sent["parameters"] += sum(p.numel() * self._bytes_of(p) for p in net.parameters() if p.requires_grad)
@@ -60,11 +62,11 @@ class Strategy(none.Strategy):
 
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
         tied = partial(self._tied, here, list(net.parameters()), signature)
-        across = RankGather(here.world.group, "a penalty", here.world.count)
+        across = ReduceGroup(here.world.group, "a penalty", here.world.count)
         return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, around, tied, across=across)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        for weight in placed(net).idle:
+        for weight in placement_of(net).idle:
             weight.grad = None
         return super().finish(net, max_norm, scale)
 
@@ -76,29 +78,29 @@ class Strategy(none.Strategy):
         Those that no rank reaches lose their zeros again in `finish`: an optimiser treats none otherwise than zero.
         """
         if signature not in here.unreached:
-            lacking = unreached(roots, weights)
+            lacking = unreachable_parameters(roots, weights)
             missing = {id(weight) for weight in lacking}
             numbers = [n for n, weight in enumerate(weights) if id(weight) in missing]
             everywhere = set.intersection(*map(set, here.world.gather(numbers)))
             here.unreached[signature] = lacking, [weights[n] for n in sorted(everywhere)]
         lacking, idle = here.unreached[signature]
         here.idle = [weight for weight in idle if weight.grad is None]
-        return nothing(lacking) if lacking else None
+        return zero_of(lacking) if lacking else None
 
     def _bytes_of(self, weight: Tensor) -> int:
-        return 2 if self.demands.narrow else weight.element_size()
+        return 2 if self.demands.bf16_reduce else weight.element_size()
 
     def rank_weight(self, net: nn.Module) -> float:
-        return 1.0 / placed(net).world.size
+        return 1.0 / placement_of(net).world.size
 
 
-def _no_buffers() -> dict[str, Any]:
+def _buffer_options() -> dict[str, Any]:
     """Buffers are equal on all ranks by themselves; the word for that changed in torch 2.13."""
     known = inspect.signature(DistributedDataParallel.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
 
 
-def _in_bf16(group, bucket):  # type: ignore[no-untyped-def]  # torch looks at annotations and knows no strings
+def _bf16_hook(group, bucket):  # type: ignore[no-untyped-def]  # torch looks at annotations and knows no strings
     """Half the bytes on the wire; torch's own hook of this kind refuses gloo."""
     whole = bucket.buffer()
     half = whole.to(torch.bfloat16)

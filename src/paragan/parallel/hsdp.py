@@ -13,7 +13,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
 from paragan.parallel._fsdp import Sharded
-from paragan.parallel._fully_shard import bounded
+from paragan.parallel._fully_shard import with_world_timeout
 
 
 @dataclass(frozen=True)
@@ -53,4 +53,4 @@ class Strategy(Sharded):
         ranks = torch.arange(world.size).view(-1, host)
         if self.options.order == "shard-across":
             ranks = ranks.T
-        return bounded(DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard")), world)
+        return with_world_timeout(DeviceMesh(world.device.type, ranks, mesh_dim_names=("replicate", "shard")), world)

@@ -28,8 +28,8 @@ from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import _forward_backward, none
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._memory_options import NOTHING, MemoryOptions
-from paragan.parallel._placement import Placement, place, placed
+from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel._placement import Placement, attach_placement, placement_of
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Options:
 class Strategy(none.Strategy):
     can = frozenset(Can) - {Can.COUPLED}
 
-    def __init__(self, options: Options = Options(), demands: MemoryOptions = NOTHING) -> None:
+    def __init__(self, options: Options = Options(), demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, demands)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        net = self.adapted(make())
+        net = self.apply_memory_options(make())
         if self.demands.norm_ranks is not None and self.demands.norm_ranks > 1:
             convert(net, world, self.demands.norm_ranks)
-        return place(net, Placement(world, net))
+        return attach_placement(net, Placement(world, net))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         optimizer = super().optimizer(policy, net)
@@ -61,31 +61,31 @@ class Strategy(none.Strategy):
                 f"local_sgd.moments: found average with {policy.kind.__name__}, of which a rank that skips a step has "
                 "none; use moments: keep, or Adam"
             )
-        here = placed(net)
-        here.stepped = getattr(optimizer, "copies", None) or list(net.parameters())
+        here = placement_of(net)
+        here.optimized_weights = getattr(optimizer, "copies", None) or list(net.parameters())
         return optimizer
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
         net = nets[turn.side].module
-        here = placed(net)
-        if self.demands.narrow and not here.anchor:
-            here.anchor = [tensor.detach().clone() for tensor in here.stepped]
+        here = placement_of(net)
+        if self.demands.bf16_reduce and not here.anchor:
+            here.anchor = [tensor.detach().clone() for tensor in here.optimized_weights]
         gradient = partial(self.input_gradient, net, scale=scale)
         size = here.world.size
         factor = size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
         return _forward_backward.forward_backward(turn, nets, parts, gradient, factor)
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
-        return placed(net).world.size == 1 or version % self.options.every == 0
+        return placement_of(net).world.size == 1 or version % self.options.every == 0
 
     @torch.no_grad()
     def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
-        here = placed(net)
+        here = placement_of(net)
         if here.world.size == 1 or not self.is_synchronized(net, version):
             return
-        weights = [tensor.detach() for tensor in here.stepped]
+        weights = [tensor.detach() for tensor in here.optimized_weights]
         if here.anchor:
             moved = [(w - a).to(torch.bfloat16) for w, a in zip(weights, here.anchor, strict=True)]
             _mean(moved, here.world, "parameters")
@@ -110,17 +110,17 @@ class Strategy(none.Strategy):
             world.broadcast(vector)
 
     def layout(self, net: nn.Module) -> Layout:
-        world = placed(net).world
+        world = placement_of(net).world
         keeps = self.options.moments == "keep" and world.size > 1
         return Layout(own=Window(world.rank, world.size)) if keeps else WHOLE
 
     def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
         super().load(net, weights)
         if hasattr(net, "_placed"):
-            placed(net).anchor.clear()  # ranks meet where they are now
+            placement_of(net).anchor.clear()  # ranks meet where they are now
 
     def rank_weight(self, net: nn.Module) -> float:
-        return 1.0 / placed(net).world.size
+        return 1.0 / placement_of(net).world.size
 
 
 def _moments(optimizer: Any) -> list[Tensor]:

@@ -14,11 +14,11 @@ from paragan.core.protocols import Network, Turn
 from paragan.core.shard import copy_full, gather_full
 from paragan.core.types import Can, LossTerms, Side
 from paragan.core.window import WHOLE, Layout
-from paragan.layers.norms import keep_float32
+from paragan.layers.norms import float32_parameters
 from paragan.parallel import _blocks, _forward_backward
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._memory_options import NOTHING, MemoryOptions
+from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 
 
 class Strategy:
@@ -26,24 +26,24 @@ class Strategy:
 
     can = frozenset(Can)
 
-    def __init__(self, options: Any = None, demands: MemoryOptions = NOTHING) -> None:
+    def __init__(self, options: Any = None, demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         self.options, self.demands = options, demands
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
-        return self.adapted(make())
+        return self.apply_memory_options(make())
 
-    def adapted(self, net: nn.Module) -> nn.Module:
+    def apply_memory_options(self, net: nn.Module) -> nn.Module:
         """With what the player demands."""
         if self.demands.recompute:
-            _blocks.recompute(net)
-        if self.demands.pure is not None:
-            _lower(net, self.demands.pure)
+            _blocks.checkpoint_activations(net)
+        if self.demands.weight_dtype is not None:
+            _cast_weights(net, self.demands.weight_dtype)
         return net
 
     def training_module(self, net: nn.Module) -> nn.Module:
         return net
 
-    def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+    def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         return make()
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
@@ -51,7 +51,7 @@ class Strategy:
 
     def optimizer_of(self, policy: Any, weights: Sequence[Tensor]) -> torch.optim.Optimizer:
         """Of these weights; with copies to step where the player demands it."""
-        if self.demands.pure is None and not self.demands.offload:
+        if self.demands.weight_dtype is None and not self.demands.offload:
             return policy.optimizer(weights)
         device = torch.device("cpu") if self.demands.offload else weights[0].device
         return MasterWeights(weights, policy.optimizer, device)  # type: ignore[return-value]
@@ -102,9 +102,9 @@ class Strategy:
             copy_full(value, weights[name])
 
 
-def _lower(net: nn.Module, dtype: torch.dtype) -> None:
+def _cast_weights(net: nn.Module, dtype: torch.dtype) -> None:
     """Hold weights in `dtype`, but for those that must not be; buffers (statistics, spectral norm's) stay as well."""
-    wide = keep_float32(net)
+    wide = float32_parameters(net)
     for parameter in net.parameters():
         if id(parameter) not in wide:
             parameter.data = parameter.data.to(dtype)

@@ -16,37 +16,37 @@ from torch import Tensor, nn
 from paragan.core.dist import World
 from paragan.core.window import Layout, Window
 from paragan.parallel import ddp
-from paragan.parallel._fully_shard import mesh_of, refuse_needing_whole, shard
-from paragan.parallel._placement import placed
+from paragan.parallel._fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
+from paragan.parallel._placement import placement_of
 
 _AT_ONCE = 1 << 25  # numbers gathered in one exchange: bounds its buffer
 
 
 class Strategy(ddp.Strategy):
-    def average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
+    def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         return shard(make(), mesh_of(world))
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        refuse_needing_whole(policy, "zero1")
-        here, mine = placed(net), self.layout(net).state
+        refuse_whole_weight_optimizers(policy, "zero1")
+        here, mine = placement_of(net), self.layout(net).state
         here.shards = [(p, mine.cut(p.detach()).requires_grad_()) for p in net.parameters()]
         return self.optimizer_of(policy, [piece for _, piece in here.shards])
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         norm = super().finish(net, max_norm, scale)
         mine = self.layout(net).state
-        for weight, piece in placed(net).shards:
+        for weight, piece in placement_of(net).shards:
             piece.grad = None if weight.grad is None else mine.cut(weight.grad)
         return norm
 
     @torch.no_grad()
     def after_step(self, net: nn.Module) -> None:
-        world = placed(net).world
+        world = placement_of(net).world
         if world.size == 1:
             return
-        for some in _by_size(list(net.parameters())):
+        for some in _buckets(list(net.parameters())):
             pieces = [[Window(rank, world.size).cut(p.detach()) for p in some] for rank in range(world.size)]
-            mine = _flat(pieces[world.rank], sum(piece.numel() for piece in pieces[0]))
+            mine = _flatten(pieces[world.rank], sum(piece.numel() for piece in pieces[0]))
             everyone = mine.new_empty(world.size * len(mine))
             world.count("parameters", mine)
             dist.all_gather_into_tensor(everyone, mine, group=world.group)
@@ -59,11 +59,11 @@ class Strategy(ddp.Strategy):
         return [mine.cut(p.detach()) for p in net.parameters()]
 
     def layout(self, net: nn.Module) -> Layout:
-        world = placed(net).world
+        world = placement_of(net).world
         return Layout(Window(), Window(world.rank, world.size), True)
 
 
-def _by_size(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """In order, alike in format, a bounded number of numbers at a time."""
     some: list[Tensor] = []
     for weight in weights:
@@ -75,7 +75,7 @@ def _by_size(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     yield some
 
 
-def _flat(pieces: Sequence[Tensor], length: int) -> Tensor:
+def _flatten(pieces: Sequence[Tensor], length: int) -> Tensor:
     flat = pieces[0].new_zeros(length)
     held = torch.cat([piece.reshape(-1) for piece in pieces])
     flat[: len(held)] = held

@@ -10,4 +10,4 @@ from paragan.parallel._fsdp import Sharded
 
 class Strategy(Sharded):
     name = "zero2"
-    keeps = True
+    reshards_after_forward = False

@@ -17,7 +17,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import DiscriminatorOutput, Side, TurnInputs
-from paragan.layers.shift import moved
+from paragan.layers.shift import shift_images
 from paragan.penalties._logits import per_sample
 
 _Inputs = tuple[Tensor | None, ...]  # of D: images, labels, and of pairs what they were made from
@@ -68,7 +68,7 @@ class Penalty(protocols.Penalty):
 def mirrored_and_moved(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
     """T. draws_B3: uniform in [0, 1)."""
     mirrored = torch.where(draws_B3[:, 0].view(-1, 1, 1, 1) < 0.5, x_BCHW.flip(3), x_BCHW)
-    return moved(mirrored, draws_B3[:, 1:])
+    return shift_images(mirrored, draws_B3[:, 1:])
 
 
 def _varied(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> _Inputs:

@@ -121,7 +121,7 @@ class _Trial:
         except Exception as error:
             if not (isinstance(error, ConfigError) and self._found) and not is_out_of_memory(error):
                 raise
-            why = executors.reason(error.__cause__ or error)
+            why = executors.error_line(error.__cause__ or error)
             self._leave(name, f"left out ({why})", error.with_traceback(None))  # it would hold what did not fit
             return
         finally:
@@ -162,8 +162,10 @@ def candidates(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.M
     """Every precision, layout and library that is left open, of both sides together; the likeliest first."""
     sides = {Side.G: config.g, Side.D: config.d}
     open_to: dict[str, dict[Side, tuple[Any, ...]]] = {
-        "precision": {side: precision.worth_measuring(own.precision, device) for side, own in sides.items()},
-        "channels_last": {side: precision.layouts(own.channels_last, nets[side]) for side, own in sides.items()},
+        "precision": {side: precision.precision_candidates(own.precision, device) for side, own in sides.items()},
+        "channels_last": {
+            side: precision.layout_candidates(own.channels_last, nets[side]) for side, own in sides.items()
+        },
         "matmul": {side: products.libraries(own.matmul, nets[side], device) for side, own in sides.items()},
     }
     for numbers in product(*(range(max(map(len, choices.values()))) for choices in open_to.values())):

@@ -11,7 +11,7 @@ from paragan.config import RunConfig
 from paragan.core.dist import World
 from paragan.core.errors import PREEMPTED
 from paragan.core.interrupt import Interrupt, install
-from paragan.distributed.launch.join import leave
+from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs.session import (
     RunRequest,
@@ -34,7 +34,7 @@ def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[Worl
                 asked = prepare(world)
             finished = _run(asked, world, interrupt)
         finally:
-            leave(world)
+            destroy_groups(world)
     if not finished:
         raise KeyboardInterrupt if interrupt.signal_number == signal.SIGINT else SystemExit(PREEMPTED)
 

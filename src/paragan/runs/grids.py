@@ -10,7 +10,7 @@ from dataclasses import replace
 from paragan.build.workers import worker
 from paragan.config import RunConfig, dump
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.launch.external_workers import ExternalWorkers, of_world
+from paragan.distributed.launch.external_workers import ExternalWorkers, from_world
 from paragan.distributed.launch.join import join
 from paragan.distributed.launch.rank_env import RankEnv
 
@@ -19,7 +19,7 @@ def of_torchrun(config: RunConfig, place: RankEnv) -> ExternalWorkers:
     """The ranks that torchrun started: they meet on the host, whatever each of them will train on."""
     import torch
 
-    return of_world(join(place, torch.device("cpu"), config.train.timeout_s))
+    return from_world(join(place, torch.device("cpu"), config.train.timeout_s))
 
 
 def of_mpiexec(config: RunConfig) -> ExternalWorkers:
@@ -27,7 +27,7 @@ def of_mpiexec(config: RunConfig) -> ExternalWorkers:
     from paragan.distributed.transports.mpi_communicator import MpiWorld
 
     world, timeout_s = MpiWorld(), config.train.timeout_s
-    tell, hear = (lambda text: world.tell(text, timeout_s)), (lambda: world.hear(timeout_s))
+    tell, hear = (lambda text: world.broadcast_text(text, timeout_s)), (lambda: world.receive_text(timeout_s))
     return ExternalWorkers(world.rank, world.size, tell, hear, mpi=True)
 
 
@@ -44,7 +44,7 @@ def staffed(config: RunConfig, company: ExternalWorkers) -> RunConfig:
 
 def serve(config: RunConfig, company: ExternalWorkers) -> int:
     """A worker's part, until the coordinator sends it home; the exit code. It prints what goes wrong, and no more."""
-    called = company.called()
+    called = company.receive()
     if "token" not in called:  # the coordinator could not begin, and says why
         return 0
     address = called["token"], called["host"], int(called["port"])

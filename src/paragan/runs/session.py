@@ -26,7 +26,7 @@ from paragan.core.protocols import Source, paired
 from paragan.core.types import Side
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.external_workers import ExternalWorkers
-from paragan.distributed.launch.failure import explained
+from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import join
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.engine.multi_writer import MultiWriter
@@ -36,7 +36,7 @@ from paragan.evaluation.judge import JUDGE
 from paragan.evaluation.scorer import describe_extractor
 from paragan.game.label_use import IGNORED
 from paragan.hardware import device as devices
-from paragan.hardware.executors import explained as compiling
+from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import choose_executor, rank_checks
 from paragan.runs.existing_run import former_run, news, recorded, with_recorded_init
 from paragan.runs.folder import RunFolder, environment, write_json
@@ -69,14 +69,16 @@ class RunRequest:
 def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
     """The world of this process, on its device. stopped: looked at while the other ranks are waited for."""
     warnings.filterwarnings("ignore", message=_NOISE)
-    device = devices.pick(config.train.threads, *(() if place is None else (place.local_rank, place.local_size)))
+    device = devices.select_device(
+        config.train.threads, *(() if place is None else (place.local_rank, place.local_size))
+    )
     return join(place, device, config.train.timeout_s, stopped, rank_checks.needs_group(config))
 
 
 @contextmanager
 def open_session(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
     """A session that stands at the newest checkpoint, or at the start; inside, the folder is locked."""
-    folder = RunFolder(asked.out, None if asked.place is None else asked.place.lock)
+    folder = RunFolder(asked.out, None if asked.place is None else asked.place.lock_fd)
     say = printer(world)
     rank_checks.refuse_different(asked.config, world)
     rank_checks.refuse_thin(asked.config, world)
@@ -100,7 +102,7 @@ def open_session(asked: RunRequest, world: World, stop: Callable[[], bool]) -> I
         asked = replace(asked, config=config)
         is_complete = _is_complete(trainer, folder, config, before, world)
         if world.is_main and asked.place is not None:
-            exit_status.claim(asked.out, asked.place)
+            exit_status.record_owner(asked.out, asked.place)
         if world.is_main and not is_complete:
             (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
             write_text(folder.config, dump(config))
@@ -130,7 +132,7 @@ def share_failures(world: World) -> Iterator[None]:
     try:
         yield
     except BaseException as raised:
-        error = explained(world, raised)
+        error = resolve_failure(world, raised)
         raise error from (None if error is raised else raised)
 
 
@@ -201,7 +203,7 @@ def _refuse_missing_init(asked: RunRequest) -> None:
 
 def _sets_aside(asked: RunRequest) -> bool:
     """`--fresh`, which a restarted attempt must not take for another one."""
-    return asked.fresh and not (asked.place is not None and exit_status.claimed(asked.out, asked.place))
+    return asked.fresh and not (asked.place is not None and exit_status.is_owned(asked.out, asked.place))
 
 
 def _refuse_less(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:
@@ -227,7 +229,7 @@ def _desk(asked: RunRequest, world: World, trainer: Trainer) -> MultiWriter:
     if world.is_main:
         return build.writers(asked.config, asked.out, trainer.clock.step)
     always = {"rank": world.rank, "attempt": asked.place.attempt if asked.place else 0}
-    events = exit_status.ranks(asked.out) / f"rank-{world.rank}.jsonl"
+    events = exit_status.ranks_folder(asked.out) / f"rank-{world.rank}.jsonl"
     return MultiWriter([("events", RankWriter(events, always, world.sent))])
 
 

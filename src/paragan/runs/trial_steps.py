@@ -40,7 +40,7 @@ class TrialRun:
 
     def __init__(self, config: RunConfig, world: World, model: Model | None) -> None:
         self.config, self.model, self.ranks = config, model, world.size
-        self.device = devices.pick(config.train.threads) if world.group is None else world.device
+        self.device = devices.select_device(config.train.threads) if world.group is None else world.device
         self.rows = world.share(config.train.batch)[1]
         self.found = build.open_data(config)
 
@@ -51,14 +51,14 @@ class TrialRun:
 
     def __call__(self, config: RunConfig, budget_s: float) -> Timing:
         """Of a few steps, fewer where those do not fit the budget. `ConfigError` for what cannot be compiled here."""
-        with torch.random.fork_rng(devices=[]), executors.explained():
+        with torch.random.fork_rng(devices=[]), executors.report_compile_errors():
             step = self.stepper(config)
             steps_s: list[float] = []
             walls_s: list[float] = []
             while not steps_s or (len(steps_s) < _AT_MOST and sum(walls_s) < budget_s):
-                began, began_wall = executors.now(self.device), time.perf_counter()
+                began, began_wall = executors.synchronized_time(self.device), time.perf_counter()
                 step()
-                steps_s.append(executors.now(self.device) - began)
+                steps_s.append(executors.synchronized_time(self.device) - began)
                 walls_s.append(time.perf_counter() - began_wall)
         step_s = min(steps_s)
         compiled = config.train.executor != "eager"

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Side
 from paragan.game import network
 from paragan.game.network import CalledNetwork
-from paragan.layers.random import draws, untouched
+from paragan.layers.random import preserved_state, uses_random_numbers
 from paragan.layers.update_once import mixing_layers
 from paragan.parallel._blocks import blocks
 from paragan.verify.reference_run import NEAR, VerifiedNetworks, max_difference, network_inputs
@@ -62,14 +62,16 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     watch = _Watch(net)
     before = _generators()
     given = network_inputs(subject, side)
-    with untouched(net):
+    with preserved_state(net):
         with watch.following():
             out = network_output(side, net, given)
         moved = next((name for name, state in _generators().items() if state != before[name]), "")
     return NetworkTraits(
         mixing=_named(net, mixing_layers(net).__contains__),
-        drawing=_named(net, lambda module: draws(module) and not any(map(draws, module.children()))),
-        secret="" if moved == "torch" and draws(net) else moved,
+        drawing=_named(
+            net, lambda module: uses_random_numbers(module) and not any(map(uses_random_numbers, module.children()))
+        ),
+        secret="" if moved == "torch" and uses_random_numbers(net) else moved,
         iterating=_named(net, has_torch_spectral_norm),
         outside=tuple(watch.outside),
         asks=watch.asks,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.types import Side
-from paragan.layers.random import untouched
+from paragan.layers.random import preserved_state
 from paragan.verify.diagnosis import NetworkTraits, network_output
 from paragan.verify.finding import LawResult, failed_result, passed_result
 from paragan.verify.reference_run import VerifiedNetworks, network_inputs
@@ -80,7 +80,7 @@ def _suspects(of: NetworkTraits) -> str:
 @contextmanager
 def _again(net: nn.Module) -> Iterator[None]:
     """The same state and the same draws whenever it is entered; all is put back at the end."""
-    with untouched(net):
+    with preserved_state(net):
         torch.manual_seed(0)
         yield
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from paragan.core.types import Side
 from paragan.game.player import Player
-from paragan.layers.random import untouched
+from paragan.layers.random import preserved_state
 from paragan.verify.diagnosis import NetworkTraits, has_torch_spectral_norm, network_output
 from paragan.verify.finding import SPECTRAL, LawResult, failed_result, passed_result
 from paragan.verify.reference_run import NAMES, ReferenceRun, VerifiedNetworks, network_inputs
@@ -53,7 +53,7 @@ def _behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResu
 
 
 def _probe(subject: VerifiedNetworks, side: Side, net: nn.Module) -> Tensor:
-    with torch.no_grad(), untouched(net):
+    with torch.no_grad(), preserved_state(net):
         torch.manual_seed(0)
         return network_output(side, net, network_inputs(subject, side))
 

@@ -16,7 +16,7 @@ import torch
 from paragan.core.dist import ALONE, World
 from paragan.core.pieces import StoredTensors
 from paragan.core.types import Can, Side
-from paragan.distributed.launch.join import join, leave
+from paragan.distributed.launch.join import destroy_groups, join
 from paragan.game.state import restore, state_of
 from paragan.verify import double_backward, frozen_opponent
 from paragan.verify.diagnosis import NetworkTraits, inspect_network
@@ -247,7 +247,7 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
             yield replace(found, reason=found.reason + explain_sharding(ready.seen, found))
     finally:
         if world is not None:
-            leave(world)
+            destroy_groups(world)
 
 
 def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:

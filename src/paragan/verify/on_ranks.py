@@ -25,7 +25,7 @@ from paragan.core.errors import ParaganError
 from paragan.core.files import open_to_append, write_bytes, write_text
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
-from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback
+from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
 from paragan.verify.finding import DETERMINISTIC, RANKS, LawResult
 from paragan.verify.laws import (
     ON_RANKS,
@@ -157,7 +157,7 @@ class _Processes:
     def _start(self) -> None:
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-        if (interface := loopback()) is not None:
+        if (interface := loopback_interface()) is not None:
             environment[GLOO_INTERFACE] = interface
         store = self.ranks.folder / f"store-{self.number}"
         for rank in range(self.ranks.size):

@@ -120,7 +120,7 @@ class ReferenceRun:
     def _seat(self, side: Side) -> Player:
         placing, make, options = make_strategy(self.name), self.subject.makes[side], self.subject.averages[side]
         net = placing.prepare(make, self.world)
-        average = None if options is None else Ema(placing.average(make, self.world), options)
+        average = None if options is None else Ema(placing.prepare_average(make, self.world), options)
         policy = replace(self.subject.policies[side], micro_batches=self.parts.get(side, 1))
         return Player(side, net, placing, policy, ema=average)
 

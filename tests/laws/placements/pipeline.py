@@ -103,7 +103,7 @@ class Strategy(none.Strategy):
         with torch.no_grad():
             return Staged(whole, dist.get_rank(), dist.get_world_size(), probe)
 
-    def average(self, make, mesh):
+    def prepare_average(self, make, mesh):
         return self.prepare(make, mesh)
 
     def optimizer(self, policy, net):

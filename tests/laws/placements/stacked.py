@@ -58,7 +58,7 @@ class Strategy(none.Strategy):
     def prepare(self, make, mesh):
         return Stack([make(cell) for cell in range(mesh)])
 
-    def average(self, make, mesh):
+    def prepare_average(self, make, mesh):
         return self.prepare(make, mesh)
 
     def optimizer(self, policy, net):

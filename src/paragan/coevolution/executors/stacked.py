@@ -28,7 +28,7 @@ from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player, fakes_for
 from paragan.hardware import products
-from paragan.hardware.graphs import Graph, Recorded, Work
+from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
 _LARGE_NUM_WEIGHTS = (
     65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
@@ -208,7 +208,7 @@ class _StackedSlot:
         together = can_stack(players) and not _is_faster_unstacked(self.stack.flat_CP)
         self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
         self.told: dict[str, Tensor] = {}
-        self._recorded: dict[object, Recorded] = {}
+        self._recorded: dict[object, RecordedFunction] = {}
 
     @property
     def version(self) -> int:
@@ -237,7 +237,7 @@ class _StackedSlot:
             return partial(self._play, turn, against)
         kind = (self.loss, *map(id, turn.penalties))
         if kind not in self._recorded:
-            self._recorded[kind] = Recorded(partial(self._play, turn, against), self.graph())
+            self._recorded[kind] = RecordedFunction(partial(self._play, turn, against), self.graph())
         return self._recorded[kind]
 
     def _play(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

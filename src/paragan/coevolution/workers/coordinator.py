@@ -109,7 +109,7 @@ class Coordinator:
             except RankError:
                 well = False
             if not well:
-                self._communicator.drop()
+                self._communicator.abort()
         self.membership.close()
 
     def await_workers(self, count: int, alive: Callable[[], str]) -> None:
@@ -129,7 +129,7 @@ class Coordinator:
         return [
             {
                 "name": member.name,
-                **{key: member.line.about.get(key) for key in ("host", "cores", "device")},
+                **{key: member.line.peer_info.get(key) for key in ("host", "cores", "device")},
                 "state": member.state,
                 "cells": self._owners.count(member.rank),
                 "cells_per_s": member.speed,
@@ -213,7 +213,7 @@ class Coordinator:
             "edges": edges,
             "generation": self.at,
             "torus": torus_shape(ways, root),
-            "places": [member.line.about.get("place") for member in active],
+            "places": [member.line.peer_info.get("place") for member in active],
         }
         for member in active:
             peers = sorted(b for a, b in ways if a == member.rank)
@@ -222,14 +222,14 @@ class Coordinator:
             communicator = self._communicator = self.meet(
                 {"rank": root, "peers": [], **order}, self.membership.check_failed
             )
-            transfer_cells(communicator.hand, root, going, self.states, lambda: self.like)
+            transfer_cells(communicator.exchange_with_root, root, going, self.states, lambda: self.like)
         except RankError:
             raise self.membership.failure() from None
 
     def _dropped(self) -> dict[str, dict[int, list[int]]]:
         """Everybody gives up what is under way and says what it has: by name, edge -> cells."""
         if self._communicator is not None:
-            self._communicator.drop()
+            self._communicator.abort()
             self._communicator = None
         told = self.membership.drop_all(f"{self._number}")
         return {

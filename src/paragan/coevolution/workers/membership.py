@@ -11,10 +11,10 @@ from typing import Any
 
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.launch.handshake import has_ended
-from paragan.distributed.launch.rank_env import GOES_ON
+from paragan.distributed.launch.rank_env import RESUME_HINT
 from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.failure_detector import FailureDetector, Silence
-from paragan.distributed.transports.heartbeat import HeartbeatReader
+from paragan.distributed.transports.heartbeat import PeriodicHeartbeat
 
 POLL_S = 0.02
 
@@ -34,7 +34,7 @@ class Member:
 
     name: str
     line: ControlConnection
-    beats: HeartbeatReader
+    beats: PeriodicHeartbeat
     rank: int = -1
     speed: float | None = None
     state: str = "inactive"
@@ -92,9 +92,11 @@ class Membership:
         """Whoever has come takes part from the next edge on; how many there are now."""
         while (line := self.accept()) is not None:
             self._count += 1
-            name, now = f"worker {self._count} ({line.about.get('host', line.who)})", time.monotonic()
-            self.members.append(Member(name, line, HeartbeatReader(line, self._detector.heartbeat_s, dict), moved=now))
-            self._detector.heard(name, now)
+            name, now = f"worker {self._count} ({line.peer_info.get('host', line.peer_address)})", time.monotonic()
+            self.members.append(
+                Member(name, line, PeriodicHeartbeat(line, self._detector.heartbeat_s, dict), moved=now)
+            )
+            self._detector.record_arrival(name, now)
             self.is_stale = True
         return len(self.members)
 
@@ -143,11 +145,11 @@ class Membership:
         for member in list(self.members):
             while (message := member.line.receive(0.0)) is not None:
                 self._heard(member, message, time.monotonic())
-            if member.line.lost is not None and self._over:
+            if member.line.disconnect_reason is not None and self._over:
                 self.members.remove(member)  # it went home
                 self._detector.forget(member.name)
-            elif member.line.lost is not None:
-                self._part(member, str(member.line.lost))
+            elif member.line.disconnect_reason is not None:
+                self._part(member, str(member.line.disconnect_reason))
         suspects = self._detector.suspects(time.monotonic())
         for member in list(self.members):
             self._judge(member, suspects.get(member.name))
@@ -184,7 +186,7 @@ class Membership:
         if silence is None:
             if member.is_suspect:
                 self.say(f"workers   {member.name} responds again")
-        elif has_ended(member.line.about):
+        elif has_ended(member.line.peer_info):
             self._part(member, "its process has ended")
         elif silence.is_failure:
             self._part(member, f"no heartbeat for {silence.seconds:.1f} s")
@@ -194,7 +196,7 @@ class Membership:
         member.is_suspect = silence is not None
 
     def _heard(self, member: Member, message: Mapping[str, Any], now: float) -> None:
-        self._detector.heard(member.name, now)
+        self._detector.record_arrival(member.name, now)
         if message["kind"] != "beat":
             member.moved = now
         match message["kind"]:
@@ -224,10 +226,10 @@ class Membership:
         self._detector.forget(member.name)
         self.is_stale, self.has_failed = True, self.has_failed or member.rank >= 0
         member.beats.close(0.0)
-        member.line.part()
-        self.gone(member.line.about)
+        member.line.begin_close()
+        self.gone(member.line.peer_info)
         if not self.is_recoverable:
-            self._fatal = RankError(f"{member.name} failed ({why}), which ends a run over MPI; {GOES_ON}")
+            self._fatal = RankError(f"{member.name} failed ({why}), which ends a run over MPI; {RESUME_HINT}")
             raise self._fatal
 
 

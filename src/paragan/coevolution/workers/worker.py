@@ -28,7 +28,7 @@ from paragan.coevolution.workers.genome_exchange import (
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.control import ControlConnection
-from paragan.distributed.transports.heartbeat import Status, WorkerState
+from paragan.distributed.transports.heartbeat import WorkerState, WorkerStatus
 from paragan.hardware import heap
 
 _POLL_S = 0.1
@@ -65,7 +65,7 @@ class Worker:
         crew: CellTrainer,
         meet: CommunicatorFactory,
         say: Callable[[str], None],
-        status: Status,
+        status: WorkerStatus,
         *,
         age: int = 0,
         timeout_s: float = 300.0,
@@ -90,8 +90,8 @@ class Worker:
         try:
             while True:
                 order = self.line.receive(_POLL_S)
-                if order is None and self.line.lost is not None:
-                    return f"the coordinator is gone ({self.line.lost})"
+                if order is None and self.line.disconnect_reason is not None:
+                    return f"the coordinator is gone ({self.line.disconnect_reason})"
                 if order is None and time.monotonic() - heard > self.timeout_s:
                     return f"the coordinator has said nothing for {self.timeout_s:g} s"
                 if order is None:
@@ -124,7 +124,7 @@ class Worker:
             if next_one is None:
                 return self._leave()
             self._begun, order = next_one
-            self.status.step()
+            self.status.record_progress()
             self._guarded(lambda order=order: acts[order["kind"]](order))  # type: ignore[misc]
             if order["kind"] == "end":
                 return self._leave()
@@ -145,7 +145,7 @@ class Worker:
         self._exchange = None  # nothing is due until there is another membership
 
     def _failed(self, reason: str, code: int) -> None:
-        self.status.become(WorkerState.FAILED)
+        self.status.set_state(WorkerState.FAILED)
         self._say("failed", reason=reason[:500], code=code)
 
     def _say(self, kind: str, **values: Any) -> None:
@@ -161,7 +161,7 @@ class Worker:
         communicator = self._communicator = self.meet(order, self._stopped)
         held = {cell: self._past[edge][cell] for cell, edge in order["edges"].get(str(communicator.rank), [])}
         ways = transfer_routes(owners, order["sources"])
-        came = transfer_cells(communicator.hand, communicator.rank, ways, held, self._like)
+        came = transfer_cells(communicator.exchange_with_root, communicator.rank, ways, held, self._like)
         mine = [number for number, owner in enumerate(owners) if owner == communicator.rank]
         for number in mine:
             source = order["sources"][number]
@@ -190,7 +190,7 @@ class Worker:
         """One generation."""
         population, exchange = self._population, self._exchange
         assert population is not None and exchange is not None
-        self.status.become(WorkerState.PROCESSING)
+        self.status.set_state(WorkerState.PROCESSING)
         began = time.perf_counter()
         profile, told = population.evolve()
         at, states = population.generation, {cell.number: cell.state() for cell in population.cells}
@@ -200,8 +200,8 @@ class Worker:
         kept = {edge: held for edge, held in self._past.items() if edge > at - _NUM_EDGES - self.age}
         self._past = kept | {at: kept.get(at, {}) | states}
         seconds = time.perf_counter() - began
-        self.status.reach(at, seconds)
-        self.status.become(WorkerState.FINISHED)
+        self.status.set_generation(at, seconds)
+        self.status.set_state(WorkerState.FINISHED)
         self._say(
             "done",
             generation=at,
@@ -210,7 +210,7 @@ class Worker:
             numbers=_sum_scalars(told),
             profile={"wall_s": profile.wall_s, "cpu_s": profile.cpu_s},
         )
-        heap.give_back()  # others may still be at work
+        heap.release_freed_memory()  # others may still be at work
 
     def _gather(self, order: Order) -> None:
         """To the coordinator, all there is to know of the cells here at that edge."""
@@ -222,7 +222,7 @@ class Worker:
 
     def _dropped(self, order: Order) -> None:
         self._leave()
-        self.status.become(WorkerState.INACTIVE)
+        self.status.set_state(WorkerState.INACTIVE)
         held = {str(edge): sorted(states) for edge, states in self._past.items()}
         self._say("dropped", held=held, membership=order["membership"])
 
@@ -235,7 +235,7 @@ class Worker:
     def _leave(self) -> None:
         self._exchange = None
         if self._communicator is not None:
-            self._communicator.drop()
+            self._communicator.abort()
             self._communicator = None
 
     def _standings(self) -> list[CellState]:
@@ -253,7 +253,7 @@ class Worker:
 
     def _stop(self) -> None:
         """Called before every step."""
-        self.status.step()
+        self.status.record_progress()
         if self._stopped() or self._ended:
             raise GenerationDropped
         if self._exchange is not None:

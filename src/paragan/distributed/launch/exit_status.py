@@ -34,12 +34,12 @@ class ExitStatus:
     reason: str
     time: float
     attempt: int = 0
-    run: str = "none"
-    cause: int | None = None
-    final: bool = False
+    run_id: str = "none"
+    cause_rank: int | None = None
+    is_final: bool = False
 
 
-def ranks(folder: Path) -> Path:
+def ranks_folder(folder: Path) -> Path:
     """Where the ranks of the run in `folder` leave their files. `CheckpointError` where it is a link."""
     refuse_link(folder / "ranks")
     return folder / "ranks"
@@ -48,77 +48,77 @@ def ranks(folder: Path) -> Path:
 def write(folder: Path, place: RankEnv, error: BaseException | None, code: int, reason: str) -> None:
     """Of this rank, now. error: what ended it, if anything did."""
     cause = error.rank if isinstance(error, PeerFailedError) else None
-    bug = code == 1 and error is not None and not _may_pass(error)
+    bug = code == 1 and error is not None and not _is_transient(error)
     end = ExitStatus(
-        place.rank, code, to_printable(reason), time.time(), place.attempt, place.run, cause, bug or code in _FINAL
+        place.rank, code, to_printable(reason), time.time(), place.attempt, place.run_id, cause, bug or code in _FINAL
     )
     path = _path(folder, place.rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps(asdict(end)) + "\n")
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Whether another attempt may fare better: a disk, a network or a device failed, not this program."""
     from paragan.distributed.launch.failure import (
-        is_broken,  # brings torch, which a rank has and the one who starts it has not
+        is_collective_failure,  # brings torch, which a rank has and the one who starts it has not
     )
 
     of_device = type(error).__name__ == "AcceleratorError"
     if isinstance(error, BrokenPipeError):
         return False  # the reader of standard output has left, as `| head` does
-    return isinstance(error, (OSError, PeerFailedError)) or of_device or is_broken(error)
+    return isinstance(error, (OSError, PeerFailedError)) or of_device or is_collective_failure(error)
 
 
-def forget(folder: Path, place: RankEnv) -> None:
+def remove_stale(folder: Path, place: RankEnv) -> None:
     """A first attempt has no past: what lies here is of another run, even where torchrun calls both `none`."""
     if place.attempt == 0:
         _path(folder, place.rank).unlink(missing_ok=True)
 
 
-def claim(folder: Path, place: RankEnv) -> None:
+def record_owner(folder: Path, place: RankEnv) -> None:
     """The run in `folder` is from now on the one that torchrun started."""
-    path = ranks(folder) / "run.json"
+    path = ranks_folder(folder) / "run.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps({"run": place.run, "agent": _agent(place)}) + "\n")
+    write_text(path, json.dumps({"run": place.run_id, "agent": _agent(place)}) + "\n")
 
 
-def claimed(folder: Path, place: RankEnv) -> bool:
+def is_owned(folder: Path, place: RankEnv) -> bool:
     """Whether an earlier attempt of this very run has. Users give the same id again, and torchrun calls some `none`:
     one torchrun process is one run, and a restart is never the first attempt.
     """
     try:
-        owner = json.loads(read_bytes(ranks(folder) / "run.json", _MOST_BYTES))
+        owner = json.loads(read_bytes(ranks_folder(folder) / "run.json", _MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
-    same = isinstance(owner, dict) and owner.get("run") == place.run
+    same = isinstance(owner, dict) and owner.get("run") == place.run_id
     return same and (place.attempt > 0 or owner.get("agent") == _agent(place))
 
 
 def _agent(place: RankEnv) -> str:
-    return f"{socket.gethostname()}:{place.agent}"
+    return f"{socket.gethostname()}:{place.launcher_pid}"
 
 
-def of_run(folder: Path, run: str) -> list[ExitStatus]:
+def read_all(folder: Path, run: str) -> list[ExitStatus]:
     """The ends that ranks of this run have left, by rank, of whatever attempt each saw last."""
-    found = [_read(path) for path in sorted(ranks(folder).glob("rank-*.exit.json"))]
-    return sorted((end for end in found if end is not None and end.run == run), key=lambda end: end.rank)
+    found = [_read(path) for path in sorted(ranks_folder(folder).glob("rank-*.exit.json"))]
+    return sorted((end for end in found if end is not None and end.run_id == run), key=lambda end: end.rank)
 
 
-def first(found: Iterable[ExitStatus]) -> ExitStatus | None:
+def first_failure(found: Iterable[ExitStatus]) -> ExitStatus | None:
     """Of the newest attempt, the one that ended by its own failure before any other did."""
     failed = [end for end in found if end.code != 0]
     newest = max((end.attempt for end in failed), default=0)
     return min(
-        (end for end in failed if end.attempt == newest), key=lambda e: (e.cause is not None, e.time), default=None
+        (end for end in failed if end.attempt == newest), key=lambda e: (e.cause_rank is not None, e.time), default=None
     )
 
 
-def settled(folder: Path, place: RankEnv) -> ExitStatus | None:
+def final_failure(folder: Path, place: RankEnv) -> ExitStatus | None:
     """What ended an earlier attempt of this very run for good; None where it is worth another."""
     if place.attempt == 0:
         return None
-    found = [end for end in of_run(folder, place.run) if end.rank < place.size and end.final]
-    return first(found)
+    found = [end for end in read_all(folder, place.run_id) if end.rank < place.size and end.is_final]
+    return first_failure(found)
 
 
 def lacks_exit(folder: Path) -> bool:
@@ -137,13 +137,13 @@ def write_exit(folder: Path, code: int, reason: str) -> None:
 
 
 def _path(folder: Path, rank: int) -> Path:
-    return ranks(folder) / f"rank-{rank}.exit.json"
+    return ranks_folder(folder) / f"rank-{rank}.exit.json"
 
 
 def _read(path: Path) -> ExitStatus | None:
     try:
         end = ExitStatus(**json.loads(read_bytes(path, _MOST_BYTES)))
-        numbers = (end.rank, end.code, end.attempt, 0 if end.cause is None else end.cause)
+        numbers = (end.rank, end.code, end.attempt, 0 if end.cause_rank is None else end.cause_rank)
         ok = all(type(n) is int for n in numbers) and isinstance(end.time, float) and isinstance(end.reason, str)
         return end if ok else None
     except (OSError, ValueError, TypeError, RecursionError):

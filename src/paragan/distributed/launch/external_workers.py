@@ -23,31 +23,31 @@ class ExternalWorkers:
 
     rank: int
     size: int
-    tell: Callable[[str], None]
-    hear: Callable[[], str]
+    broadcast_text: Callable[[str], None]
+    receive_text: Callable[[], str]
     mpi: bool = False
-    has_called: bool = False
+    has_broadcast: bool = False
 
-    def call(self, values: Mapping[str, Any]) -> None:
+    def broadcast(self, values: Mapping[str, Any]) -> None:
         """The others to their work."""
-        self.has_called = True
-        self.tell(json.dumps(values))
+        self.has_broadcast = True
+        self.broadcast_text(json.dumps(values))
 
-    def called(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         """What rank 0 said; of nothing but strings and numbers."""
-        found = json.loads(self.hear())
+        found = json.loads(self.receive_text())
         if not isinstance(found, dict):
             raise RankError(f"rank {self.rank}: rank 0 said something else than where its coordinator listens")
         return found
 
 
-def of_world(world: World) -> ExternalWorkers:
+def from_world(world: World) -> ExternalWorkers:
     """Of the ranks that torchrun started."""
     store = world.store
     assert store is not None
     return ExternalWorkers(
         world.rank,
         world.size,
-        tell=lambda text: store.set("company", text),
-        hear=lambda: store.get("company").decode(),  # ends with the store's time-out
+        broadcast_text=lambda text: store.set("company", text),
+        receive_text=lambda: store.get("company").decode(),  # ends with the store's time-out
     )

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from paragan.core.dist import World
 from paragan.core.errors import PeerFailedError, RankError, outcome
-from paragan.distributed.launch.rank_env import GOES_ON, alive
+from paragan.distributed.launch.rank_env import RESUME_HINT, is_running
 
 LOOK_S = 3.0  # for the reason of another
 _MOST_S = 15.0  # a few questions to the store
@@ -31,7 +31,7 @@ _BROKEN = (
 )
 
 
-def explained(world: World, error: BaseException) -> BaseException:
+def resolve_failure(world: World, error: BaseException) -> BaseException:
     """The error that this rank ends with: its own, told to the others; or another's, as a `PeerFailedError`.
 
     A collective that broke without a reason becomes a `RankError` that names who is gone. At most `_MOST_S` seconds.
@@ -39,70 +39,78 @@ def explained(world: World, error: BaseException) -> BaseException:
     if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error
     found: list[BaseException] = []
-    looking = threading.Thread(target=lambda: found.append(_explained(world, world.store, error)), daemon=True)
+    looking = threading.Thread(target=lambda: found.append(_resolve(world, world.store, error)), daemon=True)
     looking.start()
     looking.join(_MOST_S)  # a store whose process is stopped takes a question and never answers, whatever its time-out
     if found:
         return found[0]
-    return RankError(f"{_SILENT} (rank {world.rank} could not go on); {GOES_ON}") if is_broken(error) else error
+    return (
+        RankError(f"{_SILENT} (rank {world.rank} could not go on); {RESUME_HINT}")
+        if is_collective_failure(error)
+        else error
+    )
 
 
-def _explained(world: World, store: Any, error: BaseException) -> BaseException:
+def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
     try:
         store.set_timeout(timedelta(seconds=LOOK_S))
-        if is_broken(error):
-            found = _look(store, world)
+        if is_collective_failure(error):
+            found = _find_failure(store, world)
             if isinstance(found, dict):  # its own where it has been told already, further down
-                return error if found["rank"] == world.rank else _followed(world, found)
+                return error if found["rank"] == world.rank else _followed_error(world, found)
             if found or not isinstance(error, RankError):  # one of ours may know in which layer
-                error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {GOES_ON}")
-        first = _tell(store, world, error)
-        return error if first["rank"] == world.rank else _followed(world, first)
+                error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {RESUME_HINT}")
+        first = _publish(store, world, error)
+        return error if first["rank"] == world.rank else _followed_error(world, first)
     except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or a value that no rank has written
-        gone = f"the process that served the store of the ranks has ended; {GOES_ON}"
-        return error if not is_broken(error) else RankError(gone)
+        gone = f"the process that served the store of the ranks has ended; {RESUME_HINT}"
+        return error if not is_collective_failure(error) else RankError(gone)
 
 
-def is_broken(error: BaseException) -> bool:
+def is_collective_failure(error: BaseException) -> bool:
     """Whether a collective failed, as such or as the cause of what was made of it, rather than what this rank computes.
 
     gloo raises a plain `RuntimeError`.
     """
     told = isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN)
-    return told or isinstance(error, dist.DistError) or (error.__cause__ is not None and is_broken(error.__cause__))
+    return (
+        told
+        or isinstance(error, dist.DistError)
+        or (error.__cause__ is not None and is_collective_failure(error.__cause__))
+    )
 
 
-def _tell(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
+def _publish(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
     """Write this rank's reason unless there is one; returns the one that stands."""
     code, line = outcome(error)
     told = {"rank": world.rank, "code": code, "reason": line or f"{type(error).__name__}: {error}"[:500]}
     return json.loads(store.compare_set("failed", "", json.dumps(told)))
 
 
-def _look(store: dist.Store, world: World) -> dict[str, Any] | str:
+def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
     """The reason another rank left, or who is gone; empty where neither is known."""
     began = time.monotonic()
     while True:
         if store.check(["failed"]):
             return json.loads(store.get("failed"))
         waited = time.monotonic() - began
-        gone = _gone(store, world)
+        gone = _ended_ranks(store, world)
         if waited > LOOK_S or (gone and waited > _GRACE_S):
             break
         time.sleep(_PAUSE_S)
     return f"rank {', '.join(map(str, gone))} is gone" if gone else ""
 
 
-def _gone(store: dist.Store, world: World) -> list[int]:
+def _ended_ranks(store: dist.Store, world: World) -> list[int]:
     """Ranks of this host whose process has ended."""
     found = []
     for rank in range(world.size):
         host, pid = json.loads(store.get(f"here/{rank}"))
-        if host == socket.gethostname() and not alive(pid):
+        if host == socket.gethostname() and not is_running(pid):
             found.append(rank)
     return found
 
 
-def _followed(world: World, first: Mapping[str, Any]) -> PeerFailedError:
+def _followed_error(world: World, first: Mapping[str, Any]) -> PeerFailedError:
     rank, code, reason = int(first["rank"]), int(first["code"]), str(first["reason"])
     return PeerFailedError(f"rank {world.rank} stopped because rank {rank} failed: {reason}", code, rank, reason)

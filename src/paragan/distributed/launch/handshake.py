@@ -14,14 +14,14 @@ from typing import Any
 import torch
 
 import paragan
-from paragan.distributed.launch.rank_env import alive, num_cores
+from paragan.distributed.launch.rank_env import is_running, num_cores
 
 
-def offer(
+def worker_info(
     device: str, config: str | None = None, place: int | None = None, accelerator: str | None = None
 ) -> dict[str, Any]:
     """device: that it trains on. config: the resolved config, where it has read one itself. place: its rank among the
-    processes that mpiexec started. accelerator: as `hardware.peers.identity` has it."""
+    processes that mpiexec started. accelerator: as `hardware.peers.accelerator_uuid` has it."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -30,19 +30,22 @@ def offer(
         "device": device,
         "accelerator": accelerator,
         "place": place,
-        "code": code(),
+        "code": code_digest(),
         "torch": torch.__version__,
-        "config": None if config is None else digest(config),
+        "config": None if config is None else text_digest(config),
     }
 
 
-def unfit(theirs: Mapping[str, Any], config: str) -> str:
+def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
     """Why a worker that offers this cannot take part; empty: it can. config: the coordinator's."""
-    if theirs.get("code") != code():
-        return f"found other code of paragan ({theirs.get('code')}), expected {code()}: install the same version there"
+    if theirs.get("code") != code_digest():
+        return (
+            f"its paragan code {theirs.get('code')} differs from the coordinator's {code_digest()}; install the same "
+            "version on both hosts"
+        )
     if theirs.get("torch") != torch.__version__:
         return f"found torch {theirs.get('torch')}, expected {torch.__version__}: results would differ"
-    if theirs.get("config") not in (None, digest(config)):
+    if theirs.get("config") not in (None, text_digest(config)):
         return "found another config than the coordinator's, expected the same command and files on all hosts"
     return ""
 
@@ -50,10 +53,10 @@ def unfit(theirs: Mapping[str, Any], config: str) -> str:
 def has_ended(theirs: Mapping[str, Any]) -> bool:
     """Whether the process that offers this has ended; False where its host cannot be asked."""
     is_here = theirs.get("host") == socket.gethostname() and theirs.get("pid_namespace") == _pid_namespace() != ""
-    return is_here and not alive(int(theirs["pid"]))
+    return is_here and not is_running(int(theirs["pid"]))
 
 
-def unreached(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
+def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
     """Why nothing goes from its accelerator to those of the others, by what they offer; empty: it does."""
     own, found = theirs.get("accelerator"), f"found transport=nccl and a worker on {theirs.get('device')}"
     if own is None:
@@ -64,7 +67,7 @@ def unreached(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) ->
 
 
 @cache
-def code() -> str:
+def code_digest() -> str:
     """Of everything that is installed as paragan."""
     root, found = Path(paragan.__file__).parent, hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -79,5 +82,5 @@ def _pid_namespace() -> str:
     return ""
 
 
-def digest(text: str) -> str:
+def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]

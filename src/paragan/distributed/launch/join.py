@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from paragan.core.dist import World, serve_store
 from paragan.core.errors import RankError
-from paragan.distributed.launch.rank_env import GOES_ON, RankEnv, confined, rendezvous_is_dynamic
+from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, loopback_environment, rendezvous_is_dynamic
 
 _PAUSE_S = 0.02
 _UNPICKLES = (
@@ -48,32 +48,36 @@ def join(
     """
     patience = timedelta(seconds=timeout_s)
     if place is None or place.size == 1:
-        return _alone(device, patience) if alone_group else World(device=device)
+        return _single_rank_world(device, patience) if alone_group else World(device=device)
     try:
         if place.size == place.local_size:
-            _confine()
-        base = _base(place, patience) if place.store is None else _file(place.store, place.size, patience)
-        store = _round(base, place, timeout_s, stopped)
-        group, control = _groups(store, place.rank, place.size, device, patience)
+            _set_loopback_interface()
+        base = (
+            _torchrun_store(place, patience)
+            if place.store_path is None
+            else _file_store(place.store_path, place.size, patience)
+        )
+        store = _rendezvous(base, place, timeout_s, stopped)
+        group, control = _create_groups(store, place.rank, place.size, device, patience)
     except (RuntimeError, OSError) as error:
         first = str(error).partition("\n")[0][:200]
-        raise RankError(f"{place}: the ranks could not join within {timeout_s:g} s ({first}); {GOES_ON}") from error
+        raise RankError(f"{place}: the ranks could not join within {timeout_s:g} s ({first}); {RESUME_HINT}") from error
     return World(place.rank, place.size, place.local_rank, place.local_size, device, group, control, store)
 
 
-def leave(world: World) -> None:
+def destroy_groups(world: World) -> None:
     """Destroy the groups, without waiting for anybody."""
     if world.group is not None:
         dist.destroy_process_group()
 
 
-def _alone(device: torch.device, patience: timedelta) -> World:
+def _single_rank_world(device: torch.device, patience: timedelta) -> World:
     """A group of one. Its store lives in this process, and gloo and NCCL are confined to the loopback interface."""
-    during = confined()
+    during = loopback_environment()
     before = {name: os.environ[name] for name in during if name in os.environ}
     os.environ.update(during)
     try:
-        group, control = _groups(dist.HashStore(), 0, 1, device, patience)
+        group, control = _create_groups(dist.HashStore(), 0, 1, device, patience)
     finally:
         for name in during:
             del os.environ[name]
@@ -81,7 +85,7 @@ def _alone(device: torch.device, patience: timedelta) -> World:
     return World(device=device, group=group, control=control)
 
 
-def _groups(
+def _create_groups(
     store: dist.Store, rank: int, size: int, device: torch.device, patience: timedelta
 ) -> tuple[dist.ProcessGroup | None, dist.ProcessGroup]:
     """The one that computes, on the device's own backend, and the one that agrees, on the host."""
@@ -92,31 +96,31 @@ def _groups(
     return dist.group.WORLD, dist.new_group(backend="gloo", timeout=patience)
 
 
-def _confine() -> None:
+def _set_loopback_interface() -> None:
     """Sockets between ranks of one host stay on its loopback interface, unless the user has named another."""
-    for name, value in confined().items():
+    for name, value in loopback_environment().items():
         os.environ.setdefault(name, value)
 
 
-def _file(path: str, size: int, patience: timedelta) -> dist.Store:
+def _file_store(path: str, size: int, patience: timedelta) -> dist.Store:
     """A store that no other process can reach."""
     store = dist.FileStore(path, size)
     store.set_timeout(patience)
     return store
 
 
-def _base(place: RankEnv, patience: timedelta) -> dist.Store:
+def _torchrun_store(place: RankEnv, patience: timedelta) -> dist.Store:
     """torchrun's store; where torchrun has none, rank 0 serves it, on the interface of MASTER_ADDR alone."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if place.rank == 0:
-        if rendezvous_is_dynamic(place.agent):
+        if rendezvous_is_dynamic(place.launcher_pid):
             print(_UNPICKLES, file=sys.stderr)
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-            return _served(place, host, port, patience)
+            return _serve_store(place, host, port, patience)
     return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
 
 
-def _served(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
+def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
     """Clusters may name rank 0 by an address that only the other hosts know: there it listens on every interface."""
     spans_hosts = place.size > place.local_size
     if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
@@ -129,7 +133,7 @@ def _served(place: RankEnv, host: str, port: int, patience: timedelta) -> dist.S
     return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
 
 
-def _round(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
     """A store that only the ranks of this start know. Each tells there where it is."""
     deadline = time.monotonic() + timeout_s
     word = uuid.uuid4().hex
@@ -145,22 +149,22 @@ def _round(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable
     if place.rank == 0:
         base.set(f"paragan/welcome/{word}", word)
     if not until(lambda: base.check([f"paragan/welcome/{word}"])):
-        raise RankError(_absent([0], timeout_s))
+        raise RankError(_absence_message([0], timeout_s))
     store = dist.PrefixStore(f"paragan/{base.get(f'paragan/welcome/{word}').decode()}", base)
     store.set(f"here/{place.rank}", json.dumps([socket.gethostname(), os.getpid()]))
     greeted: set[bytes] = set()
 
     def all_here() -> bool:
         if place.rank == 0:
-            _welcome(base, place.size, word, greeted)
+            _answer_hellos(base, place.size, word, greeted)
         return store.check([f"here/{rank}" for rank in range(place.size)])
 
     if not until(all_here):
-        raise RankError(_absent([r for r in range(place.size) if not store.check([f"here/{r}"])], timeout_s))
+        raise RankError(_absence_message([r for r in range(place.size) if not store.check([f"here/{r}"])], timeout_s))
     return store
 
 
-def _welcome(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
+def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
     """Answer every hello that has not been answered yet."""
     for rank in range(1, size):
         key = f"paragan/hello/{rank}"
@@ -169,6 +173,6 @@ def _welcome(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> Non
             greeted.add(word)
 
 
-def _absent(ranks: list[int], timeout_s: float) -> str:
+def _absence_message(ranks: list[int], timeout_s: float) -> str:
     named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
-    return f"rank {named} is gone or did not join within {timeout_s:g} s; {GOES_ON}"
+    return f"rank {named} is gone or did not join within {timeout_s:g} s; {RESUME_HINT}"

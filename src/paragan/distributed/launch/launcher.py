@@ -14,7 +14,7 @@ from paragan.core.interrupt import Interrupt
 from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.local_ranks import Attempt, Job
-from paragan.distributed.launch.rank_env import GOES_ON
+from paragan.distributed.launch.rank_env import RESUME_HINT
 
 _ABORTED = 128 + signal.SIGINT
 
@@ -30,36 +30,36 @@ def launch(job: Job, interrupt: Interrupt) -> int:
     with create_file(job.log) as log:
         for number in range(job.max_restarts + 1):
             codes = Attempt(job, run, number, log).wait(interrupt)
-            _record(log, number, codes)
+            _log_exit_codes(log, number, codes)
             if interrupt.aborted:
-                exit_status.write_exit(job.folder, _ABORTED, f"aborted; {GOES_ON}")
+                exit_status.write_exit(job.folder, _ABORTED, f"aborted; {RESUME_HINT}")
                 return _ABORTED
             if not any(codes):
                 return 0
-            if interrupt.requested or any(end.final for end in exit_status.of_run(job.folder, run)):
+            if interrupt.requested or any(end.is_final for end in exit_status.read_all(job.folder, run)):
                 break
-    return _told(job, run, interrupt.requested)
+    return _report_failure(job, run, interrupt.requested)
 
 
-def _record(log: BinaryIO, number: int, codes: Sequence[int]) -> None:
+def _log_exit_codes(log: BinaryIO, number: int, codes: Sequence[int]) -> None:
     for rank, code in enumerate(codes):
-        how = f"was killed by {_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         log.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
     log.flush()
 
 
-def _name(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
 
 
-def _told(job: Job, run: str, asked: bool) -> int:
+def _report_failure(job: Job, run: str, asked: bool) -> int:
     """What the user hears of ranks that have failed, and the exit code. `exit.json`, where they could not write it."""
-    end = exit_status.first(exit_status.of_run(job.folder, run))
+    end = exit_status.first_failure(exit_status.read_all(job.folder, run))
     if end is None:
-        lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {GOES_ON}"
+        lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
         code, reason = (PREEMPTED, "stopped before the first step") if asked else (RankError.exit_code, lost)
     else:
         code, reason = end.code, end.reason

@@ -21,7 +21,14 @@ from typing import BinaryIO
 from paragan.core.errors import PREEMPTED
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.rank_env import LAUNCHER, LOCK, environment, num_cores, open_store, stopped
+from paragan.distributed.launch.rank_env import (
+    LAUNCHER,
+    LOCK,
+    create_store_file,
+    is_suspended,
+    num_cores,
+    rank_environment,
+)
 
 MAX_RESTARTS = 3
 _EXIT_S = 15.0  # for ranks that still run when another has failed
@@ -42,13 +49,13 @@ class Job:
     folder: Path
     devices: int
     timeout_s: float
-    lock: int
+    lock_fd: int
     max_restarts: int = MAX_RESTARTS
     program: tuple[str, ...] = (sys.executable, "-P", "-m", "paragan")
 
     @property
     def log(self) -> Path:
-        return exit_status.ranks(self.folder) / "launch.log"
+        return exit_status.ranks_folder(self.folder) / "launch.log"
 
     def environment(self, outside: Mapping[str, str] = os.environ, cores: int | None = None) -> dict[str, str]:
         """What all ranks have in common. What the user has set takes precedence over a fair share of the cores."""
@@ -56,7 +63,7 @@ class Job:
             "OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices)),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # as torchrun sets it
         }
-        return unless_set | dict(outside) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock)}
+        return unless_set | dict(outside) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock_fd)}
 
 
 class Attempt:
@@ -65,11 +72,11 @@ class Attempt:
     def __init__(self, job: Job, run: str, number: int, log: BinaryIO) -> None:
         self.job = job
         self.processes: list[subprocess.Popen[bytes]] = []
-        file, store = open_store()
+        file, store = create_store_file()
         common = job.environment() | {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": str(number)}
         try:
             for rank in range(job.devices):
-                self._start(rank, common | environment(rank, job.devices, store), (file, job.lock), log)
+                self._start(rank, common | rank_environment(rank, job.devices, store), (file, job.lock_fd), log)
         except BaseException:
             self.kill(self.running())
             raise
@@ -114,7 +121,7 @@ class Attempt:
                 self.kill(running)
                 break
             if self.failed:
-                self.kill([process for process in running if stopped(process.pid)])
+                self.kill([process for process in running if is_suspended(process.pid)])
             time.sleep(_PAUSE_S)
         return [-signal.SIGKILL if process.poll() is None else process.returncode for process in self.processes]
 

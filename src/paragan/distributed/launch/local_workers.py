@@ -47,7 +47,7 @@ class LocalWorkers:
                 )
                 self._processes.append(process)
 
-    def trouble(self) -> str:
+    def failure(self) -> str:
         """The last words of one that has failed; empty: none has."""
         for number, process in enumerate(self._processes, start=1):
             if process.poll() not in (None, 0):
@@ -63,7 +63,7 @@ class LocalWorkers:
                 with suppress(OSError):
                     process.send_signal(signal.SIGKILL)
 
-    def end(self) -> None:
+    def shutdown(self) -> None:
         """Wait for those that were sent home; who stays is killed."""
         deadline = time.monotonic() + _PATIENCE_S
         for process in self._processes:

@@ -22,7 +22,7 @@ from pathlib import Path
 from paragan.core.errors import PREEMPTED, ConfigError, RankError
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.rank_env import GOES_ON, loopback, stopped
+from paragan.distributed.launch.rank_env import RESUME_HINT, is_suspended, loopback_interface
 
 RUN = "PARAGAN_RUN"  # the launcher's name of the run, in the environment of all its processes
 _RANK = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "SLURM_NTASKS"))
@@ -43,7 +43,7 @@ class MpiJob:
     timeout_s: float
 
 
-def here(environment: Mapping[str, str] | None = None) -> tuple[int, int] | None:
+def rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, int] | None:
     """Rank and number of processes, where mpiexec (or srun with PMI) started more than one; None elsewhere."""
     env = os.environ if environment is None else environment
     for rank, size in _RANK:
@@ -59,22 +59,22 @@ def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
     which saves; before it has begun, and at a second Ctrl-C, all are killed.
     """
     run = uuid.uuid4().hex
-    command = [*_mpiexec(), "-n", str(job.count), sys.executable, "-P", "-m", "paragan", *job.words]
+    command = [*_mpiexec_command(), "-n", str(job.count), sys.executable, "-P", "-m", "paragan", *job.words]
     process = subprocess.Popen(command, env=_environment(run), stdin=subprocess.DEVNULL, start_new_session=True)
     _wait(process, job, run, interrupt)
     _kill(process, run)
     if interrupt.aborted:
-        return 128 + signal.SIGINT, f"aborted; {GOES_ON}"
-    if (end := _end(job.folder, run)) is not None:
+        return 128 + signal.SIGINT, f"aborted; {RESUME_HINT}"
+    if (end := _rank_0_exit(job.folder, run)) is not None:
         return end.code, ""
     if interrupt.requested and not exit_status.lacks_exit(job.folder):
         return PREEMPTED, "stopped before the first step"
-    return RankError.exit_code, f"the coordinator was killed, or ran out of memory; {GOES_ON}"
+    return RankError.exit_code, f"the coordinator was killed, or ran out of memory; {RESUME_HINT}"
 
 
 def _environment(run: str) -> dict[str, str]:
     """Of all processes: MPI listens on the loopback interface alone, unless the user has named another."""
-    interface = loopback()
+    interface = loopback_interface()
     confined = {} if interface is None else dict.fromkeys(_INTERFACES, interface)
     return confined | dict(os.environ) | {RUN: run}
 
@@ -87,14 +87,16 @@ def _wait(process: subprocess.Popen[bytes], job: MpiJob, run: str, interrupt: In
         if interrupt.requested and not is_forwarded:
             requested_at = min(requested_at, now)
             deadline = requested_at + job.timeout_s + _SAVE_S
-            rank_0 = next((pid for pid, env in _of_run(run).items() if (here(env) or (-1,))[0] == 0), None)
+            rank_0 = next(
+                (pid for pid, env in _run_processes(run).items() if (rank_and_size(env) or (-1,))[0] == 0), None
+            )
             if rank_0 is not None and not _catches_sigterm(rank_0):
                 return
             if is_forwarded := rank_0 is not None or now > requested_at + _FIND_S:
                 _signal([rank_0 or process.pid], signal.SIGTERM)
-        if _end(job.folder, run) is not None:
+        if _rank_0_exit(job.folder, run) is not None:
             deadline = min(deadline, now + _END_S)
-            _signal(filter(stopped, _of_run(run)), signal.SIGKILL)  # mpiexec would wait for them
+            _signal(filter(is_suspended, _run_processes(run)), signal.SIGKILL)  # mpiexec would wait for them
         time.sleep(_PAUSE_S)
 
 
@@ -102,7 +104,7 @@ def _kill(process: subprocess.Popen[bytes], run: str) -> None:
     """What is left, also where mpiexec has ended before its processes. mpiexec first: it comments on their end."""
     if process.poll() is None:
         process.kill()
-    _signal(_of_run(run), signal.SIGKILL)
+    _signal(_run_processes(run), signal.SIGKILL)
     with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel
         process.wait(_END_S)
 
@@ -122,7 +124,7 @@ def _catches_sigterm(pid: int) -> bool:
     return False
 
 
-def _of_run(run: str) -> dict[int, dict[str, str]]:
+def _run_processes(run: str) -> dict[int, dict[str, str]]:
     """The environment of each process of this run on this host, by process id, oldest first (Linux)."""
     found = {}
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
@@ -134,12 +136,12 @@ def _of_run(run: str) -> dict[int, dict[str, str]]:
     return found
 
 
-def _end(folder: Path, run: str) -> exit_status.ExitStatus | None:
+def _rank_0_exit(folder: Path, run: str) -> exit_status.ExitStatus | None:
     """How rank 0 has ended."""
-    return next((end for end in exit_status.of_run(folder, run) if end.rank == 0), None)
+    return next((end for end in exit_status.read_all(folder, run) if end.rank == 0), None)
 
 
-def _mpiexec() -> list[str]:
+def _mpiexec_command() -> list[str]:
     """That which belongs to this interpreter's MPI, before any other.
 
     MPICH's gforker starts processes of this host and listens nowhere; its hydra listens on every interface.

@@ -18,7 +18,7 @@ LAUNCHER = "PARAGAN_LAUNCHER"  # the process id of our launcher
 STORE = "PARAGAN_STORE"  # the path of the file in which the launcher's ranks meet
 LOCK = "PARAGAN_LOCK"  # the descriptor of the run folder's lock, which the launcher holds
 GLOO_INTERFACE, NCCL_INTERFACE = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
-GOES_ON = "the last checkpoint stands; the same command goes on"
+RESUME_HINT = "the last checkpoint stands; the same command goes on"
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -35,20 +35,20 @@ class RankEnv:
     local_rank: int
     local_size: int
     attempt: int = 0
-    run: str = "none"
-    agent: int = 0
-    store: str | None = None
-    lock: int | None = None
+    run_id: str = "none"
+    launcher_pid: int = 0
+    store_path: str | None = None
+    lock_fd: int | None = None
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.size}"
 
-    def orphaned(self) -> bool:
+    def is_orphaned(self) -> bool:
         """Whether the launcher has ended: no process would report the end of this run, or cause it."""
-        return os.getppid() != self.agent
+        return os.getppid() != self.launcher_pid
 
 
-def here(environment: Mapping[str, str] | None = None) -> RankEnv | None:
+def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | None:
     """This process among several ranks; None for one started alone. Half an environment is a `ConfigError`."""
     env = os.environ if environment is None else environment
     if "LOCAL_RANK" not in env:  # clusters set RANK and WORLD_SIZE for whatever starts in their containers
@@ -66,11 +66,11 @@ def here(environment: Mapping[str, str] | None = None) -> RankEnv | None:
         raise ConfigError(f"environment: found rank {rank} of {size}, on this host {local_rank} of {local_size}")
     return RankEnv(
         *(rank, size, local_rank, local_size),
-        attempt=_number(env, "TORCHELASTIC_RESTART_COUNT") or 0,
-        run=env.get("TORCHELASTIC_RUN_ID", "none"),
-        agent=_number(env, LAUNCHER) or os.getppid(),
-        store=env.get(STORE),
-        lock=_number(env, LOCK),
+        attempt=_integer(env, "TORCHELASTIC_RESTART_COUNT") or 0,
+        run_id=env.get("TORCHELASTIC_RUN_ID", "none"),
+        launcher_pid=_integer(env, LAUNCHER) or os.getppid(),
+        store_path=env.get(STORE),
+        lock_fd=_integer(env, LOCK),
     )
 
 
@@ -89,19 +89,19 @@ def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = No
     return "--standalone" in words or any("c10d" in (word, word.partition("=")[2]) for word in words)
 
 
-def environment(rank: int, size: int, store: str) -> dict[str, str]:
+def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:
     """What `here` reads in one of `size` processes on this host. store: the path that `open_store` returns."""
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    return {name: str(number) for name, number in numbers.items()} | {STORE: store} | confined()
+    return {name: str(number) for name, number in numbers.items()} | {STORE: store} | loopback_environment()
 
 
-def confined() -> dict[str, str]:
+def loopback_environment() -> dict[str, str]:
     """Variables that confine gloo and NCCL to the loopback interface; none where it has no known name."""
-    interface = loopback()
+    interface = loopback_interface()
     return {} if interface is None else {GLOO_INTERFACE: interface, NCCL_INTERFACE: f"={interface}"}
 
 
-def open_store() -> tuple[int, str]:
+def create_store_file() -> tuple[int, str]:
     """A new file in which ranks of this host can meet: its descriptor, and its path for processes that inherit that.
 
     On Linux it lies in memory, has no name, and ends with the last process that holds it. Elsewhere torch removes it
@@ -113,31 +113,31 @@ def open_store() -> tuple[int, str]:
     return tempfile.mkstemp(prefix="paragan-store-")
 
 
-def alive(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Whether a process of this host still runs; one that has ended and waits to be read does not."""
     try:
         os.kill(pid, 0)
-        return _state(pid) not in "ZX"
+        return _process_state(pid) not in "ZX"
     except ProcessLookupError:
         return False
     except (OSError, IndexError):  # somebody else's, or a system without /proc
         return True
 
 
-def stopped(pid: int) -> bool:
+def is_suspended(pid: int) -> bool:
     """Whether a process of this host is suspended (SIGSTOP), so that it can neither act nor end."""
     try:
-        return _state(pid) in "Tt"
+        return _process_state(pid) in "Tt"
     except (OSError, IndexError):
         return False
 
 
-def _state(pid: int) -> str:
+def _process_state(pid: int) -> str:
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0]
 
 
-def loopback() -> str | None:
+def loopback_interface() -> str | None:
     """The interface that never leaves this host, by name."""
     names = [name for _, name in socket.if_nameindex()]
     return next((name for name in ("lo", "lo0") if name in names), None)
@@ -148,6 +148,6 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _number(env: Mapping[str, str], name: str) -> int | None:
+def _integer(env: Mapping[str, str], name: str) -> int | None:
     value = env.get(name, "")
     return int(value) if value.isdecimal() else None

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
-from paragan.distributed.transports.communicator import WorkerError, until
+from paragan.distributed.transports.communicator import WorkerError, wait_until
 
 _AHEAD = 2  # lists of one worker that wait here: for its next call it needs this one's answer to the last
-ALL_WELL, CLOSED = -1, -2  # instead of a worker that was lacked
+NO_FAILURE, CLOSED = -1, -2  # instead of a worker that was lacked
 
 
-class Arrivals:
+class ReceiveBuffer:
     """Others put what comes, the worker takes it. The number of a call: from 1 for `exchange`, from -1 for `gather`."""
 
     def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
@@ -22,7 +22,7 @@ class Arrivals:
         self._changed = threading.Condition()
         self._lists: dict[int, deque[tuple[int, list[Tensor]]]] = {}
         self._newest: dict[int, list[Tensor]] = {}
-        self._lost: dict[int, WorkerError] = {}
+        self._failures: dict[int, WorkerError] = {}
         self._closed: set[int] = set()
         self._ended = False
 
@@ -33,7 +33,7 @@ class Arrivals:
             if self._ended:
                 return
             if len(waiting) >= _AHEAD:
-                self._lost.setdefault(peer, _out_of_step(peer, number, waiting[0][0]))
+                self._failures.setdefault(peer, _out_of_step_error(peer, number, waiting[0][0]))
             else:
                 waiting.append((number, tensors))
             self._changed.notify_all()
@@ -45,73 +45,73 @@ class Arrivals:
                 self._newest[peer] = tensors
                 self._changed.notify_all()
 
-    def leave(self, peer: int, lacked: int) -> None:
+    def mark_left(self, peer: int, lacked: int) -> None:
         """It leaves: ALL_WELL, CLOSED, or the worker it lacked. To close is no error, but for who waits for more."""
         if lacked >= 0:
-            return self.lose(peer, WorkerError(f"worker {peer} has left, for it lacked worker {lacked}", lacked))
+            return self.mark_failed(peer, WorkerError(f"worker {peer} has left, for it lacked worker {lacked}", lacked))
         with self._changed:
             if lacked == CLOSED:
                 self._closed.add(peer)
-            self.lose(peer, WorkerError(f"worker {peer} has left", peer))
+            self.mark_failed(peer, WorkerError(f"worker {peer} has left", peer))
 
-    def lost(self, peer: int) -> WorkerError | None:
+    def failure_of(self, peer: int) -> WorkerError | None:
         """Why nothing more comes from there; None while something may."""
-        return self._lost.get(peer)
+        return self._failures.get(peer)
 
-    def lose(self, peer: int, error: WorkerError) -> None:
+    def mark_failed(self, peer: int, error: WorkerError) -> None:
         """Nothing more comes from there. The first reason counts."""
         with self._changed:
-            self._lost.setdefault(peer, error)
+            self._failures.setdefault(peer, error)
             self._changed.notify_all()
 
     def take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
         """What each of them sent in its call of this number; `WorkerError` where it was another."""
         peers = list(peers)
         with self._changed:
-            self.until(lambda: [peer for peer in peers if not self._lists.get(peer)])
+            self.wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
             for peer in peers:
                 if (found := self._lists[peer][0][0]) != number:
-                    raise _out_of_step(peer, found, number)
+                    raise _out_of_step_error(peer, found, number)
             return {peer: self._lists[peer].popleft()[1] for peer in peers}
 
     def newest(self) -> dict[int, list[Tensor]]:
         with self._changed:
-            for peer in self._lost.keys() - self._closed:
-                raise self._lost[peer]
+            for peer in self._failures.keys() - self._closed:
+                raise self._failures[peer]
             found, self._newest = self._newest, {}
             return found
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
-        self.until(lambda: [] if peer in self._newest else [peer], timeout_s)
+        self.wait_until(lambda: [] if peer in self._newest else [peer], timeout_s)
 
-    def closed(self, peer: int) -> bool:
+    def has_closed(self, peer: int) -> bool:
         return peer in self._closed
 
-    def end(self) -> None:
+    def discard(self) -> None:
         """What still comes is let go."""
         with self._changed:
             self._ended = True
             self._lists.clear()
             self._newest.clear()
 
-    def until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
+    def wait_until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
         """Return when no worker is missing; `WorkerError` at once if one of them is lost."""
 
         def not_lost() -> list[int]:
             left = missing()
             for peer in left:
-                if peer in self._lost:
-                    raise self._lost[peer]
+                if peer in self._failures:
+                    raise self._failures[peer]
             return left
 
         with self._changed:
-            until(not_lost, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._rest())
+            wait_until(not_lost, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._pause())
 
-    def _rest(self) -> Callable[[float], object]:
+    def _pause(self) -> Callable[[float], object]:
         return self._changed.wait
 
 
-def _out_of_step(peer: int, found: int, expected: int) -> WorkerError:
+def _out_of_step_error(peer: int, found: int, expected: int) -> WorkerError:
     calls = (f"{'exchange' if number > 0 else 'gather'} {abs(number)}" for number in (found, expected))
     here, there = (next(calls), next(calls))
     return WorkerError(f"found worker {peer} at {here}, expected {there}: all workers make the same calls", peer)

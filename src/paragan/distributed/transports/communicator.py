@@ -36,7 +36,7 @@ class Communicator(Protocol):
         Each of them names this one in the same call, be it with no messages. Returns when all have come.
         """
 
-    def hand(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+    def exchange_with_root(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """As `exchange`, with the coordinator among those who may take part, at its end too."""
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
@@ -57,7 +57,7 @@ class Communicator(Protocol):
         Returns when all are there: who has returned may end.
         """
 
-    def drop(self) -> None:
+    def abort(self) -> None:
         """Leave now, within a second, whatever the others do. Those that live are told, and why."""
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class WorkerError(RankError):
         self.worker = worker
 
 
-def until(
+def wait_until(
     missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], rest: Callable[[float], object]
 ) -> None:
     """Return when no worker is missing. rest: waits for a change, at most that many seconds."""
@@ -83,13 +83,13 @@ def until(
     while left := missing():
         waited_s = time.monotonic() - began
         if stopped():
-            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {named(left)}", left[0])
+            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {format_workers(left)}", left[0])
         if waited_s >= timeout_s:
-            raise WorkerError(f"{named(left)} did not answer within {timeout_s:g} s", left[0])
+            raise WorkerError(f"{format_workers(left)} did not answer within {timeout_s:g} s", left[0])
         rest(min(_LOOK_S, timeout_s - waited_s))
 
 
-class ExchangePaused:
+class Backoff:
     """A `rest` for what must be asked: a sixteenth of the time waited so far, between first_s and most_s."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
@@ -101,13 +101,13 @@ class ExchangePaused:
         time.sleep(min(max(self._first_s, waited_s / 16), self._most_s, at_most_s))
 
 
-def named(workers: Iterable[int]) -> str:
+def format_workers(workers: Iterable[int]) -> str:
     """`worker 1`, `workers 1, 3`."""
     found = sorted(workers)
     return f"worker{'s' * (len(found) != 1)} {', '.join(map(str, found)) or '(none)'}"
 
 
-def check(tensors: Sequence[Tensor], most_bytes: int) -> None:
+def check_messages(tensors: Sequence[Tensor], most_bytes: int) -> None:
     """ValueError for what is no message: the other end would read other bytes, or refuse them."""
     for tensor in tensors:
         on_host = tensor.device.type == "cpu" and tensor.is_contiguous()
@@ -118,6 +118,6 @@ def check(tensors: Sequence[Tensor], most_bytes: int) -> None:
             raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
 
 
-def never() -> bool:
+def never_stopped() -> bool:
     """Nobody stops this one."""
     return False

@@ -18,7 +18,7 @@ from typing import Any
 
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.control_connection import LINGER_S, ControlConnection
-from paragan.distributed.transports.signed_frames import MOST_BYTES, session
+from paragan.distributed.transports.signed_frames import MOST_BYTES, session_key
 
 _STRANGERS = 64  # at once; the next wait for their turn, at most as long as a stranger may take
 _LOOK_S = 0.5
@@ -38,10 +38,10 @@ class Listener:
         self, token: str, host: str = "127.0.0.1", port: int = 0, *, most: int = 1024, send_s: float = 10.0,
         hello_s: float = 5.0, most_bytes: int = MOST_BYTES,
     ) -> None:  # fmt: skip
-        session(token)  # refuses what is none
+        session_key(token)  # refuses what is none
         self._token, self._most, self._most_bytes = token, most, most_bytes
         self._send_s, self._hello_s = send_s, hello_s
-        self._server = _bound(host, port)
+        self._server = _bind(host, port)
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         self.refused: deque[str] = deque(maxlen=100)
         self._strangers = threading.Semaphore(_STRANGERS)
@@ -67,10 +67,10 @@ class Listener:
         with self._lock:
             lines = list(self._lines)
         for line in lines:
-            line.part()
+            line.begin_close()
         deadline = time.monotonic() + LINGER_S
         for line in lines:
-            line.join(deadline)
+            line.finish_close(deadline)
 
     def _listen(self) -> None:
         while not self._over.is_set():
@@ -78,7 +78,7 @@ class Listener:
                 continue
             try:
                 sock, address = self._server.accept()
-                self._meet(ControlConnection(sock, f"{address[0]}:{address[1]}", self._send_s))
+                self._start_connection(ControlConnection(sock, f"{address[0]}:{address[1]}", self._send_s))
                 continue
             except TimeoutError:
                 pass
@@ -87,7 +87,7 @@ class Listener:
                     self.refused.append(f"{self.address[0]}:{self.address[1]}: took nobody ({_reason(error)})")
             self._strangers.release()
 
-    def _meet(self, line: ControlConnection) -> None:
+    def _start_connection(self, line: ControlConnection) -> None:
         with self._lock:
             self._lines[line] = False
         try:
@@ -99,13 +99,13 @@ class Listener:
 
     def _serve(self, line: ControlConnection) -> None:
         try:
-            line.greet(self._token, time.monotonic() + self._hello_s, self._most_bytes, self._admit)
+            line.accept_handshake(self._token, time.monotonic() + self._hello_s, self._most_bytes, self._admit)
         finally:
             self._strangers.release()
-        if line.lost is None:
+        if line.disconnect_reason is None:
             self._waiting.put(line)
         elif not self._over.is_set():
-            self.refused.append(line.lost)
+            self.refused.append(line.disconnect_reason)
         line.read()
         self._forget(line)
 
@@ -128,7 +128,7 @@ def connect(
 
     about: what this worker offers (host, pid, cores, …). Its hello holds 4 KiB; `ValueError` for more.
     """
-    session(token)
+    session_key(token)
     if not 0 < port <= _LAST_PORT:
         raise ConfigError(f"{host}:{port}: found port {port}, expected 1 to {_LAST_PORT}, as the coordinator has it")
     deadline, pause_s = time.monotonic() + timeout_s, _PAUSE_S
@@ -141,15 +141,15 @@ def connect(
         else:
             line = ControlConnection(sock, f"{host}:{port}", send_s)
             try:
-                line.introduce(token, until, most_bytes, about)
-                if line.lost is None:
+                line.request_handshake(token, until, most_bytes, about)
+                if line.disconnect_reason is None:
                     line.start(line.read)
                     return line
             except BaseException:
                 line.close()
                 raise
             line.close()
-            why = str(line.lost)
+            why = str(line.disconnect_reason)
         if time.monotonic() + pause_s > deadline:
             tail = "is it running there, and is the token its run's?"
             raise RankError(f"no coordinator took this worker within {timeout_s:g} s ({why}); {tail}")
@@ -157,7 +157,7 @@ def connect(
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     try:
         if not 0 <= port <= _LAST_PORT:
             raise OSError("no such port")

@@ -18,7 +18,7 @@ _LONGEST = 4
 _WINDOW = 200  # gaps that count as recent
 
 
-class Gaps:
+class ArrivalGaps:
     """The seconds between arrivals from one process, and the limits on silence that follow from them.
 
     fail_after_s is at least ten heartbeats, and never more than timeout_s. suspect_after_s is never more than that.
@@ -60,18 +60,18 @@ class FailureDetector:
 
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:
         self.heartbeat_s, self.timeout_s = heartbeat_s, timeout_s
-        self._gaps: dict[str, Gaps] = {}
+        self._gaps: dict[str, ArrivalGaps] = {}
         self._arrived: dict[str, float] = {}  # by name; in seconds of the clock below
         self._clock = 0.0  # seconds that somebody has looked
         self._looked: float | None = None
 
-    def heard(self, name: str, now: float) -> None:
+    def record_arrival(self, name: str, now: float) -> None:
         """A message of any kind has arrived. The first begins the watch."""
         self._advance(now)
         if name in self._arrived:
             self._gaps[name].add(self._clock - self._arrived[name])
         else:
-            self._gaps[name] = Gaps(self.heartbeat_s, self.timeout_s)
+            self._gaps[name] = ArrivalGaps(self.heartbeat_s, self.timeout_s)
         self._arrived[name] = self._clock
 
     def forget(self, name: str) -> None:

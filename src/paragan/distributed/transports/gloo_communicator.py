@@ -18,11 +18,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports.arrivals import Arrivals
-from paragan.distributed.transports.communicator import ExchangePaused, WorkerError, never, until
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
+from paragan.distributed.transports.arrivals import ReceiveBuffer
+from paragan.distributed.transports.communicator import Backoff, WorkerError, never_stopped, wait_until
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
 from paragan.distributed.transports.link import Message
-from paragan.distributed.transports.peer_connection import Kind, PeerCommunicator, PeerConnection
+from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind, PeerConnection
 
 _MOST = 1 << 16  # messages in a list, and waiting to be sent: so many that nobody waits for room
 _EMPTY = torch.empty(0, dtype=torch.uint8)
@@ -30,7 +30,7 @@ _FAREWELL_S = 0.4
 _NOBODYS = 1  # a tag: links use 0
 
 
-class GlooCommunicator(PeerCommunicator):
+class GlooCommunicator(BaseCommunicator):
     """`Communicator`. Made when all workers of the membership are here and its links stand.
 
     store: all workers reach it. name: no other membership has it. most_bytes: of a message that goes or comes; a
@@ -48,32 +48,32 @@ class GlooCommunicator(PeerCommunicator):
         *,
         most_bytes: int,
         timeout_s: float = 300.0,
-        stopped: Callable[[], bool] = never,
+        stopped: Callable[[], bool] = never_stopped,
         coordinated: bool = False,
         host: str | None = None,
     ) -> None:
-        arrivals = Arrivals(timeout_s, stopped)
+        arrivals = ReceiveBuffer(timeout_s, stopped)
         super().__init__(rank, size, peers, most_bytes, arrivals, size if coordinated else 0)
         own = store.clone()  # type: ignore[attr-defined]  # a wait, even one given up, keeps its connection to itself
         store = dist.PrefixStore(name, own)
-        _meet(store, rank, size + coordinated, timeout_s, stopped)
-        groups = _pairs(store, rank, self.links, timeout_s, stopped, host)
-        self._ways = {peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in groups.items()}
+        _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
+        groups = _connect_pairs(store, rank, self.links, timeout_s, stopped, host)
+        self._connections = {peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in groups.items()}
 
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        self._ways[peer].send(Kind.CALL, number, tensors)
+        self._connections[peer].send(MessageKind.CALL, number, tensors)
 
     def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
-        self._ways[peer].post(tensors)
+        self._connections[peer].post(tensors)
 
-    def _posting(self) -> list[int]:
-        return [peer for peer, way in self._ways.items() if way.posting]
+    def _peers_with_posts(self) -> list[int]:
+        return [peer for peer, way in self._connections.items() if way.is_posting]
 
-    def _tell(self, peer: int, lacked: int) -> None:
-        self._ways[peer].send(Kind.LEAVE, lacked, [])
+    def _send_leave(self, peer: int, lacked: int) -> None:
+        self._connections[peer].send(MessageKind.LEAVE, lacked, [])
 
     def _leave(self, orderly: bool) -> None:
-        ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in self._ways.items()}
+        ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in self._connections.items()}
         for end in ends.values():
             end.start()
         for patience_s in (self._arrivals.timeout_s if orderly else _FAREWELL_S, _FAREWELL_S):
@@ -81,13 +81,13 @@ class GlooCommunicator(PeerCommunicator):
             for end in ends.values():
                 end.join(max(0.0, deadline - time.monotonic()))
             for peer in [peer for peer, end in ends.items() if end.is_alive()]:
-                self._ways[peer].abort()
+                self._connections[peer].abort()
 
 
 class _Link(PeerConnection):
     """The first message of a list tells its number, its kind and how many there are; of none, an empty one does."""
 
-    def __init__(self, group: Any, rank: int, peer: int, arrivals: Arrivals, most_bytes: int) -> None:
+    def __init__(self, group: Any, rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
         self._group, self._other, timeout_s = group, int(rank < peer), arrivals.timeout_s
         self._sender = GlooSender(group, self._other, _MOST, timeout_s)
@@ -108,25 +108,27 @@ class _Link(PeerConnection):
         with suppress(RuntimeError):
             self._group.recv([torch.empty(1)], self._other, _NOBODYS).wait(timedelta(milliseconds=1))
 
-    def _put(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
+    def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with suppress(RankError):  # the sorter hears of it as well, and tells who waits
-            self._sender.send(Message(number, tensors[0] if tensors else _EMPTY, len(tensors) * len(Kind) + kind))
+            self._sender.send(
+                Message(number, tensors[0] if tensors else _EMPTY, len(tensors) * len(MessageKind) + kind)
+            )
             for tensor in tensors[1:]:
                 self._sender.send(Message(number, tensor))
 
     def _sort(self) -> None:
         try:
             kind = None
-            while kind is not Kind.LEAVE:
+            while kind is not MessageKind.LEAVE:
                 head = self._receive()
-                num_messages, kind = head.note // len(Kind), Kind(head.note % len(Kind))
+                num_messages, kind = head.note // len(MessageKind), MessageKind(head.note % len(MessageKind))
                 if not 0 <= num_messages < _MOST:
                     raise RankError(f"found {num_messages} messages in a list, expected less than {_MOST}")
                 rest = [self._receive().data for _ in range(num_messages - 1)]
-                self._came(kind, head.version, [head.data, *rest][:num_messages])
+                self._dispatch(kind, head.version, [head.data, *rest][:num_messages])
         except RankError as error:
             reason = str(error.__cause__ or error)[:200]
-            self._arrivals.lose(self.peer, WorkerError(f"worker {self.peer} is gone: {reason}", self.peer))
+            self._arrivals.mark_failed(self.peer, WorkerError(f"worker {self.peer} is gone: {reason}", self.peer))
 
     def _receive(self) -> Message:
         message = self._inbox.receive(threading.TIMEOUT_MAX)
@@ -135,7 +137,7 @@ class _Link(PeerConnection):
         return message
 
 
-def _meet(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
+def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
     """Return when all are here: from now on nobody waits for one that has yet to come."""
     awaited = list(range(size))
 
@@ -146,12 +148,12 @@ def _meet(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Ca
 
     try:
         store.set(f"here/{rank}", "")
-        until(missing, timeout_s, stopped, ExchangePaused(0.001, 0.05))
+        wait_until(missing, timeout_s, stopped, Backoff(0.001, 0.05))
     except RuntimeError as error:
         raise RankError(f"the store of the workers does not answer: {str(error)[:200]}") from error
 
 
-def _pairs(
+def _connect_pairs(
     store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool], host: str | None
 ) -> dict[int, Any]:
     """The groups with the peers, by peer. All make theirs in one order of links: nobody waits for one who waits.
@@ -164,7 +166,7 @@ def _pairs(
     def make() -> None:
         try:
             for low, high in sorted((min(rank, peer), max(rank, peer)) for peer in peers):
-                made[low + high - rank] = pair(store, f"{low}/{high}", int(rank == high), timeout_s, host)
+                made[low + high - rank] = connect_pair(store, f"{low}/{high}", int(rank == high), timeout_s, host)
         except Exception as error:  # told by who waits for the thread
             errors.append(error)
 
@@ -177,5 +179,5 @@ def _pairs(
 
     thread = threading.Thread(target=make, daemon=True, name="links")
     thread.start()
-    until(missing, timeout_s, stopped, thread.join)
+    wait_until(missing, timeout_s, stopped, thread.join)
     return made

@@ -17,13 +17,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports.link import Message, late
+from paragan.distributed.transports.link import Message, timeout_error
 
 _ALIVE, _END = -1, -2  # instead of a number of bytes
 _BEATS = 4  # within the time-out
 
 
-def pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
+def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
     """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has come, too.
 
     host: the address of this process's host on which it listens; None: as GLOO_SOCKET_IFNAME says, or the host's name.
@@ -56,7 +56,7 @@ class GlooSender:
             self._put(None)
             self._thread.join(self.timeout_s)
         if self._thread.is_alive():
-            raise late(f"rank {self.peer} of the link", self.timeout_s)
+            raise timeout_error(f"rank {self.peer} of the link", self.timeout_s)
 
     def _put(self, message: Message | None) -> None:
         deadline = time.monotonic() + self.timeout_s
@@ -67,7 +67,7 @@ class GlooSender:
                 return self._waiting.put(message, timeout=0.1)
             except queue.Full:
                 if time.monotonic() > deadline:
-                    raise late(f"rank {self.peer} of the link", self.timeout_s) from None
+                    raise timeout_error(f"rank {self.peer} of the link", self.timeout_s) from None
 
     def _run(self) -> None:
         try:
@@ -81,14 +81,14 @@ class GlooSender:
                     return self._head(0, _END)
                 self._head(message.version, len(message.data), message.note)
                 if len(message.data):
-                    self._give(message.data)
+                    self._send_all(message.data)
         except Exception as error:  # told to whoever sends next
             self._error = error
 
     def _head(self, version: int, size: int, note: int = 0) -> None:
-        self._give(torch.tensor([version, size, note]))
+        self._send_all(torch.tensor([version, size, note]))
 
-    def _give(self, data: Tensor) -> None:
+    def _send_all(self, data: Tensor) -> None:
         self.group.send([data], self.peer, 0).wait()
 
 
@@ -102,7 +102,7 @@ class GlooReceiver:
         self, group: dist.ProcessGroup, peer: int, most_bytes: int, room: int = 2, timeout_s: float = 300.0
     ) -> None:
         self.group, self.peer, self.most_bytes, self.timeout_s = group, peer, most_bytes, timeout_s
-        self._held: queue.Queue[Message | None] = queue.Queue(room)
+        self._queue: queue.Queue[Message | None] = queue.Queue(room)
         self._error: BaseException | None = None
         self._ended = False
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"from {peer}")
@@ -112,7 +112,7 @@ class GlooReceiver:
         if self._ended:
             return None
         try:
-            message = self._held.get(timeout=wait_s) if wait_s > 0 else self._held.get_nowait()
+            message = self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
         except queue.Empty:
             return None
         if message is None:
@@ -126,7 +126,7 @@ class GlooReceiver:
         deadline = time.monotonic() + self.timeout_s
         while self._thread.is_alive():
             if time.monotonic() > deadline:
-                raise late(f"rank {self.peer} of the link", self.timeout_s)
+                raise timeout_error(f"rank {self.peer} of the link", self.timeout_s)
             self.receive(0.05)
         while self.receive(0.0) is not None:  # the thread has ended before all was taken
             pass
@@ -146,10 +146,10 @@ class GlooReceiver:
                 data = torch.empty(size, dtype=torch.uint8)
                 if size:
                     self._take(data)
-                self._held.put(Message(version, data, note))
+                self._queue.put(Message(version, data, note))
         except Exception as error:  # told to whoever receives next
             self._error = error
-        self._held.put(None)
+        self._queue.put(None)
 
     def _take(self, data: Tensor) -> None:
         self.group.recv([data], self.peer, 0).wait()

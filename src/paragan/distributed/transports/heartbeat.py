@@ -21,7 +21,7 @@ class WorkerState(Enum):
     FINISHED = "finished"
     FAILED = "failed"
 
-    def to(self, other: WorkerState) -> WorkerState:
+    def transition_to(self, other: WorkerState) -> WorkerState:
         """`other`, or a `ValueError` where it does not follow on this one."""
         if other not in _AFTER[self]:
             known = " or ".join(state.value for state in _AFTER[self]) or "no other"
@@ -45,8 +45,8 @@ _AFTER = {
 }
 
 
-class Status:
-    """What a worker's beats say of it: `Beats(line, every_s, status)`. Threads may share it.
+class WorkerStatus:
+    """The state that a worker's heartbeats report: `PeriodicHeartbeat(line, every_s, status)`. Thread-safe.
 
     A coordinator sees it only now and then: between two beats there may have been more than one transition.
     """
@@ -57,17 +57,17 @@ class Status:
         self._generation_s: float | None = None
         self._progress = 0
 
-    def become(self, state: WorkerState) -> None:
+    def set_state(self, state: WorkerState) -> None:
         """`ValueError` where that may not follow; to stay what it is, is nothing."""
         with self._lock:
             if state is not self._state:
-                self._state = self._state.to(state)
+                self._state = self._state.transition_to(state)
 
-    def step(self) -> None:
+    def record_progress(self) -> None:
         """Something was done: whoever only lives does not come here."""
         self._progress += 1  # one thread writes
 
-    def reach(self, generation: int, generation_s: float) -> None:
+    def set_generation(self, generation: int, generation_s: float) -> None:
         """That many generations are done, the last in so many seconds."""
         with self._lock:
             self._generation, self._generation_s = generation, generation_s
@@ -78,13 +78,13 @@ class Status:
             return found | {"generation_s": self._generation_s, "progress": self._progress}
 
 
-class HeartbeatSender(Protocol):
+class MessageSender(Protocol):
     """A `control.ControlConnection`, or whatever else sends."""
 
     def send(self, kind: str, **values: Any) -> None: ...
 
 
-class HeartbeatReader:
+class PeriodicHeartbeat:
     """Sends `beat` at once and every `every_s`, with a `count` and what `state()` says, until closed or told it cannot.
 
     What goes wrong in `state()` is sent as `trouble`: the worker lives. `ended` tells why no more beats are sent.
@@ -92,7 +92,7 @@ class HeartbeatReader:
 
     def __init__(
         self,
-        line_or_send: HeartbeatSender | Callable[..., None],
+        line_or_send: MessageSender | Callable[..., None],
         every_s: float,
         state: Callable[[], Mapping[str, Any]],
     ) -> None:
@@ -124,12 +124,12 @@ class HeartbeatReader:
         try:
             told = dict(self._state())
         except Exception as error:
-            told = _trouble(error)
+            told = _error_report(error)
         try:
             self._send("beat", **{**told, "count": count})
         except (TypeError, ValueError) as error:  # what cannot be sent
-            self._send("beat", **_trouble(error), count=count)
+            self._send("beat", **_error_report(error), count=count)
 
 
-def _trouble(error: Exception) -> dict[str, Any]:
+def _error_report(error: Exception) -> dict[str, Any]:
     return {"trouble": f"{type(error).__name__}: {error}"[:_MOST_CHARACTERS]}

@@ -38,6 +38,6 @@ class ReceiveEnd(Protocol):
     def close(self) -> None: ...
 
 
-def late(who: str, timeout_s: float) -> RankError:
+def timeout_error(who: str, timeout_s: float) -> RankError:
     """Nobody took, or gave, a message in time."""
     return RankError(f"{who} did not answer within {timeout_s:g} s")

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from paragan.distributed.transports import mpi_runtime
-from paragan.distributed.transports.communicator import ExchangePaused, WorkerError, named, never, until
-from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, Channel, Polled
-from paragan.distributed.transports.peer_connection import Kind, PeerCommunicator
+from paragan.distributed.transports.communicator import Backoff, WorkerError, format_workers, never_stopped, wait_until
+from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel, PolledReceiveBuffer
+from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind
 
 _FAREWELL_S = 0.5
 _TOLD = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
@@ -36,17 +36,17 @@ class MpiWorld:
     def __init__(self) -> None:
         self.rank, self.size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
 
-    def tell(self, text: str, timeout_s: float) -> None:
+    def broadcast_text(self, text: str, timeout_s: float) -> None:
         """From the first process to all others; returns when it is under way."""
         data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
         sent = [MPI.COMM_WORLD.Isend(data, rank, _TOLD) for rank in range(self.size) if rank != self.rank]
-        until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never, ExchangePaused(*PAUSE_S))
+        wait_until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never_stopped, Backoff(*PAUSE_S))
 
-    def hear(self, timeout_s: float) -> str:
+    def receive_text(self, timeout_s: float) -> str:
         """What the first process tells. `WorkerError` where it says nothing for so long."""
         status = MPI.Status()
-        until(
-            lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never, ExchangePaused(*PAUSE_S)
+        wait_until(
+            lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never_stopped, Backoff(*PAUSE_S)
         )
         size = status.Get_count(MPI.BYTE)
         if not 0 < size <= _MOST_TOLD:
@@ -65,7 +65,7 @@ class MpiWorld:
         coordinator: int | None = None,
         most_bytes: int,
         timeout_s: float = 300.0,
-        stopped: Callable[[], bool] = never,
+        stopped: Callable[[], bool] = never_stopped,
     ) -> MpiCommunicator:
         """The communicator of a new membership, when all its processes are here; other processes take no part.
 
@@ -79,8 +79,10 @@ class MpiWorld:
         if grid is not None:
             _check_torus(grid, rank, len(workers), peers)
         tag = zlib.crc32(name.encode()) % _TOLD
-        mpi_runtime.at_work.add(name)
-        _meet(members, rank, tag, timeout_s, stopped)  # what follows waits without end, but for nobody who is not here
+        mpi_runtime.open_communicators.add(name)
+        _wait_for_all(
+            members, rank, tag, timeout_s, stopped
+        )  # what follows waits without end, but for nobody who is not here
         group = MPI.COMM_WORLD.Get_group()
         everybody = MPI.COMM_WORLD.Create_group(group.Incl(members), tag)
         local = None
@@ -89,11 +91,13 @@ class MpiWorld:
             graph = flat.Create_dist_graph_adjacent
             local = graph(peers, peers) if grid is None else flat.Create_cart(grid, (True, True), False)
             flat.Free()
-        mpi_runtime.at_work.discard(name)
-        return MpiCommunicator(everybody, local, len(workers), peers, most_bytes, Polled(timeout_s, stopped))
+        mpi_runtime.open_communicators.discard(name)
+        return MpiCommunicator(
+            everybody, local, len(workers), peers, most_bytes, PolledReceiveBuffer(timeout_s, stopped)
+        )
 
 
-class MpiCommunicator(PeerCommunicator):
+class MpiCommunicator(BaseCommunicator):
     """`Communicator`. everybody: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
 
     mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or told by `stopped`.
@@ -101,16 +105,22 @@ class MpiCommunicator(PeerCommunicator):
     """
 
     def __init__(
-        self, everybody: Any, local: Any, size: int, peers: Sequence[int], most_bytes: int, arrivals: Polled
+        self,
+        everybody: Any,
+        local: Any,
+        size: int,
+        peers: Sequence[int],
+        most_bytes: int,
+        arrivals: PolledReceiveBuffer,
     ) -> None:
         super().__init__(everybody.rank, size, peers, most_bytes, arrivals, 0 if everybody.size == size else size)
         self._global, self._local = everybody, local
         self._halo = None if local is None else _Halo(local, self.rank)
-        self._ways = {peer: Channel(peer, arrivals, everybody, most_bytes) for peer in self.links}
+        self._connections = {peer: MpiChannel(peer, arrivals, everybody, most_bytes) for peer in self.links}
         self._out = _EMPTY  # what goes out together lies here
         self._pending: Any = None  # what MPI reads and writes, whatever becomes of the call that began it
         arrivals.progress = self._progress
-        mpi_runtime.at_work.add(self)
+        mpi_runtime.open_communicators.add(self)
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """First the lengths, from one to another, so that who is missing is known by name; then all data at once."""
@@ -118,25 +128,25 @@ class MpiCommunicator(PeerCommunicator):
         self._check(sends, self.peers)
         self._num_exchanges += 1
         for peer, tensors in sends.items():
-            self._ways[peer].announce(self._num_exchanges, tensors)
+            self._connections[peer].send_lengths(self._num_exchanges, tensors)
         told = self._take(sends, self._num_exchanges)
         lengths = {peer: sizes.tolist() for peer, (sizes,) in told.items()}
-        places = {peer: _lying(sizes) for peer, sizes in lengths.items()}
+        places = {peer: _layout(sizes) for peer, sizes in lengths.items()}
         taken = {peer: torch.empty(total, dtype=torch.uint8) for peer, (total, _) in places.items()}
-        given = self._joined(sends)
+        given = self._concatenate(sends)
         request = self._halo.start(given, taken)
         self._pending = request, given, taken
-        with self._noting():
-            self._arrivals.until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
+        with self._recording_failure():
+            self._arrivals.wait_until(lambda: [] if request.Test() else sorted(self.peers) or [self.rank])
         self._pending = None
         return {peer: [taken[peer][place] for place in where] for peer, (_, where) in places.items()}
 
-    def _joined(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
+    def _concatenate(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
         """Each worker's messages in one piece, one for all who are sent the same. MPICH sends scattered ones in small
         steps, each of which somebody has to wait for; a copy into memory that stays costs a tenth of that.
         """
         kinds = {tuple(map(id, tensors)): tensors for tensors in sends.values()}
-        wheres = {key: _lying([len(t) for t in tensors]) for key, tensors in kinds.items()}
+        wheres = {key: _layout([len(t) for t in tensors]) for key, tensors in kinds.items()}
         room = sum(total for total, _ in wheres.values())
         if len(self._out) < room:
             self._out = torch.empty(room, dtype=torch.uint8)
@@ -148,38 +158,38 @@ class MpiCommunicator(PeerCommunicator):
         return {peer: made[tuple(map(id, tensors))] for peer, tensors in sends.items()}
 
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        self._ways[peer].send(Kind.CALL, number, tensors)
+        self._connections[peer].send(MessageKind.CALL, number, tensors)
 
     def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
         self._progress()
-        self._ways[peer].post(tensors)
+        self._connections[peer].post(tensors)
 
-    def _posting(self) -> list[int]:
-        return [peer for peer, way in self._ways.items() if way.posting]
+    def _peers_with_posts(self) -> list[int]:
+        return [peer for peer, way in self._connections.items() if way.is_posting]
 
-    def _tell(self, peer: int, lacked: int) -> None:
-        self._ways[peer].send(Kind.LEAVE, lacked, [])
+    def _send_leave(self, peer: int, lacked: int) -> None:
+        self._connections[peer].send(MessageKind.LEAVE, lacked, [])
 
     def _progress(self) -> None:
-        for way in self._ways.values():
+        for way in self._connections.values():
             way.progress()
 
     def _leave(self, orderly: bool) -> None:
         """MPI cannot take back what it has begun: after a drop it keeps this communicator and its memory."""
         deadline, pause = (
             time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S),
-            ExchangePaused(*PAUSE_S),
+            Backoff(*PAUSE_S),
         )
-        while not (idle := all(way.idle for way in self._ways.values())) and time.monotonic() < deadline:
+        while not (idle := all(way.idle for way in self._connections.values())) and time.monotonic() < deadline:
             self._progress()
             pause(_FAREWELL_S)
         if orderly and idle:
             for comm in (self._local, self._global):
                 if comm is not None:
                     comm.Free()
-            mpi_runtime.at_work.discard(self)
+            mpi_runtime.open_communicators.discard(self)
         else:
-            for way in self._ways.values():
+            for way in self._connections.values():
                 way.give_up()
 
 
@@ -204,7 +214,7 @@ class _Halo:
         return [MPI.BOTTOM, [len(t) for t in places], [t.data_ptr() for t in places], [MPI.BYTE] * len(places)]
 
 
-def _lying(sizes: Sequence[int]) -> tuple[int, list[slice]]:
+def _layout(sizes: Sequence[int]) -> tuple[int, list[slice]]:
     """Messages of these sizes behind one another, each where numbers of eight bytes may begin: room, and places."""
     begins = [0, *accumulate(-(-size // _ALIGNED) * _ALIGNED for size in sizes)]
     return begins[-1], [slice(begin, begin + size) for begin, size in zip(begins, sizes, strict=False)]
@@ -216,11 +226,11 @@ def _check_torus(grid: tuple[int, int], rank: int, size: int, peers: Sequence[in
     near = {(row + step) % rows * columns + column for step in (-1, 1)}
     near |= {row * columns + (column + step) % columns for step in (-1, 1)}
     if rows * columns != size or not set(peers) <= near:
-        found = f"found {named(peers)} as peers of worker {rank} of {size}"
+        found = f"found {format_workers(peers)} as peers of worker {rank} of {size}"
         raise ValueError(f"{found}, expected neighbours on a torus of {rows} x {columns}")
 
 
-def _meet(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
+def _wait_for_all(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
     """Return when all are here, by messages without content."""
     others = {worker: member for worker, member in enumerate(members) if worker != rank}
     nothing = [_EMPTY.numpy(), MPI.BYTE]
@@ -229,9 +239,9 @@ def _meet(members: Sequence[int], rank: int, tag: int, timeout_s: float, stopped
         for worker, member in others.items()
     }
     try:
-        until(
+        wait_until(
             lambda: [worker for worker, both in awaited.items() if not MPI.Request.Testall(both)],
-            *(timeout_s, stopped, ExchangePaused(*PAUSE_S)),
+            *(timeout_s, stopped, Backoff(*PAUSE_S)),
         )
     except BaseException:
         for _, coming in awaited.values():

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.transports.arrivals import Arrivals
-from paragan.distributed.transports.communicator import ExchangePaused, WorkerError
-from paragan.distributed.transports.peer_connection import Kind, PeerConnection
+from paragan.distributed.transports.arrivals import ReceiveBuffer
+from paragan.distributed.transports.communicator import Backoff, WorkerError
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
 
 try:
     import mpi4py
@@ -36,17 +36,17 @@ _HEAD, _DATA = 1, 2  # tags
 _MOST = 1 << 16  # messages in a list
 PAUSE_S = (2e-5, 1e-2)  # waits of MPI's own keep a core busy; these take less than 1 % of one
 
-at_work: set[object] = set()  # communicators that were not closed
+open_communicators: set[object] = set()  # communicators that were not closed
 
 
 @atexit.register
-def _end() -> None:
+def _finalize() -> None:
     """Together, if all is well. If not, mpiexec ends the others, which would wait for this one."""
-    if not at_work and not MPI.Is_finalized():
+    if not open_communicators and not MPI.Is_finalized():
         MPI.Finalize()
 
 
-class Polled(Arrivals):
+class PolledReceiveBuffer(ReceiveBuffer):
     """What comes only while MPI is called: by who waits. progress: takes in what is here."""
 
     def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
@@ -57,18 +57,18 @@ class Polled(Arrivals):
         self.progress()
         return super().newest()
 
-    def until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
+    def wait_until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
         def now_missing() -> list[int]:
             self.progress()
             return missing()
 
-        super().until(now_missing, timeout_s)
+        super().wait_until(now_missing, timeout_s)
 
-    def _rest(self) -> Callable[[float], object]:
-        return ExchangePaused(*PAUSE_S)
+    def _pause(self) -> Callable[[float], object]:
+        return Backoff(*PAUSE_S)
 
 
-class Channel(PeerConnection):
+class MpiChannel(PeerConnection):
     """A list is a head of int64 (its number, its kind, the lengths of its messages), then the messages, uncopied.
 
     An announcement is a head alone: its messages come by other ways. It arrives as one tensor, of the lengths.
@@ -76,7 +76,7 @@ class Channel(PeerConnection):
 
     _ANNOUNCED = -1  # instead of a kind
 
-    def __init__(self, peer: int, arrivals: Arrivals, comm: Any, most_bytes: int) -> None:
+    def __init__(self, peer: int, arrivals: ReceiveBuffer, comm: Any, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
         self._comm, self._most_bytes = comm, most_bytes
         self._going: deque[tuple[Any, Tensor]] = deque()  # with what MPI still reads
@@ -89,33 +89,35 @@ class Channel(PeerConnection):
         """Whether all has gone that ever will."""
         return self._broken or not self._going
 
-    def announce(self, number: int, tensors: Sequence[Tensor]) -> None:
+    def send_lengths(self, number: int, tensors: Sequence[Tensor]) -> None:
         with self._lock:
-            self._guarded(lambda: self._give_head(number, self._ANNOUNCED, tensors))
+            self._recording_errors(lambda: self._give_head(number, self._ANNOUNCED, tensors))
 
     def progress(self) -> None:
         """Take in, and let go of, what can be by now."""
         if not self._broken:
-            self._guarded(self._progress)
+            self._recording_errors(self._progress)
 
     def give_up(self) -> None:
         """Nothing is taken in any more."""
         for request, _ in self._coming:
-            self._guarded(request.Cancel)
+            self._recording_errors(request.Cancel)
 
-    def _put(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
-        self._guarded(lambda: self._give(number, kind, tensors))
+    def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
+        self._recording_errors(lambda: self._give(number, kind, tensors))
 
-    def _guarded(self, do: Callable[[], None]) -> None:
+    def _recording_errors(self, do: Callable[[], None]) -> None:
         """What goes wrong is told to who waits for this worker."""
         try:
             do()
         except MPI.Exception as error:
             self._broken = True
-            self._arrivals.lose(self.peer, WorkerError(f"worker {self.peer} is gone: {str(error)[:200]}", self.peer))
+            self._arrivals.mark_failed(
+                self.peer, WorkerError(f"worker {self.peer} is gone: {str(error)[:200]}", self.peer)
+            )
         except WorkerError as error:
             self._broken = True
-            self._arrivals.lose(self.peer, error)
+            self._arrivals.mark_failed(self.peer, error)
 
     def _give(self, number: int, kind: int, tensors: Sequence[Tensor]) -> None:
         self._give_head(number, kind, tensors)
@@ -129,7 +131,7 @@ class Channel(PeerConnection):
     def _progress(self) -> None:
         while self._going and self._going[0][0].Test():
             self._going.popleft()
-        while self._head is not None or self._begun():
+        while self._head is not None or self._poll_header():
             if not MPI.Request.Testall([request for request, _ in self._coming]):
                 return
             assert self._head is not None
@@ -138,25 +140,25 @@ class Channel(PeerConnection):
             if kind == self._ANNOUNCED:
                 self._arrivals.put(self.peer, number, [torch.tensor(lengths, dtype=torch.int64)])
             else:
-                self._came(Kind(kind), number, tensors)
+                self._dispatch(MessageKind(kind), number, tensors)
 
-    def _begun(self) -> bool:
+    def _poll_header(self) -> bool:
         """Whether a head has come; its messages are then on the way, into memory of their own."""
         status = MPI.Status()
         found = self._comm.Improbe(self.peer, _HEAD, status)
         if found is None:
             return False
-        head = torch.empty(self._fits(status.Get_count(MPI.INT64_T), _MOST, "numbers"), dtype=torch.int64)
+        head = torch.empty(self._check_size(status.Get_count(MPI.INT64_T), _MOST, "numbers"), dtype=torch.int64)
         found.Recv([head.numpy(), MPI.INT64_T])
         self._head = head.tolist()
-        lengths = [self._fits(length, self._most_bytes, "bytes") for length in self._head[2:]]
+        lengths = [self._check_size(length, self._most_bytes, "bytes") for length in self._head[2:]]
         if self._head[1] != self._ANNOUNCED:
             for length in lengths:
                 data = torch.empty(length, dtype=torch.uint8)
                 self._coming.append((self._comm.Irecv([data.numpy(), MPI.BYTE], self.peer, _DATA), data))
         return True
 
-    def _fits(self, found: int, most: int, what: str) -> int:
+    def _check_size(self, found: int, most: int, what: str) -> int:
         if 0 <= found <= most:
             return found
         raise WorkerError(

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.transports.communicator import ExchangePaused, WorkerError, until
+from paragan.distributed.transports.communicator import Backoff, WorkerError, wait_until
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 
 Pair = Callable[[dist.Store, int, torch.device, float], Any]
@@ -56,25 +56,25 @@ class NcclCommunicator(GlooCommunicator):
             own = store.clone()  # type: ignore[attr-defined]  # as `Linked` has its own
             self._pair_up(dist.PrefixStore(f"{name}/direct", own), pair)
         except BaseException:
-            self.drop()
+            self.abort()
             raise
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         """First, over the links, the lengths and what lies on the host; then all data at once."""
         self._check(dict.fromkeys(sends, ()), self.peers)
-        going = {peer: [t for t in tensors if lies_on(self.device, t)] for peer, tensors in sends.items()}
+        going = {peer: [t for t in tensors if is_on_device(self.device, t)] for peer, tensors in sends.items()}
         for tensors in going.values():
-            _check_there(tensors, self.most_bytes)
-        told = self.hand({peer: self._announced(tensors) for peer, tensors in sends.items()})
-        with self._noting():
+            _check_messages(tensors, self.most_bytes)
+        told = self.exchange_with_root({peer: self._header(tensors) for peer, tensors in sends.items()})
+        with self._recording_failure():
             room = {peer: self._room(peer, *parts) for peer, parts in told.items()}
             self._swap(going, {peer: coming for peer, (coming, _) in room.items()})
         return {peer: found for peer, (_, found) in room.items()}
 
-    def _announced(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        sizes = [len(t) if lies_on(self.device, t) else _ON_LINK for t in tensors]
+    def _header(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        sizes = [len(t) if is_on_device(self.device, t) else _ON_LINK for t in tensors]
         head = torch.tensor(sizes, dtype=torch.int64).view(torch.uint8)
-        return [head, *(t for t in tensors if not lies_on(self.device, t))]
+        return [head, *(t for t in tensors if not is_on_device(self.device, t))]
 
     def _room(self, peer: int, head: Tensor, *on_host: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Memory for what comes to the device, and all that comes in its order."""
@@ -97,19 +97,19 @@ class NcclCommunicator(GlooCommunicator):
         for peer in sorted(going):
             group, other = self._groups[peer], int(self.rank < peer)
             calls = [(group.send, going[peer]), (group.recv, coming[peer])]
-            with _telling(peer):
+            with _worker_errors(peer):
                 for call, tensors in calls if other else reversed(calls):
                     works.setdefault(peer, []).extend(call([t], other, 0) for t in tensors if len(t))
 
         def missing() -> list[int]:
             for peer in list(works):
-                with _telling(peer):
+                with _worker_errors(peer):
                     if all(work.is_completed() for work in works[peer]):
                         for work in works.pop(peer):
                             work.wait()  # raises what has gone wrong
             return sorted(works)
 
-        self._await(missing, ExchangePaused(*_PAUSE_S))
+        self._await(missing, Backoff(*_PAUSE_S))
 
     def _pair_up(self, store: dist.Store, pair: Pair) -> None:
         """In that order, too. In a thread: whoever makes a group asks nobody whether it is stopped."""
@@ -119,7 +119,7 @@ class NcclCommunicator(GlooCommunicator):
             try:
                 for peer in sorted(self.peers):
                     own = dist.PrefixStore(f"{min(self.rank, peer)}/{max(self.rank, peer)}", store)
-                    if not self._left:
+                    if not self._has_left:
                         made = pair(own, int(self.rank > peer), self.device, self._arrivals.timeout_s)
                         self._groups[peer] = made
             except Exception as error:  # told by who waits
@@ -134,8 +134,8 @@ class NcclCommunicator(GlooCommunicator):
             return left
 
         threading.Thread(target=make, daemon=True, name="groups").start()
-        with self._noting():
-            self._await(missing, ExchangePaused(1e-3, 0.05))
+        with self._recording_failure():
+            self._await(missing, Backoff(1e-3, 0.05))
 
     def _await(self, missing: Callable[[], list[int]], rest: Callable[[float], object]) -> None:
         """As for what comes over the links: no longer, and not for who has left. Who closes has sent all."""
@@ -143,11 +143,11 @@ class NcclCommunicator(GlooCommunicator):
         def not_lost() -> list[int]:
             left = missing()
             for peer in left:
-                if (error := self._arrivals.lost(peer)) is not None and not self._arrivals.closed(peer):
+                if (error := self._arrivals.failure_of(peer)) is not None and not self._arrivals.has_closed(peer):
                     raise error
             return left
 
-        until(not_lost, self._arrivals.timeout_s, self._arrivals.stopped, rest)
+        wait_until(not_lost, self._arrivals.timeout_s, self._arrivals.stopped, rest)
 
     def _leave(self, orderly: bool) -> None:
         """All groups at once: one may wait on the device for another."""
@@ -161,11 +161,11 @@ class NcclCommunicator(GlooCommunicator):
         self._groups.clear()
 
 
-def lies_on(device: torch.device, tensor: Tensor) -> bool:
+def is_on_device(device: torch.device, tensor: Tensor) -> bool:
     return tensor.device == device
 
 
-def _check_there(tensors: Sequence[Tensor], most_bytes: int) -> None:
+def _check_messages(tensors: Sequence[Tensor], most_bytes: int) -> None:
     for tensor in tensors:
         if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not tensor.is_contiguous():
             kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
@@ -180,7 +180,7 @@ def _abort(group: Any) -> None:
 
 
 @contextmanager
-def _telling(peer: int) -> Iterator[None]:
+def _worker_errors(peer: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:

@@ -10,11 +10,11 @@ from enum import IntEnum
 
 from torch import Tensor
 
-from paragan.distributed.transports.arrivals import ALL_WELL, CLOSED, Arrivals
-from paragan.distributed.transports.communicator import WorkerError, check, named
+from paragan.distributed.transports.arrivals import CLOSED, NO_FAILURE, ReceiveBuffer
+from paragan.distributed.transports.communicator import WorkerError, check_messages, format_workers
 
 
-class PeerCommunicator(ABC):
+class BaseCommunicator(ABC):
     """`Communicator`, less how anything is sent.
 
     peers: whom this one exchanges with. root: who gathers; worker 0, or one more that does not train: its rank is
@@ -22,22 +22,24 @@ class PeerCommunicator(ABC):
     """
 
     def __init__(
-        self, rank: int, size: int, peers: Iterable[int], most_bytes: int, arrivals: Arrivals, root: int = 0
+        self, rank: int, size: int, peers: Iterable[int], most_bytes: int, arrivals: ReceiveBuffer, root: int = 0
     ) -> None:
         self.rank, self.size, self.peers, self.most_bytes, self.root = rank, size, frozenset(peers), most_bytes, root
         others = set(range(size)) - {rank}
         if not self.peers <= others:
-            raise ValueError(f"found {named(self.peers)} as peers of worker {rank} of {size}, expected others of them")
+            raise ValueError(
+                f"found {format_workers(self.peers)} as peers of worker {rank} of {size}, expected others of them"
+            )
         self.links = sorted(others if rank == root else self.peers | {root})
         self._arrivals = arrivals
         self._num_exchanges = self._num_gathers = 0
-        self._lacked, self._left = ALL_WELL, False
+        self._failed_worker, self._has_left = NO_FAILURE, False
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         self._check(sends, self.peers)
-        return self.hand(sends)
+        return self.exchange_with_root(sends)
 
-    def hand(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
+    def exchange_with_root(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
         self._check(sends, self.links)
         self._num_exchanges += 1
         for peer, tensors in sends.items():
@@ -50,15 +52,15 @@ class PeerCommunicator(ABC):
             self._post(peer, tensors)
 
     def newest(self) -> dict[int, list[Tensor]]:
-        with self._noting():
+        with self._recording_failure():
             return self._arrivals.newest()
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
-        with self._noting():
+        with self._recording_failure():
             self._arrivals.wait(peer, timeout_s)
 
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
-        check(mine, self.most_bytes)
+        check_messages(mine, self.most_bytes)
         self._num_gathers += 1
         number = -self._num_gathers
         if self.rank != self.root:
@@ -70,42 +72,44 @@ class PeerCommunicator(ABC):
             self._send(peer, number, [])
         return [found[worker] for worker in range(self.size)]
 
-    def drop(self) -> None:
-        if not self._left:
-            self._left = True
-            self._arrivals.end()
+    def abort(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            self._arrivals.discard()
             for peer in self.links:
-                self._tell(peer, self._lacked)
+                self._send_leave(peer, self._failed_worker)
             self._leave(orderly=False)
 
     def close(self) -> None:
-        with self._noting():
-            self._arrivals.until(lambda: [peer for peer in self._posting() if not self._arrivals.closed(peer)])
+        with self._recording_failure():
+            self._arrivals.wait_until(
+                lambda: [peer for peer in self._peers_with_posts() if not self._arrivals.has_closed(peer)]
+            )
             for peer in self.links:
-                self._tell(peer, CLOSED)
-            self._arrivals.until(lambda: [peer for peer in self.links if not self._arrivals.closed(peer)])
-        self._left = True
-        self._arrivals.end()
+                self._send_leave(peer, CLOSED)
+            self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
+        self._has_left = True
+        self._arrivals.discard()
         self._leave(orderly=True)
 
     def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
-        with self._noting():
+        with self._recording_failure():
             return self._arrivals.take(peers, number)
 
     @contextmanager
-    def _noting(self) -> Iterator[None]:
+    def _recording_failure(self) -> Iterator[None]:
         """Whom this one lacked the others are told when it drops."""
         try:
             yield
         except WorkerError as error:
-            self._lacked = error.worker
+            self._failed_worker = error.worker
             raise
 
     def _check(self, sends: Mapping[int, Sequence[Tensor]], allowed: Collection[int]) -> None:
         if not sends.keys() <= set(allowed):
-            raise ValueError(f"found {named(sends)}, expected some of the peers, {named(allowed)}")
+            raise ValueError(f"found {format_workers(sends)}, expected some of the peers, {format_workers(allowed)}")
         for tensors in sends.values():
-            check(tensors, self.most_bytes)
+            check_messages(tensors, self.most_bytes)
 
     @abstractmethod
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
@@ -115,12 +119,12 @@ class PeerCommunicator(ABC):
     def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
         """Under way as soon as the one before it is taken, unless another follows; without waiting."""
 
-    def _posting(self) -> list[int]:
+    def _peers_with_posts(self) -> list[int]:
         """To whom something posted is under way, or waits for that."""
         return []
 
     @abstractmethod
-    def _tell(self, peer: int, lacked: int) -> None:
+    def _send_leave(self, peer: int, lacked: int) -> None:
         """That this one leaves, as `Arrivals.leave` has it; never raises."""
 
     @abstractmethod
@@ -128,7 +132,7 @@ class PeerCommunicator(ABC):
         """Give up the ways. orderly: all others do, too; else as far as that ends within half a second."""
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """What a list of messages is for: a call; a post; that a post has come; that its sender leaves."""
 
     CALL = 0
@@ -140,21 +144,21 @@ class Kind(IntEnum):
 class PeerConnection(ABC):
     """To one worker and back. No more than one posted list is under way: the slow are sent the newest next."""
 
-    def __init__(self, peer: int, arrivals: Arrivals) -> None:
+    def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
         self.peer, self._arrivals = peer, arrivals
         self._lock = threading.Lock()  # a list goes in one piece
-        self._posted = self._left = False
+        self._posted = self._has_left = False
         self._next: list[Tensor] | None = None
 
     @property
-    def posting(self) -> bool:
+    def is_posting(self) -> bool:
         """Whether something posted has not come yet."""
         return self._posted
 
-    def send(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
+    def send(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with self._lock:
-            if not self._left:  # nothing follows a farewell, for nobody reads it
-                self._left = kind is Kind.LEAVE
+            if not self._has_left:  # nothing follows a farewell, for nobody reads it
+                self._has_left = kind is MessageKind.LEAVE
                 self._put(kind, number, tensors)
 
     def post(self, tensors: Sequence[Tensor]) -> None:
@@ -163,26 +167,26 @@ class PeerConnection(ABC):
             if not self._posted:
                 self._post_next()
 
-    def _came(self, kind: Kind, number: int, tensors: list[Tensor]) -> None:
+    def _dispatch(self, kind: MessageKind, number: int, tensors: list[Tensor]) -> None:
         """Sort a list that the other end has sent."""
         match kind:
-            case Kind.CALL:
+            case MessageKind.CALL:
                 self._arrivals.put(self.peer, number, tensors)
-            case Kind.POST:
+            case MessageKind.POST:
                 self._arrivals.post(self.peer, tensors)
-                self.send(Kind.TAKEN, 0, [])
-            case Kind.TAKEN:
+                self.send(MessageKind.TAKEN, 0, [])
+            case MessageKind.TAKEN:
                 with self._lock:
                     self._post_next()
-            case Kind.LEAVE:
-                self._arrivals.leave(self.peer, number)
+            case MessageKind.LEAVE:
+                self._arrivals.mark_left(self.peer, number)
 
     def _post_next(self) -> None:
         tensors, self._next = self._next, None
         self._posted = tensors is not None
-        if tensors is not None and not self._left:
-            self._put(Kind.POST, 0, tensors)
+        if tensors is not None and not self._has_left:
+            self._put(MessageKind.POST, 0, tensors)
 
     @abstractmethod
-    def _put(self, kind: Kind, number: int, tensors: Sequence[Tensor]) -> None:
+    def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         """Under way, in order, without waiting; never raises for a worker that is gone."""

@@ -62,7 +62,7 @@ def find_token(environment: Mapping[str, str] | None = None) -> str:
         raise ConfigError(f"{path}: found no token of a run ({why}); {TOKEN_FILE} names its file") from None
 
 
-def session(token: str, *nonces: bytes) -> bytes:
+def session_key(token: str, *nonces: bytes) -> bytes:
     """The key of one connection. nonces: of 32 bytes, the coordinator's first, as far as they are known."""
     if len(token) < _FEWEST_CHARACTERS:
         raise ConfigError(f"found a token of {len(token)} characters, expected {_FEWEST_CHARACTERS} or more")
@@ -89,7 +89,7 @@ class FrameSigner:
         self.count += 1
         return frame
 
-    def size(self, head: bytes) -> int:
+    def body_size(self, head: bytes) -> int:
         """Of the body that follows, before any memory is taken for it; `RankError` where it is too much."""
         size, _ = HEAD.unpack(head)
         if not 2 <= size <= self.most_bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 
-from paragan.distributed.transports.link import Message, late
+from paragan.distributed.transports.link import Message, timeout_error
 
 
 class ThreadLink:
@@ -12,17 +12,17 @@ class ThreadLink:
 
     def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:
         self.timeout_s = timeout_s
-        self._held: queue.Queue[Message] = queue.Queue(room)
+        self._queue: queue.Queue[Message] = queue.Queue(room)
 
     def send(self, message: Message) -> None:
         try:
-            self._held.put(message, timeout=self.timeout_s)
+            self._queue.put(message, timeout=self.timeout_s)
         except queue.Full:
-            raise late("the other thread", self.timeout_s) from None
+            raise timeout_error("the other thread", self.timeout_s) from None
 
     def receive(self, wait_s: float) -> Message | None:
         try:
-            return self._held.get(timeout=wait_s) if wait_s > 0 else self._held.get_nowait()
+            return self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
         except queue.Empty:
             return None
 

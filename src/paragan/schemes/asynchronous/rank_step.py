@@ -14,7 +14,7 @@ from torch import Tensor
 
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -113,7 +113,7 @@ class _Links:
             return
         other = j if side is Side.G else i
         timeout_s = self.roles.timeout_s
-        group = pair(self.roles.world.store, f"link/{self.number}/{name}", int(side is not sender), timeout_s)
+        group = connect_pair(self.roles.world.store, f"link/{self.number}/{name}", int(side is not sender), timeout_s)
         if side is sender:
             self.senders[other] = GlooSender(group, 1, timeout_s=timeout_s)
         else:

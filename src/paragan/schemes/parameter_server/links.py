@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from paragan.core.roles import Roles
 from paragan.core.types import Side
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, pair
+from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes.parameter_server.messages import max_message_bytes
