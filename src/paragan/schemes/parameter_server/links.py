@@ -59,8 +59,8 @@ def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSen
     ends = []
     for worker in range(1, world.size):
         if world.rank in (0, worker):
-            up = pair(world.store, f"server/{number}/{worker}/up", here, roles.timeout_s)
-            down = pair(world.store, f"server/{number}/{worker}/down", here, roles.timeout_s)
+            up = connect_pair(world.store, f"server/{number}/{worker}/up", here, roles.timeout_s)
+            down = connect_pair(world.store, f"server/{number}/{worker}/down", here, roles.timeout_s)
             sending, receiving = (up, down) if here else (down, up)
             sender = GlooSender(sending, 1 - here, max_in_flight, roles.timeout_s)
             ends.append((sender, GlooReceiver(receiving, 1 - here, max_bytes, max_in_flight, roles.timeout_s)))
