@@ -89,9 +89,8 @@ class Raw:
         self.token, self.own, self.other = token, own, bytes.fromhex(said["nonce"])
 
     def hello(self, **values):
-        return FrameSigner(session_key(self.token, self.other), UP).pack(
-            {"nonce": self.own.hex(), "about": {}} | values
-        )
+        key = session_key(self.token, self.other)
+        return FrameSigner(key, UP).pack({"nonce": self.own.hex(), "about": {}} | values)
 
     def enter(self):
         """As any worker does; from here on `out` signs what the coordinator takes."""
@@ -174,12 +173,9 @@ def test_who_came_in_and_then_breaks_the_rules_loses_that_line_alone(listener, s
     assert line.receive(WAIT_S) == {"kind": "first"}
     raw.sock.sendall(said(raw))
     no_more(raw.sock)
-    assert (
-        until(lambda: line.disconnect_reason)
-        and line.disconnect_reason.startswith(f"{line.peer_address}: ")
-        and told in line.disconnect_reason
-    )
-    assert "\n" not in line.disconnect_reason and line.receive(WAIT_S) is None
+    reason = until(lambda: line.disconnect_reason)
+    assert reason.startswith(f"{line.peer_address}: ") and told in reason and "\n" not in reason
+    assert line.receive(WAIT_S) is None
     with pytest.raises(RankError, match="^" + line.peer_address):
         line.send("more")
     assert hears_nothing(raw.sock)
@@ -191,10 +187,7 @@ def test_half_a_frame_and_then_nothing_loses_the_line():
     raw = Raw(listener.address).enter()
     line = listener.accept(WAIT_S)
     raw.sock.sendall(raw.out.pack({"kind": "a"})[: HEAD.size])
-    assert (
-        until(lambda: line.disconnect_reason)
-        and line.disconnect_reason == f"{line.peer_address}: sent no whole frame in time"
-    )
+    assert until(lambda: line.disconnect_reason) == f"{line.peer_address}: sent no whole frame in time"
     raw.sock.close()
     listener.close()
 
