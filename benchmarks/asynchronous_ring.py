@@ -106,7 +106,7 @@ def measured(made: Tensor, real: Tensor) -> dict[str, float]:
     apart = (made @ turns).sort(0).values - (real @ turns).sort(0).values
     return {
         "sliced distance": float(apart.abs().mean()),
-        "fd": frechet.Metric.against(SampleFeatures(real)).update(SampleFeatures(made)).compute(),
+        "fd": frechet.Metric.from_reference(SampleFeatures(real)).update(SampleFeatures(made)).compute(),
         "modes": float((counts >= len(made) / MODES / 5).sum()),
         "good": float((away < _NEAR).float().mean()),
     }

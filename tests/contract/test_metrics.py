@@ -36,7 +36,7 @@ JUDGED = [name for name in registry.names("metrics") if name not in PAIRED]
 def metric_of(request):
     """A metric that has seen nothing yet, and what it may be shown."""
     kind = registry.load("metrics", request.param).Metric
-    return (kind(), pairs(60, seed=2)) if request.param in PAIRED else (kind.against(REAL), FAKE)
+    return (kind(), pairs(60, seed=2)) if request.param in PAIRED else (kind.from_reference(REAL), FAKE)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_float32_is_counted_in_float64(name):
             SampleFeatures(j.features_BF.float() + 1000, j.logits_BK, j.requested_labels_B) for j in (REAL, FAKE)
         )
         real, fake = (SampleFeatures(j.features_BF.to(dtype), j.logits_BK, j.requested_labels_B) for j in (real, fake))
-        return registry.load("metrics", name).Metric.against(real).update(fake).compute()
+        return registry.load("metrics", name).Metric.from_reference(real).update(fake).compute()
 
     assert value(torch.float32) == value(torch.float64)
 
@@ -138,5 +138,5 @@ def test_real_against_real_is_as_good_as_it_gets(name):
     perfect = SampleFeatures(
         REAL.features_BF, torch.nn.functional.one_hot(REAL.requested_labels_B).double(), REAL.requested_labels_B
     )
-    value = registry.load("metrics", name).Metric.against(REAL).update(perfect).compute()
+    value = registry.load("metrics", name).Metric.from_reference(REAL).update(perfect).compute()
     assert min(abs(value), abs(value - 1)) < 1e-9

@@ -18,7 +18,7 @@ from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.shard import local_shard
 from paragan.core.types import Side
 from paragan.core.window import Window
-from paragan.engine.agreement import Agreement
+from paragan.engine.consistency import ConsistencyCheck
 from paragan.evaluation.evaluator import Score
 from paragan.game.state import restore, state_of
 from paragan.schemes import synchronous
@@ -144,7 +144,7 @@ def differ(world: World, what: str, rank: int, g: str, d: str) -> str:
     """What the check says where one rank has something else."""
     gan = build(world, g, d)
     play_on(world, gan, 0, 1)
-    agreement, players = Agreement(world, 1), {"g": gan.g, "d": gan.d}
+    agreement, players = ConsistencyCheck(world, 1), {"g": gan.g, "d": gan.d}
     agreement.check(gan.clock, players)  # all is well
     gan.clock.step += 1
     if world.rank == rank:

@@ -17,7 +17,7 @@ from paragan.config import load
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
-from paragan.engine.agreement import Agreement
+from paragan.engine.consistency import ConsistencyCheck
 from paragan.evaluation import classifier
 from paragan.game.network import Calling
 from paragan.game.player import Player
@@ -128,7 +128,7 @@ def tied(world: World, name: str) -> float:
         making = NetworkFactory(lambda: Tied().double(), partial(initialise, seed=0, stream="g"))
         g = Player(G, kind().prepare(making, where), kind(), Policy(torch.optim.Adam, 1e-2))
         gan = game(on, g, player(D, on, kind(), where))
-        told, check = stream(on, *share), Agreement(where, 1)
+        told, check = stream(on, *share), ConsistencyCheck(where, 1)
         for _ in range(3):
             synchronous.step(gan, told)
             check.check(gan.clock, {"g": gan.g, "d": gan.d})

@@ -15,7 +15,7 @@ from paragan.core.clock import Clock
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import RankError
 from paragan.core.types import Rows, Side
-from paragan.engine.agreement import Agreement
+from paragan.engine.consistency import ConsistencyCheck
 from paragan.game.gan import GAN, Loss
 from paragan.game.player import Player
 from paragan.game.policy import Policy, Scaler
@@ -99,7 +99,7 @@ def called_past_the_wrapper(world: World) -> dict[str, Any]:
     def check(kind) -> str:
         gan = game(Switches(), *(player(side, Switches(), kind(), world) for side in (G, D)))
         synchronous.step(gan, stream(Switches(), *world.share(BATCH)))
-        return said(lambda: Agreement(world, 1).check(Clock(step=1), {"g": gan.g, "d": gan.d}))
+        return said(lambda: ConsistencyCheck(world, 1).check(Clock(step=1), {"g": gan.g, "d": gan.d}))
 
     return {"naive": weights[0] == weights[1], "checked": check(none.Strategy), "ours": check(lambda: strategy("ddp"))}
 

@@ -17,7 +17,7 @@ from paragan.core.clock import Clock
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.types import Side
-from paragan.engine.agreement import Agreement
+from paragan.engine.consistency import ConsistencyCheck
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.layers.batch_norm import AffineBatchNorm
@@ -128,7 +128,7 @@ def called_in_another_order(world: World) -> dict[str, Any]:
     naive = nn.Sequential(*(SyncNormOfNumbers(CHANNELS) for _ in range(2))).double()
     kind = strategy("ddp")
     net = kind.prepare(lambda: nn.Sequential(*(AffineBatchNorm(CHANNELS) for _ in range(2))).double(), world)
-    d, agreement = Player(Side.D, net, kind), Agreement(world, 1)
+    d, agreement = Player(Side.D, net, kind), ConsistencyCheck(world, 1)
     agreement.check(Clock(step=0), {"d": d})
     begin_update(net)
     call(net)

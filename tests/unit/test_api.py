@@ -59,7 +59,7 @@ def test_an_exported_file_samples_as_its_run_does(trained):
     folder, _ = trained
     run, file = pg.load(folder), pg.load(folder / "g.safetensors")
     assert torch.equal(run.sample(7, seed=3).tensor, file.sample(7, seed=3).tensor)
-    assert (run.facts, run.seed, run.class_names) == (file.facts, file.seed, file.class_names)
+    assert (run.info, run.seed, run.class_names) == (file.info, file.seed, file.class_names)
     assert run.config == file.config
 
 
@@ -152,7 +152,7 @@ def test_a_run_samples_without_its_data(tmp_path):
 
 def test_class_names_that_differ_in_case_alone_are_told_apart(trained):
     digits = pg.load(trained[0])
-    generator = replace(digits, facts=replace(digits.facts, class_names=("ab", "AB", "c", *map(str, range(7)))))
+    generator = replace(digits, info=replace(digits.info, class_names=("ab", "AB", "c", *map(str, range(7)))))
     assert generator.sample(3, labels=["ab", "AB", "C"]).labels == (0, 1, 2)
     with pytest.raises(pg.ConfigError, match="found 'Ab'"):
         generator.sample(1, labels="Ab")
@@ -160,7 +160,7 @@ def test_class_names_that_differ_in_case_alone_are_told_apart(trained):
 
 def test_load_does_not_open_the_data(run, monkeypatch):
     monkeypatch.setattr("paragan.build.game.open_data", lambda config: pytest.fail("the data was built"))
-    assert pg.load(run).facts == pg.load(run / "g.safetensors").facts
+    assert pg.load(run).info == pg.load(run / "g.safetensors").info
 
 
 def test_only_the_generator_is_read(run):

@@ -131,8 +131,8 @@ def run(tmp_path_factory):
 def test_run_best_checkpoint_is_not_pruned(run):
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000000004"]
     assert read_checkpoint(run / "best").step == 2  # the untrained generator's 0.5 does not count
-    assert pg.load(run).facts.step == 4
-    assert pg.load(run, best=True).facts.step == 2
+    assert pg.load(run).info.step == 4
+    assert pg.load(run, best=True).info.step == 2
 
 
 def test_cli_best_option_reads_best_checkpoint(quick_judge, run, capsys, tmp_path):
@@ -140,7 +140,7 @@ def test_cli_best_option_reads_best_checkpoint(quick_judge, run, capsys, tmp_pat
     assert "step-2" in capsys.readouterr().out
     assert main(["export", str(run), "--best", "--out", str(tmp_path)]) == 0
     assert "at step 2." in (tmp_path / "README.md").read_text()
-    assert pg.load(tmp_path).facts.step == 2
+    assert pg.load(tmp_path).info.step == 2
     assert main(["eval", str(run), "--best", "--num-images", "10"]) == 0
     assert capsys.readouterr().out.strip().splitlines()[-1].startswith("step 2 ")
     assert main(["sample", str(tmp_path / "generator.safetensors"), "--best"]) == 2

@@ -270,7 +270,7 @@ def test_images_are_what_was_given():
 def test_the_distance_is_the_librarys():
     a, b = (torch.randn(50, 10, dtype=torch.float64) * scale for scale in (1, 2))
     judged = (SampleFeatures(features, features, None) for features in (a, b))
-    metric = frechet.Metric.against(next(judged)).update(next(judged))
+    metric = frechet.Metric.from_reference(next(judged)).update(next(judged))
     assert score.frechet(a, b) == pytest.approx(metric.compute(), rel=1e-9)
 
 

@@ -254,7 +254,7 @@ def test_the_newest_checkpoint_is_exported(run, exporting, tmp_path):
     shutil.copytree(newest(run), tmp_path / "run" / "checkpoints" / "step-000000009")
     rewrite_state(tmp_path / "run", lambda values: values["clock"].update(step=9, images=144))
     exporting(tmp_path / "run", "--out", tmp_path / "g.safetensors")
-    assert (metadata(tmp_path / "g.safetensors")["step"], pg.load(tmp_path / "g.safetensors").facts.images) == (
+    assert (metadata(tmp_path / "g.safetensors")["step"], pg.load(tmp_path / "g.safetensors").info.images) == (
         "9",
         144,
     )

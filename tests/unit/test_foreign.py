@@ -54,7 +54,7 @@ def test_a_damaged_checkpoint_is_passed_over(run):
     shutil.copytree(before, before.with_name("step-000009999"))
     (newest(run) / "g.safetensors").write_bytes(b"no")
     with pytest.warns(UserWarning, match=r"g\.safetensors is missing or damaged .*; trying the one before"):
-        assert pg.load(run).facts.step == 4
+        assert pg.load(run).info.step == 4
     (before / "g.safetensors").unlink()
     with pytest.warns(UserWarning, match="trying the one before"):
         assert "the generators of all checkpoints are damaged" in refused(run)

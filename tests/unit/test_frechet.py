@@ -19,7 +19,7 @@ def features(count, num_features, seed, scale=1.0, shift=0.0):
 
 
 def distance(real_BF, fake_BF):
-    return frechet.Metric.against(SampleFeatures(real_BF)).update(SampleFeatures(fake_BF)).compute()
+    return frechet.Metric.from_reference(SampleFeatures(real_BF)).update(SampleFeatures(fake_BF)).compute()
 
 
 def plain_distance(real_BF, fake_BF):
@@ -73,7 +73,7 @@ def test_order_of_joining_does_not_matter():
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_too_few_images_are_refused(count):
-    metric = frechet.Metric.against(SampleFeatures(features(10, 3, seed=0))).update(
+    metric = frechet.Metric.from_reference(SampleFeatures(features(10, 3, seed=0))).update(
         SampleFeatures(features(count, 3, seed=1))
     )
     with pytest.raises(ConfigError, match=r"score\.num_images"):

@@ -17,15 +17,15 @@ def normal(count, num_features=4, seed=0, dtype=torch.float64):
 def test_label_accuracy_is_the_share_recognised():
     logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [5.0, 0.0, 4.0], [0.0, 0.0, 1.0]])
     judged = SampleFeatures(normal(4), logits, torch.tensor([0, 1, 2, 2]))
-    assert label_accuracy.Metric.against(judged).update(judged).compute() == 3 / 4
+    assert label_accuracy.Metric.from_reference(judged).update(judged).compute() == 3 / 4
 
 
 def test_label_accuracy_needs_classes_and_images():
     without = SampleFeatures(normal(4))
     with pytest.raises(ConfigError, match="without classes"):
-        label_accuracy.Metric.against(without).update(without)
+        label_accuracy.Metric.from_reference(without).update(without)
     with pytest.raises(ConfigError, match="no images"):
-        label_accuracy.Metric.against(without).compute()
+        label_accuracy.Metric.from_reference(without).compute()
 
 
 def variances(judged, classes):
@@ -37,7 +37,7 @@ def test_class_variance_is_the_ratio_class_by_class():
     fake = SampleFeatures(0.7 * normal(90, seed=2) + 5, None, torch.arange(90) % 3)
     ratios = variances(fake, range(3)) / variances(real, range(3))
     for module, expected in ((class_variance_min, ratios.min()), (class_variance_mean, ratios.mean())):
-        assert module.Metric.against(real).update(fake).compute() == pytest.approx(float(expected), rel=1e-10)
+        assert module.Metric.from_reference(real).update(fake).compute() == pytest.approx(float(expected), rel=1e-10)
 
 
 def test_one_collapsed_class_shows_in_the_minimum():
@@ -45,19 +45,19 @@ def test_one_collapsed_class_shows_in_the_minimum():
     features = normal(300, seed=2)
     features[::3] = features[0]
     fake = SampleFeatures(features, None, real.requested_labels_B)
-    assert class_variance_min.Metric.against(real).update(fake).compute() == pytest.approx(0, abs=1e-12)
-    assert class_variance_mean.Metric.against(real).update(fake).compute() > 0.5
+    assert class_variance_min.Metric.from_reference(real).update(fake).compute() == pytest.approx(0, abs=1e-12)
+    assert class_variance_mean.Metric.from_reference(real).update(fake).compute() > 0.5
 
 
 def test_a_class_of_one_image_has_no_variance():
     real = SampleFeatures(normal(300), None, torch.arange(300) % 3)
     fake = SampleFeatures(normal(3), None, torch.tensor([0, 0, 1]))
-    assert class_variance_min.Metric.against(real).update(fake).compute() == 0
+    assert class_variance_min.Metric.from_reference(real).update(fake).compute() == 0
 
 
 def test_real_classes_that_do_not_vary_are_left_out():
     real = SampleFeatures(normal(21), None, torch.tensor([0] * 10 + [1] * 10 + [2]))
-    assert class_variance_mean.Metric.against(real).update(real).compute() == pytest.approx(1, rel=1e-12)
+    assert class_variance_mean.Metric.from_reference(real).update(real).compute() == pytest.approx(1, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_real_classes_that_do_not_vary_are_left_out():
 )
 def test_class_variance_refuses(real, fake, found):
     with pytest.raises(ConfigError, match=found):
-        class_variance_min.Metric.against(real).update(fake)
+        class_variance_min.Metric.from_reference(real).update(fake)
 
 
 def plain_coverage(real_NF, fake_MF, k=5):
@@ -90,15 +90,15 @@ def plain_coverage(real_NF, fake_MF, k=5):
 def test_coverage_is_the_definition(spread):
     real, fake = normal(60, seed=1), spread * normal(40, seed=2)
     expected = plain_coverage(real, fake)
-    assert coverage.Metric.against(SampleFeatures(real)).update(SampleFeatures(fake)).compute() == expected
+    assert coverage.Metric.from_reference(SampleFeatures(real)).update(SampleFeatures(fake)).compute() == expected
     assert 0 < expected < 1
 
 
 def test_coverage_in_several_cuts(monkeypatch):
     real, fake = SampleFeatures(normal(60, seed=1)), SampleFeatures(normal(40, seed=2))
-    whole = coverage.Metric.against(real).update(fake)
+    whole = coverage.Metric.from_reference(real).update(fake)
     monkeypatch.setattr(coverage, "_ROWS_AT_ONCE", 7)
-    cut = coverage.Metric.against(real).update(fake)
+    cut = coverage.Metric.from_reference(real).update(fake)
     assert torch.equal(cut.radius_N, whole.radius_N)
     assert torch.equal(cut.nearest_N, whole.nearest_N)
 
@@ -110,7 +110,7 @@ def test_coverage_of_a_perfect_generator_is_as_expected():
     for i in range(1, k + 1):
         missed *= (n - i) / (n + m - i)
     values = [
-        coverage.Metric.against(SampleFeatures(normal(n, seed=2 * s)))
+        coverage.Metric.from_reference(SampleFeatures(normal(n, seed=2 * s)))
         .update(SampleFeatures(normal(m, seed=2 * s + 1)))
         .compute()
         for s in range(30)
@@ -120,7 +120,7 @@ def test_coverage_of_a_perfect_generator_is_as_expected():
 
 def test_coverage_of_copies_is_whole_and_of_nothing_is_none():
     real = SampleFeatures(1000 + normal(40))  # far from the origin, where inner products make equal rows differ
-    metric = coverage.Metric.against(real)
+    metric = coverage.Metric.from_reference(real)
     assert metric.compute() == 0
     assert metric.update(real).compute() == 1
     assert not metric.update(real).nearest_N.any()
@@ -129,14 +129,14 @@ def test_coverage_of_copies_is_whole_and_of_nothing_is_none():
 def test_coverage_of_many_equal_images():
     """Six equal real images have no room around them: only the same image covers them."""
     real = torch.cat([torch.zeros(6, 3), 10 + normal(30, 3, dtype=torch.float32)])
-    metric = coverage.Metric.against(SampleFeatures(real))
+    metric = coverage.Metric.from_reference(SampleFeatures(real))
     near, exact = (metric.update(SampleFeatures(torch.full((1, 3), value))).compute() for value in (1e-6, 0.0))
     assert (near, exact) == (0, 6 / 36)
 
 
 def test_coverage_needs_more_than_k_real_images():
     with pytest.raises(ConfigError, match=r"score\.num_images"):
-        coverage.Metric.against(SampleFeatures(normal(coverage.K)))
+        coverage.Metric.from_reference(SampleFeatures(normal(coverage.K)))
 
 
 def test_joined_pieces_are_the_whole():

@@ -126,5 +126,5 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path):
     tried = subject(VerifyRequest(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact_arithmetic():
         found = diagnosis.inspect_network(tried, pg.Side.D)
-        assert found.mixing == () and found.rows == 0
+        assert found.mixing_layers == () and found.row_dependence == 0
         assert double_backward.check_double_backward(tried, found).result == "held"

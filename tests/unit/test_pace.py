@@ -23,24 +23,24 @@ def run(elapse, seconds: list[float]) -> pace.ProgressTimer:
     timed = pace.ProgressTimer(total=10_000, every=EveryOptions(score_kimg=0, sample_kimg=0, save_kimg=0), began=0.0)
     for spent in seconds:
         elapse(spent)
-        timed.tell("step")
+        timed.record("step")
     return timed
 
 
-def test_the_first_step_is_a_warm_up(elapse):
+def test_timer_first_step_is_a_warm_up(elapse):
     timed = run(elapse, [5.0] + [0.1] * 9)
     assert timed.images_per_s(10) == pytest.approx(100)
     assert timed.eta_s(Clock(step=10, images=100), 10) == pytest.approx(99)
 
 
-def test_one_step_is_better_than_none(elapse):
+def test_timer_single_step_gives_an_estimate(elapse):
     assert run(elapse, []).images_per_s(10) == 0
     assert run(elapse, [5.0]).images_per_s(10) == pytest.approx(2)
 
 
-def test_a_run_beyond_its_end_has_no_time_left():
+def test_timer_run_beyond_its_length_has_eta_zero():
     """A generation of a grid may be longer than the run."""
     every = EveryOptions(score_kimg=1, sample_kimg=1, save_kimg=1)
     timed = pace.ProgressTimer(total=1000, every=every, began=0.0)
-    timed.tell("checkpoint", again_s=5.0)
+    timed.record("checkpoint", again_s=5.0)
     assert timed.eta_s(Clock(step=100, images=9600), 10) == 0

@@ -1,4 +1,4 @@
-"""Networks that keep every law, and the faults that break one: changes of their text, and what is said of each."""
+"""Networks that pass every law, and faults that break one: text replacements and the expected messages."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ FAULTS = {
     ),
     "torch-batch-norm": (
         [("NORM(options.width)", "nn.BatchNorm2d(options.width)")],
-        {"frozen means frozen, G": "torch.nn.BatchNorm2d follows its statistics at every forward"},
+        {"frozen means frozen, G": "torch.nn.BatchNorm2d updates its statistics at every forward"},
     ),
     "functional-dropout": (
         [("return F.silu(self.conv(x))", "return F.dropout(F.silu(self.conv(x)), 0.5, True)")],
-        {"deterministic, none": "Discriminator: its forward draws from torch without saying so"},
+        {"deterministic, none": "Discriminator: its forward draws from torch without declaring it"},
     ),
     "numpy-in-the-constructor": (
         [
@@ -104,7 +104,7 @@ FAULTS = {
                 "        import numpy\n        nn.init.constant_(self.last.bias, numpy.random.rand())",
             )
         ],
-        {"deterministic, none": "the constructor draws from something else than torch's generator"},
+        {"deterministic, none": "the constructor does not draw from torch's generator alone"},
     ),
     "detached-images": (
         [("self.blocks[0](x))", "self.blocks[0](x.detach()))")],
@@ -122,14 +122,14 @@ FAULTS = {
             ),
             ("F.silu(self.conv(x))", "Squash.apply(self.conv(x))"),
         ],
-        {"twice differentiable, D": "found the autograd Function Squash"},
+        {"twice differentiable, D": "the network uses the autograd Function Squash"},
     ),
     "wrong-second-derivative": (
         [
             ("class Block(nn.Module):", FUNCTION.format(refusal="", detached=".detach()")),
             ("F.silu(self.conv(x))", "Squash.apply(self.conv(x))"),
         ],
-        {"twice differentiable, D": "the second derivative is not that of the first; found the autograd"},
+        {"twice differentiable, D": "the second derivative is not that of the first; the network uses the autograd"},
     ),
     "state-in-an-attribute": (
         [
@@ -140,7 +140,7 @@ FAULTS = {
             ("torch.tanh(self.last(", "torch.tanh((1 + 0.1 * self.calls) * self.last("),
         ],
         {
-            "frozen means frozen, G": "keeps a state in an attribute",
+            "frozen means frozen, G": "keeps state in an attribute",
             "stopping is invisible, none": "not in the state dict",
         },
     ),
@@ -149,7 +149,7 @@ FAULTS = {
             ("self.latent, self.num", "self.register_buffer('seen', torch.zeros(()))\n        self.latent, self.num"),
             ("h = self.norm", "self.seen += 1\n        h = self.norm"),
         ],
-        {"frozen means frozen, G": "Generator.seen changed in the other's turn: Generator changes it in a forward"},
+        {"frozen means frozen, G": "Generator.seen changed in the other player's turn: Generator changes it"},
     ),
     "shared-weights": (
         [
@@ -157,7 +157,7 @@ FAULTS = {
             ("self.latent, self.num", "self.shared = SHARED\n        self.latent, self.num"),
             ("self.last = nn.Linear(options.width, 1)", "self.last, self.shared = nn.Linear(options.width, 1), SHARED"),
         ],
-        {"frozen means frozen, G": "is a weight of the other network, too"},
+        {"frozen means frozen, G": "is also a weight of the other network"},
     ),
     "mean-over-the-batch": (
         [STRAIGHT, ("h = self.norm(self.first(z)", "z = z - z.mean(0)\n        h = self.norm(self.first(z)")],

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from paragan.core.errors import CheckpointError
+from paragan.core.errors import CheckpointError, is_out_of_memory
 from paragan.core.files import open_regular_file, read_bytes
 from paragan.core.pieces import StoredTensors
 
@@ -173,6 +174,22 @@ def file_sha256(path: Path) -> str:
     """Compute the sha256 of a file, in hexadecimal."""
     with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def restoring(checkpoint: Checkpoint) -> Iterator[None]:
+    """Raise `CheckpointError` for a missing key or an invalid value that the block meets in `checkpoint`."""
+    try:
+        yield
+    except KeyError as error:
+        raise CheckpointError(f"checkpoint {checkpoint.path}: {error} is missing; start anew with --fresh") from None
+    except (TypeError, ValueError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
+        text = " ".join(str(error).split())[:100]
+        raise CheckpointError(
+            f"checkpoint {checkpoint.path}: invalid value ({text}); start anew with --fresh"
+        ) from None
 
 
 def read_counts(values: Any, *names: str) -> dict[str, int]:

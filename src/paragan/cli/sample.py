@@ -131,7 +131,7 @@ def _translated(
     from paragan.export import gallery
     from paragan.loading.loader import normalise
 
-    given = None if inputs is None else normalise(paired.read_inputs(str(inputs), sampler.facts.shape))[:num]
+    given = None if inputs is None else normalise(paired.read_inputs(str(inputs), sampler.info.shape))[:num]
     count = len(given) if given is not None else num or min(_PAIRS, sampler.num_pairs)
     made, columns = gallery.render_pairs(sampler, count, given, seed, progress(count, "images"), mode)
     return made.save(target, columns)
@@ -169,7 +169,7 @@ def _target(path: Path, sampler: Sampler, seed: int | None, ending: str, words: 
     """Beside the others, under a name that says how it was asked for."""
     kind = "sample" if ending == ".png" else "walk"
     seed = sampler.seed if seed is None else seed
-    name = "-".join([kind, f"step-{sampler.facts.step}", f"seed-{seed}", *map(_plain, words)])[:150] + ending
+    name = "-".join([kind, f"step-{sampler.info.step}", f"seed-{seed}", *map(_plain, words)])[:150] + ending
     return create_subfolder(path, "samples") / name if path.is_dir() else path.parent / name
 
 

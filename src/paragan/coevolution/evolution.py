@@ -25,6 +25,7 @@ from paragan.core.pieces import Pieces
 from paragan.core.types import Report, Rows, Side
 from paragan.engine.trainer import Trainer
 from paragan.evaluation.evaluator import Score
+from paragan.evaluation.fixed_samples import samples_event
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
@@ -173,7 +174,8 @@ class Evolution(Trainer):
         shown = self.cells[:_MAX_ROWS]
         mode, seed = self.fixed_samples.mode, self.prior.seed
         x = torch.cat([sample(self.show(cell.centre[Side.G]), z, y, mode=mode, seed=seed).cpu() for cell in shown])
-        return self.samples_event(x, _IMAGES_PER_CELL, tuple(f"cell {cell.number}" for cell in shown))
+        rows = tuple(f"cell {cell.number}" for cell in shown)
+        return samples_event(self.clock, x, _IMAGES_PER_CELL, rows, mode)
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         self.population.collect()
@@ -189,16 +191,16 @@ class Evolution(Trainer):
             "players": {},
         }
 
-    def restore(self, found: Checkpoint) -> None:
-        self.population.generation = read_counts(found.values, "generation")["generation"]
-        if self._auto and (chosen := found.values.get("executor")) in self._auto.others:
+    def restore(self, checkpoint: Checkpoint) -> None:
+        self.population.generation = read_counts(checkpoint.values, "generation")["generation"]
+        if self._auto and (chosen := checkpoint.values.get("executor")) in self._auto.others:
             self._auto.chosen = chosen
-        if (ensemble := found.values["ensemble"]) is not None:
+        if (ensemble := checkpoint.values["ensemble"]) is not None:
             counts = read_counts(ensemble["counts"], *ensemble["counts"])
             self.ensemble = Ensemble({int(cell): n for cell, n in counts.items()}, finite_number(ensemble["distance"]))
         for cell in self.cells:
-            tensors = {side: found.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
-            cell.restore(CellState.from_dict(cell.number, found.values["cells"][str(cell.number)], tensors))
+            tensors = {side: checkpoint.groups[f"cell-{cell.number}-{side.value}"] for side in Side}
+            cell.restore(CellState.from_dict(cell.number, checkpoint.values["cells"][str(cell.number)], tensors))
 
 
 def _ensemble_dict(ensemble: Ensemble) -> dict[str, Any]:

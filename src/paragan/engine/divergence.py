@@ -9,39 +9,39 @@ from paragan.core.errors import DivergedError
 from paragan.core.pieces import Pieces
 from paragan.game.player import Player
 
-_MOST_IDLE = 100  # updates in a row; fp16 finds its loss scale in some 20
+_MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 20
 
 
 class SkipMonitor:
-    """Counts from the moment it is made. Each question waits for the device once per player."""
+    """Counts skipped updates since its construction. Every call synchronizes with the device once per player."""
 
     def __init__(self, players: Mapping[str, Player]) -> None:
         self._players = players
-        self._told = {name: player.version - int(player.updates) for name, player in players.items()}
+        self._reported = {name: player.version - int(player.updates) for name, player in players.items()}
         self._first = {name: (player.version, int(player.updates)) for name, player in players.items()}
-        self._taken = dict(self._first)  # (version, updates) when an update was last seen to be taken
+        self._taken = dict(self._first)  # (version, updates) at the last update that was applied
 
     def messages(self) -> list[str]:
-        """A line for each player that skipped updates since the last question."""
+        """A line for each player that skipped updates since the last call."""
         lines = []
         for name, player in self._players.items():
             count = player.version - int(player.updates)
-            if count > self._told[name]:
-                lines.append(f"{name}: {count - self._told[name]} updates skipped, their gradients were not finite")
-            self._told[name] = count
+            if count > self._reported[name]:
+                lines.append(f"{name}: {count - self._reported[name]} updates skipped, their gradients were not finite")
+            self._reported[name] = count
         return lines
 
-    def refuse_idle(self, step: int, at_the_end: bool = False) -> None:
-        """`DivergedError` for a player that took no update: many in a row, or not one in a whole session."""
+    def raise_if_idle(self, step: int, at_the_end: bool = False) -> None:
+        """Raise `DivergedError` for a player that skipped many updates in a row, or all of a session."""
         for name, player in self._players.items():
             taken = int(player.updates)
             if taken > self._taken[name][1]:
                 self._taken[name] = (player.version, taken)
             idle = player.version - self._taken[name][0]
-            if idle >= _MOST_IDLE or (at_the_end and idle and self._taken[name] == self._first[name]):
+            if idle >= _MAX_SKIPPED or (at_the_end and idle and self._taken[name] == self._first[name]):
                 raise DivergedError(
-                    f"step {step}: {name}: none of the last {idle} updates was taken, their gradients were not finite: "
-                    "lower the learning rate, or look for a division or logarithm of 0"
+                    f"step {step}: {name}: all of the last {idle} updates were skipped, their gradients were "
+                    "not finite; lower the learning rate, or look for a division or logarithm of 0"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Settings of a run: how long, and how often what is done. Nothing here imports torch."""
+"""Options of a run: its length and the periods of its work. This module does not import torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a run goes and how long it still takes: steps and what is due between them are timed apart."""
+"""Speed and remaining time of a run; steps and the periodic work between them are timed separately."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from paragan.core.clock import Clock
 from paragan.engine.options import EveryOptions
 
-_RECENT = 0.98  # of the weight of the steps before: the last 50 or so count
+_DECAY = 0.98  # of the exponential average over steps: about the last 50 count
 
 
 @dataclass
 class ProgressTimer:
-    """total: images of the whole run. Tell it of every event; `eta_s` and `images_per_s` follow from what they cost."""
+    """Estimates images per second and the remaining time from the time between events.
+
+    total: images of the whole run. every: periods of samples, scores and checkpoints.
+    """
 
     total: int
     every: EveryOptions
@@ -28,42 +31,49 @@ class ProgressTimer:
         self._last = self.began
 
     def record(self, kind: str, again_s: float | None = None) -> None:
-        """An event of this kind has just been dealt with: all time since the one before is its own.
+        """Attribute the time since the previous event to this kind of event.
 
-        again_s: what the next of its kind will take, where that is known better.
+        again_s: expected seconds of the next one; None: as long as this one took.
         """
         now = time.monotonic()
         spent, self._last = now - self._last, now
         if kind == "step":
             self._steps += 1
-            kept = 0.0 if self._steps == 2 else _RECENT  # the first warms up: it is forgotten when there is another
-            self._step_s = kept * self._step_s + (1 - _RECENT) * spent
-            self._weight = kept * self._weight + (1 - _RECENT)
+            decay = 0.0 if self._steps == 2 else _DECAY  # the first step is a warm-up: the second replaces it
+            self._step_s = decay * self._step_s + (1 - _DECAY) * spent
+            self._weight = decay * self._weight + (1 - _DECAY)
         else:
             self._costs[kind] = spent if again_s is None else again_s
 
     def seconds(self) -> float:
-        """Since this session began."""
+        """Seconds since this session began."""
         return time.monotonic() - self.began
 
     def images_per_s(self, batch: float) -> float:
-        """In steps alone, at `batch` images each."""
+        """Images per second of the steps alone, at `batch` images each."""
         return batch * self._weight / self._step_s if self._step_s else 0.0
 
     def eta_s(self, clock: Clock, batch: float) -> float:
-        """Of the steps left, and of the pictures, scores and checkpoints due among them, as far as one was seen."""
-        left = max(0, self.total - clock.images)
-        rate = self.images_per_s(batch)
-        looks = sum(times * self._costs.get(kind, 0.0) for kind, times in self._due(clock.images).items())
-        return (left / rate if rate else 0.0) + looks
+        """Seconds for the remaining steps and for the samples, scores and checkpoints due among them.
 
-    def _due(self, images: int) -> dict[str, int]:
-        every = self.every
-        pictures = dict.fromkeys(("samples", "telemetry"), every.sample_kimg)
-        periods = pictures | {"score": every.score_kimg, "checkpoint": every.save_kimg}
-        due = {kind: _times(kimg * 1000, images, self.total) for kind, kimg in periods.items()}
+        A kind of event that has not happened yet counts as 0 s.
+        """
+        remaining = max(0, self.total - clock.images)
+        rate = self.images_per_s(batch)
+        other_s = sum(times * self._costs.get(kind, 0.0) for kind, times in self._count_due(clock.images).items())
+        return (remaining / rate if rate else 0.0) + other_s
+
+    def _count_due(self, images: int) -> dict[str, int]:
+        """How often each kind of event is due until the end."""
+        periods = {
+            "samples": self.every.sample_kimg,
+            "telemetry": self.every.sample_kimg,
+            "score": self.every.score_kimg,
+            "checkpoint": self.every.save_kimg,
+        }
+        due = {kind: _count_periods(kimg * 1000, images, self.total) for kind, kimg in periods.items()}
         return due | {"score": max(1, due["score"])}  # the end of a run is always scored
 
 
-def _times(period: float, before: int, total: int) -> int:
+def _count_periods(period: float, before: int, total: int) -> int:
     return max(0, int(total / period) - int(before / period)) if period else 0

@@ -1,4 +1,4 @@
-"""A trainer and its writers: what the one yields becomes notes for the others."""
+"""A session of a run: passes the trainer's events to the writers and gives advice."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ from paragan.game.player import Player
 
 @dataclass
 class Session:
-    """Runs a trainer to its end or to a stop. Numbers of a step reach the host every `every.log_steps` steps only.
+    """Runs a trainer to its end or to a stop, and passes its events to the writers.
 
-    about: what the first note tells beside the trainer (recipe, what was changed, commands). The record in `folder`
-    tells what was seen before a stop. events: lines for the record, after its start. world: every rank runs a session
-    of its own, with a desk of its own; rank 0 alone keeps the record and advises.
+    Numbers of a step reach the host every `every.log_steps` steps only.
+    folder: the run folder; its record is read for the advice after a resume.
+    writer: of this rank; rank 0 alone writes the record and gives advice.
+    run_info: more values for the `start` event (recipe, changed settings, commands).
+    world: all ranks; every rank runs a session.
+    messages: texts that are written as events after the start.
     """
 
     trainer: Trainer
@@ -39,26 +42,26 @@ class Session:
     run_info: Mapping[str, Any] = field(default_factory=dict)
     world: World = ALONE
     messages: Sequence[str] = ()
-    last_score: Mapping[str, Any] = field(default_factory=dict)  # as the record has it
-    is_complete: bool = False  # the folder holds the finished run: nothing is left to train, score or record
-    _scalars: dict[str, Any] = field(default_factory=dict)  # the newest of each: a lazy penalty is due at other steps
+    last_score: Mapping[str, Any] = field(default_factory=dict)  # values of the newest score event
+    is_complete: bool = False  # the folder has the finished run: nothing is left to train, score or record
+    _scalars: dict[str, Any] = field(default_factory=dict)  # newest value of each: lazy penalties are due now and then
 
     def __post_init__(self) -> None:
         self.timer = ProgressTimer(self.trainer.images, self.trainer.every)
 
     def run(self) -> None:
-        """Train. Call after `resume`."""
+        """Train to the end or to a stop. Call `Trainer.resume` first."""
         for _ in self.stages():
             pass
 
     def stages(self) -> Iterator[None]:
-        """The same, and back after each stage of the trainer (`Trainer.stages`)."""
+        """`run` as a generator that yields after each stage of the trainer (`Trainer.stages`)."""
         self._wait0 = self.trainer.batches.wait_s
         self._skips = SkipMonitor(self.trainer.players)
         self._delays = DelayLog(self.trainer)
         before = read_history(self.folder / "metrics.jsonl", self.trainer.clock.step) if self.world.is_main else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
-        self._given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
+        self._advice_given = {str(line.get("name")) for line in before if line["kind"] == "advice"}
         if self.is_complete:
             return
         self._write("start", {**self.run_info, **self._start()})
@@ -72,13 +75,13 @@ class Session:
         self._log_skips(at_the_end=True)
 
     def score(self) -> dict[str, float]:
-        """Of the generator as it is, told as if it had been due. All ranks have to ask. Empty: scoring is off."""
+        """Score the generator now and record it; metrics by name, empty where scoring is off. Collective."""
         if self.trainer.scored_at != self.trainer.clock.step:
             self._handle(self.trainer.scores())
         return self.trainer.roles.gather_merged({k: v for k, v in self.last_score.items() if isinstance(v, float)})
 
     def save(self) -> None:
-        """A checkpoint of this moment, as if it had been due. All ranks have to ask."""
+        """Write a checkpoint now. Collective."""
         if self.trainer.saved_at != self.trainer.clock.step:
             self._handle([self.trainer.save()])
 
@@ -92,12 +95,12 @@ class Session:
                 self.timer.record(event.kind, event.repeat_s)
 
     def end(self, code: int, reason: str) -> None:
-        """The last note, however the run ended; the writers are closed."""
+        """Write the `end` event and close the writers."""
         self._write("end", {"code": code, "reason": reason})
         self.writer.close()
 
     def seconds(self) -> float:
-        """Since this session began."""
+        """Seconds since this session began."""
         return self.timer.seconds()
 
     def _take_report(self, report: Report) -> None:
@@ -114,7 +117,7 @@ class Session:
 
     def _step(self, report: Report) -> None:
         rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
-        if "d" in self.trainer.players:  # where D sits, images are loaded
+        if "d" in self.trainer.players:  # only ranks of D load images
             wait_s = self.trainer.batches.wait_s - self._wait0
             rates["data_wait"] = round(wait_s / max(self.timer.seconds(), 1e-9), 4)
         values = self.trainer.read(report, rates)
@@ -138,17 +141,17 @@ class Session:
     def _log_skips(self, at_the_end: bool = False) -> None:
         for text in self._skips.messages():
             self._write("event", {"text": text})
-        self._skips.refuse_idle(self.trainer.clock.step, at_the_end)
+        self._skips.raise_if_idle(self.trainer.clock.step, at_the_end)
 
     def _advise(self, values: Mapping[str, Any] | None = None) -> None:
-        """Once for each thing that may be wrong."""
+        """Write each new advice; a rule gives advice once per run."""
         if not self.world.is_main:
             return
         if values is not None:
             self._history.append({"kimg": self.trainer.clock.images / 1000, **values})
         for advice in self._advice():
-            if advice.name not in self._given:
-                self._given.add(advice.name)
+            if advice.name not in self._advice_given:
+                self._advice_given.add(advice.name)
                 self._write("advice", advice.line)
 
     def _advice(self) -> tuple[Advice, ...]:
@@ -174,12 +177,12 @@ class Session:
 
 
 def describe_players(trainer: Trainer) -> dict[str, Any]:
-    """What is told of each, wherever it sits; all ranks have to ask."""
+    """Describe all players, on whatever ranks they train. Collective."""
     return trainer.roles.gather_merged({name: describe_player(player) for name, player in trainer.players.items()})
 
 
 def describe_player(player: Player) -> dict[str, Any]:
-    """What a reader wants to know of a player: weights, precision, channels_last, device, strategy."""
+    """Weights (number), precision, channels_last, device and strategy of a player."""
     weights = list(player.net.parameters())
     dtype = weights[0].dtype if player.calling.dtype is None else player.calling.dtype
     return {
@@ -193,13 +196,13 @@ def describe_player(player: Player) -> dict[str, Any]:
 
 def read_history(record: Path, step: int) -> list[Mapping[str, Any]]:
     """Telemetry, scores and advice of the record up to `step`, oldest first."""
-    found: list[Mapping[str, Any]] = []
+    entries: list[Mapping[str, Any]] = []
     with suppress(FileNotFoundError), open_regular_file(record) as lines:
         for line in lines:
             try:
                 entry = json.loads(line)
                 if entry["kind"] in ("telemetry", "score", "advice") and entry["step"] <= step:
-                    found.append(entry)
+                    entries.append(entry)
             except (ValueError, KeyError, TypeError, RecursionError):
-                continue  # cut short by a kill
-    return found
+                continue  # a line cut short by a kill
+    return entries

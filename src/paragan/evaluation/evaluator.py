@@ -164,7 +164,7 @@ class Evaluator:
         values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(judged).compute()}
         if judged.requested_labels_B is not None and self._recognises:
             for metric in (label_accuracy.Metric, class_variance_min.Metric, class_variance_mean.Metric):
-                values[metric.name] = metric.against(self._reference).update(judged).compute()
+                values[metric.name] = metric.from_reference(self._reference).update(judged).compute()
         if self._coverage is not None:
             values[coverage.Metric.name] = self._coverage.update(covering).compute()
         return values
@@ -206,13 +206,13 @@ class Evaluator:
 
     @cached_property
     def _frechet(self) -> frechet.Metric:
-        return frechet.Metric.against(self._reference)
+        return frechet.Metric.from_reference(self._reference)
 
     @cached_property
     def _coverage(self) -> coverage.Metric | None:
         if not self.num_covered:
             return None
-        return coverage.Metric.against(self._held_out.rows(0, self.num_covered))
+        return coverage.Metric.from_reference(self._held_out.rows(0, self.num_covered))
 
 
 def sample_player(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:

@@ -1,4 +1,4 @@
-"""What a run shows of its generator while it learns: always the same latents, or the same held-out pairs."""
+"""Sample sheets of a run: always the same latents, or the same held-out pairs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paragan.core.clock import Clock
+from paragan.core.event import Event
 from paragan.core.protocols import Paired
 from paragan.core.types import Rows
 from paragan.game.player import Player
@@ -23,7 +25,10 @@ PAIR_COLUMNS = 6  # two pairs to a row: each is input, output, target
 
 @dataclass(frozen=True)
 class FixedSamples:
-    """held_out: the pairs that images are made from, the first few; None: they are made from latents."""
+    """Samples a generator on fixed inputs.
+
+    held_out: pairs whose first few conditions are the inputs; None: latents are.
+    """
 
     mode: Mode = "eval"
     held_out: Paired | None = None
@@ -31,7 +36,7 @@ class FixedSamples:
     def __call__(
         self, player: Player, prior: Prior, class_names: tuple[str, ...]
     ) -> tuple[Tensor, int, tuple[str, ...]]:
-        """x_BCHW in [-1, 1], how many to a row, the class of each row if there are any."""
+        """x_BCHW in [-1, 1], images per row, and the class of each row (empty without classes)."""
         generator = sampling_network(player)
         if self.held_out is None:
             z, y = grid_latents(prior, GRID_COLUMNS)
@@ -46,12 +51,25 @@ class FixedSamples:
         return side_by_side(condition, made, target), PAIR_COLUMNS, ()
 
 
+def samples_event(clock: Clock, x_BCHW: Tensor, columns: int, rows: tuple[str, ...], mode: Mode) -> Event:
+    """The event of sample images. rows: the class of each row; empty where there are no classes."""
+    values = {
+        "path": f"samples/step-{clock.step:07d}.png",
+        "columns": columns,
+        "rows": rows,
+        "shape": list(x_BCHW.shape[1:]),
+        "num": len(x_BCHW),
+        "mode": mode,
+    }
+    return Event("samples", clock.step, clock.images, values=values, x_BCHW=x_BCHW, columns=columns)
+
+
 def fetch_pairs(source: Paired, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
-    """Targets and conditions of these rows, in [-1, 1]; nothing is drawn."""
+    """Fetch targets and conditions of these rows, in [-1, 1]; draws no random numbers."""
     target, condition = source.fetch_pairs(np.arange(first, first + count))
     return normalise(target.to(device)), normalise(condition.to(device))
 
 
 def side_by_side(*columns_BCHW: Tensor) -> Tensor:
-    """The first of each, the second of each, …"""
+    """Interleave equal batches: the first image of each, the second of each, …"""
     return torch.stack(columns_BCHW, 1).flatten(0, 1)

@@ -53,7 +53,7 @@ class Bundle:
     def _weights(self, path: Path) -> None:
         config = json.dumps(_without_folders(self.tree), ensure_ascii=False)
         weights = self.sampler.net.state_dict()
-        generator_file.write(path, generator_file.GeneratorFile(weights, config, self.sampler.facts, self.score))
+        generator_file.write(path, generator_file.GeneratorFile(weights, config, self.sampler.info, self.score))
 
     def _picture(self, path: Path) -> list[str]:
         """Where it is; nothing where the generator needs pictures to make others from and the data is not at hand."""

@@ -66,7 +66,7 @@ def render_sheet(
 ) -> SampledImages:
     """The images of a sheet. told: how many are done. mode: as `Sampler.sample` has it."""
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
-    return sampler.make(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed, truncation=truncation)
+    return sampler.generate(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed, truncation=truncation)
 
 
 def render_pairs(
@@ -83,7 +83,7 @@ def render_pairs(
     """
     beside = (given,) if given is not None else sampler.pairs(num)[::-1]
     condition, *target = (x.cpu() for x in beside)
-    made = sampler.make(sampler.latents(num, seed), None, told, mode, condition, seed).tensor
+    made = sampler.generate(sampler.latents(num, seed), None, told, mode, condition, seed).tensor
     columns = 2 + len(target)
     return SampledImages(side_by_side(condition, made, *target)), columns * min(2, num)
 
@@ -111,6 +111,6 @@ class Film:
         least = _LONE_PX if len(self.tiles.which_B) == 1 else 32
         for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
             z_BZ = z_BZ[self.tiles.which_B]
-            x = sampler.make(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
+            x = sampler.generate(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
             yield picture(make_sheet(x, self.tiles.columns, least))
             told(done)

@@ -91,7 +91,7 @@ def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> S
             raise ConfigError(f"best: found beside the file {path}, expected a run folder; leave it out")
         file = generator_file.read(path)
         config = reader.text(file.config, f"{path} (config)")
-        return _sampler(config, reader, file.weights, file.facts, str(path))
+        return _sampler(config, reader, file.weights, file.info, str(path))
     if not (path / "config.yaml").is_file():
         found = "a folder without config.yaml" if path.is_dir() else "nothing"
         raise CheckpointError(

@@ -31,13 +31,13 @@ class GeneratorFile:
 
     weights: dict[str, Tensor]
     config: str
-    facts: GeneratorInfo
+    info: GeneratorInfo
     score: Mapping[str, Any]
 
 
 def write(path: Path, exported: GeneratorFile) -> None:
     """The file; every value of its metadata is text."""
-    facts = exported.facts
+    facts = exported.info
     metadata = {
         "format": FORMAT,
         "config": exported.config,

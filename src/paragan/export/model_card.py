@@ -23,7 +23,7 @@ def render_card(
             f"# {_plain(model['name'])} trained on {_plain(data['name'])}\n",
             *(["![samples](samples.png)\n"] if "samples.png" in files else []),
             *_what(sampler, tree),
-            *_scores(score, sampler.facts.step),
+            *_scores(score, sampler.info.step),
             *_how(sampler, files, trust),
             *_LIMITS,
         ]
@@ -31,7 +31,7 @@ def render_card(
 
 
 def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
-    facts = sampler.facts
+    facts = sampler.info
     names = [_plain(name) for name in sampler.class_names[:_SHOWN]]
     more = f" and {len(sampler.class_names) - _SHOWN} more" if len(sampler.class_names) > _SHOWN else ""
     weights = sum(p.numel() for p in sampler.net.parameters())
@@ -50,7 +50,7 @@ def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
 
 
 def _inputs(sampler: Sampler) -> list[str]:
-    image = f"an image of {'x'.join(map(str, sampler.facts.shape))} in [-1, 1]"
+    image = f"an image of {'x'.join(map(str, sampler.info.shape))} in [-1, 1]"
     latent = f"{sampler.net.latent} standard normal numbers" if sampler.net.latent else ""
     return [*[image] * sampler.takes_condition, *[latent] * bool(latent), *["a class"] * bool(sampler.num_classes)]
 
@@ -100,7 +100,7 @@ def _code(sampler: Sampler, trust: str) -> list[str]:
     labels = f", labels={sampler.num_classes - 1}" if sampler.num_classes else ""
     if not sampler.takes_condition:
         return ["import paragan as pg", load, f'generator.sample(16, seed=0{labels}).save("mine.png")']
-    size = ", ".join(map(str, sampler.facts.shape))
+    size = ", ".join(map(str, sampler.info.shape))
     asked = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
     return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", asked]
 

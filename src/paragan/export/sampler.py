@@ -100,24 +100,24 @@ class Sampler:
     """
 
     net: nn.Module
-    facts: GeneratorInfo
+    info: GeneratorInfo
     seed: int
     config: Any
     held_out: Callable[[], Source] | None = None
 
     def __repr__(self) -> str:
         classes = f", {self.num_classes} classes" if self.num_classes else ""
-        return f"<generator {self.config.model.name}, {_size(self.facts.shape)}{classes}, step {self.facts.step}>"
+        return f"<generator {self.config.model.name}, {_size(self.info.shape)}{classes}, step {self.info.step}>"
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """What `labels` may name; empty for an unconditional generator."""
-        return self.facts.class_names if self.num_comparable_classes else ()
+        return self.info.class_names if self.num_comparable_classes else ()
 
     @property
     def num_classes(self) -> int:
         """How many classes the generator can be asked for."""
-        return int(getattr(self.net, "num_classes", len(self.facts.class_names)))
+        return int(getattr(self.net, "num_classes", len(self.info.class_names)))
 
     @cached_property
     def num_comparable_classes(self) -> int:
@@ -158,7 +158,7 @@ class Sampler:
         """
         given = self.conditions(n, conditions)
         z_BZ, y_B = self.latents(n, seed, truncation), self.labels(n, labels, seed)
-        return self.make(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
+        return self.generate(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
 
     def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
         """What n images are made from; None for a generator that makes them from latents alone."""
@@ -170,8 +170,8 @@ class Sampler:
             return None
         if given is None:
             return self.pairs(n)[1]
-        if tuple(given.shape) != (n, *self.facts.shape):
-            expected = f"{n} of {_size(self.facts.shape)}"
+        if tuple(given.shape) != (n, *self.info.shape):
+            expected = f"{n} of {_size(self.info.shape)}"
             raise ConfigError(f"conditions: found a tensor of {_size(given.shape)}, expected {expected}")
         return given
 
@@ -216,7 +216,7 @@ class Sampler:
         numbers = [self._number(label, what) for label in listed]
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
-    def make(
+    def generate(
         self,
         z_BZ: Tensor,
         y_B: Tensor | None = None,

@@ -33,7 +33,7 @@ def read_source_weights(path: Path, say: Callable[[str], None]) -> SourceWeights
     if path.is_file():
         file = generator_file.read(path)
         generator = {"g": StoredTensors.of(file.weights)}
-        return SourceWeights(file.facts.step, file_sha256(path), generator, generator)
+        return SourceWeights(file.info.step, file_sha256(path), generator, generator)
     if (path / MANIFEST).is_file():
         return _of(read_checkpoint(path))
     found = CheckpointWriter(path / "checkpoints", say=say).newest()

@@ -52,7 +52,7 @@ class VarianceRatio:
     seen: ClassMoments
 
     @classmethod
-    def against(cls, real: SampleFeatures) -> Self:
+    def from_reference(cls, real: SampleFeatures) -> Self:
         """Nothing seen yet; the labels of `real` say how many classes there are."""
         if real.requested_labels_B is None or not len(real):
             raise ConfigError("variance within classes: found real images without labels, expected a labelled data set")

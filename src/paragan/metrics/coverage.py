@@ -34,7 +34,7 @@ class Metric:
     nearest_N: Tensor
 
     @classmethod
-    def against(cls, real: SampleFeatures) -> Metric:
+    def from_reference(cls, real: SampleFeatures) -> Metric:
         """Nothing seen yet; a ball is laid around each image of `real`."""
         if len(real) <= K:
             raise ConfigError(

@@ -55,7 +55,7 @@ class Metric:
     seen: Moments
 
     @classmethod
-    def against(cls, real: SampleFeatures) -> Metric:
+    def from_reference(cls, real: SampleFeatures) -> Metric:
         """Nothing seen yet; `real` is what generated images are compared with."""
         mean_F, covariance_FF = Moments.of(real.features_BF).mean_and_covariance()
         return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))

@@ -22,7 +22,7 @@ class Metric:
     count: int = 0
 
     @classmethod
-    def against(cls, real: SampleFeatures) -> Metric:
+    def from_reference(cls, real: SampleFeatures) -> Metric:
         """Nothing seen yet. What counts is the class asked for; the real images play no part."""
         return cls()
 

@@ -1,10 +1,10 @@
-"""What can be seen of a network from outside that explains why it breaks a law."""
+"""Traits of a network that explain why it breaks a law, found without reading its code."""
 
 from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,85 +24,89 @@ from paragan.layers.update_once import mixing_layers
 from paragan.parallel._blocks import blocks
 from paragan.verify.reference_run import NEAR, VerifiedNetworks, max_difference, network_inputs
 
-_ASKING = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"}
-_NOT_THEIRS = (str(Path(__file__).resolve().parent.parent), str(Path(traceback.__file__).parent), "<")
+_VALUE_ACCESS = {"item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__"}
+_NOT_USER_CODE = (str(Path(__file__).resolve().parent.parent), str(Path(traceback.__file__).parent), "<")
 _CALLER = str(Path(network.__file__).resolve())
-_HOOKED_SPECTRAL = "SpectralNorm"  # of torch.nn.utils.spectral_norm, a hook
+_SPECTRAL_HOOK = "SpectralNorm"  # class name of the hook of torch.nn.utils.spectral_norm
 
 
 @dataclass(frozen=True)
 class NetworkTraits:
-    """Of one network, names as in its `named_modules`.
+    """Traits of one network, with names as in its `named_modules`.
 
-    mixing: batch norms. drawing: layers that say that they draw. secret: whose generator a forward draws from without
-    saying so. iterating: modules with torch's spectral norm. outside: (weight, block) of weights used outside the
-    forward of their block. asks: where a forward asks a tensor for its value. rows: how much a row depends on the
-    number of rows it is called with. low: the format of what comes back, where it is no float64. functions: autograd
-    Functions that are not torch's own.
+    mixing_layers: batch norms. random_layers: layers that declare that they draw random numbers.
+    hidden_generator: random generator that a forward draws from without declaring it.
+    torch_spectral_norms: modules with torch's spectral norm.
+    used_outside: (weight, block) of weights that are used outside the forward of their block.
+    value_access: source line where a forward reads the value of a tensor.
+    row_dependence: how much a row changes with the number of rows.
+    low_precision: dtype of the output where it is not float64.
+    custom_functions: autograd Functions that are not part of torch.
     """
 
-    mixing: tuple[str, ...] = ()
-    drawing: tuple[str, ...] = ()
-    secret: str = ""
-    iterating: tuple[str, ...] = ()
-    outside: tuple[tuple[str, str], ...] = ()
-    asks: str = ""
-    rows: float = 0.0
-    low: str = ""
-    functions: tuple[str, ...] = ()
+    mixing_layers: tuple[str, ...] = ()
+    random_layers: tuple[str, ...] = ()
+    hidden_generator: str = ""
+    torch_spectral_norms: tuple[str, ...] = ()
+    used_outside: tuple[tuple[str, str], ...] = ()
+    value_access: str = ""
+    row_dependence: float = 0.0
+    low_precision: str = ""
+    custom_functions: tuple[str, ...] = ()
 
     @property
     def draws(self) -> bool:
-        return bool(self.drawing)
+        """Whether a layer declares that it draws random numbers."""
+        return bool(self.random_layers)
 
 
 def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
-    """From the modules, one watched forward, and one of half the rows."""
+    """Find the traits from the modules, one traced forward, and one on half of the rows."""
     net = subject.net(side)
     watch = _Watch(net)
-    before = _generators()
+    before = _random_states()
     given = network_inputs(subject, side)
     with preserved_state(net):
         with watch.following():
             out = network_output(side, net, given)
-        moved = next((name for name, state in _generators().items() if state != before[name]), "")
+        moved = next((name for name, state in _random_states().items() if state != before[name]), "")
     return NetworkTraits(
-        mixing=_named(net, mixing_layers(net).__contains__),
-        drawing=_named(
+        mixing_layers=_module_names(net, mixing_layers(net).__contains__),
+        random_layers=_module_names(
             net, lambda module: uses_random_numbers(module) and not any(map(uses_random_numbers, module.children()))
         ),
-        secret="" if moved == "torch" and uses_random_numbers(net) else moved,
-        iterating=_named(net, has_torch_spectral_norm),
-        outside=tuple(watch.outside),
-        asks=watch.asks,
-        rows=0.0 if moved else _rows(subject, side),
-        low="" if out.dtype == torch.float64 else str(out.dtype).removeprefix("torch."),
-        functions=_functions(out),
+        hidden_generator="" if moved == "torch" and uses_random_numbers(net) else moved,
+        torch_spectral_norms=_module_names(net, has_torch_spectral_norm),
+        used_outside=tuple(watch.used_outside),
+        value_access=watch.value_access,
+        row_dependence=0.0 if moved else _row_dependence(subject, side),
+        low_precision="" if out.dtype == torch.float64 else str(out.dtype).removeprefix("torch."),
+        custom_functions=_custom_functions(out),
     )
 
 
 def network_output(side: Side, net: nn.Module, given: tuple[Tensor | None, ...]) -> Tensor:
-    """Images, or logits."""
-    found = CalledNetwork(net)(*given)
-    return GeneratorOutput.of(found).images if side is Side.G else DiscriminatorOutput.of(found).logits_B
+    """Call the network: images of a generator, logits of a discriminator."""
+    out = CalledNetwork(net)(*given)
+    return GeneratorOutput.of(out).images if side is Side.G else DiscriminatorOutput.of(out).logits_B
 
 
 def has_torch_spectral_norm(module: nn.Module) -> bool:
-    """Whether torch's spectral norm, which advances at every forward in training, lies on it."""
+    """Whether the module has torch's spectral norm, which advances at every forward in training."""
     hooks = module._forward_pre_hooks.values()
     return isinstance(module, parametrizations._SpectralNorm) or any(
-        type(hook).__name__ == _HOOKED_SPECTRAL for hook in hooks
+        type(hook).__name__ == _SPECTRAL_HOOK for hook in hooks
     )
 
 
-def _named(net: nn.Module, wanted: Any) -> tuple[str, ...]:
-    found = ((name or "the network", module) for name, module in net.named_modules() if wanted(module))
-    return tuple(f"{name.split('.parametrizations.')[0]} ({type(module).__name__})" for name, module in found)
+def _module_names(net: nn.Module, condition: Callable[[nn.Module], bool]) -> tuple[str, ...]:
+    modules = ((name or "the network", module) for name, module in net.named_modules() if condition(module))
+    return tuple(f"{name.split('.parametrizations.')[0]} ({type(module).__name__})" for name, module in modules)
 
 
-def _generators() -> dict[str, bytes]:
-    """States of what a forward may draw from."""
-    _, keys, position, *_ = np.random.get_state()  # as a tuple, of the one generator that functions of numpy.random use
+def _random_states() -> dict[str, bytes]:
+    """States of the global random generators."""
+    _, keys, position, *_ = np.random.get_state()  # of the generator behind the functions of numpy.random
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
         "numpy.random": np.asarray(keys).tobytes() + str(position).encode(),
@@ -110,36 +114,39 @@ def _generators() -> dict[str, bytes]:
     }
 
 
-def _rows(subject: VerifiedNetworks, side: Side) -> float:
-    """Half the rows alone beside the same rows among all: two networks, so that no call follows another.
+def _row_dependence(subject: VerifiedNetworks, side: Side) -> float:
+    """Compare half of the rows alone with the same rows in the whole batch, on two networks without earlier calls.
 
-    Batch norms are in evaluation, for their statistics span ranks: whatever else mixes rows is seen.
+    Batch norms are in evaluation mode because their statistics span ranks; any other mixing of rows shows.
     """
     half = subject.batch // 2
-    alone, among = subject.net(side), subject.net(side)
-    for module in mixing_layers(alone) | mixing_layers(among):
+    net_half = subject.net(side)
+    net_whole = subject.net(side)
+    for module in mixing_layers(net_half) | mixing_layers(net_whole):
         module.eval()
     with torch.no_grad():
-        few = network_output(side, alone, network_inputs(subject, side, half))
-        found = max_difference(few, network_output(side, among, network_inputs(subject, side))[:half])
-    return found if found > NEAR else 0.0
+        out_half = network_output(side, net_half, network_inputs(subject, side, half))
+        out_whole = network_output(side, net_whole, network_inputs(subject, side))
+    difference = max_difference(out_half, out_whole[:half])
+    return difference if difference > NEAR else 0.0
 
 
-def _functions(out: Tensor) -> tuple[str, ...]:
-    todo, seen = [out.grad_fn], {out.grad_fn}
-    found: dict[str, None] = {}
+def _custom_functions(out: Tensor) -> tuple[str, ...]:
+    todo = [out.grad_fn]
+    visited = {out.grad_fn}
+    names: dict[str, None] = {}
     while todo:
         node = todo.pop()
         if isinstance(node, torch.autograd.function.BackwardCFunction):
-            found[type(node).__name__.removesuffix("Backward")] = None
+            names[type(node).__name__.removesuffix("Backward")] = None
         following = [after for after, _ in (node.next_functions if node is not None else ())]
-        todo += [after for after in following if after not in seen]
-        seen.update(following)
-    return tuple(found)
+        todo += [after for after in following if after not in visited]
+        visited.update(following)
+    return tuple(names)
 
 
 class _Watch(TorchFunctionMode):
-    """Sees every call of torch in a forward: weights outside their block's forward, values that are asked for."""
+    """Traces torch calls in a forward: weights used outside their block's forward, and reads of tensor values."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -148,8 +155,8 @@ class _Watch(TorchFunctionMode):
         weights = {id(weight): name for name, weight in net.named_parameters()}
         self.owners = {id(w): (weights[id(w)], block) for block in self.blocks for w in block.parameters()}
         self.inside: list[nn.Module] = []
-        self.outside: dict[tuple[str, str], None] = {}
-        self.asks = ""
+        self.used_outside: dict[tuple[str, str], None] = {}
+        self.value_access = ""
 
     @contextmanager
     def following(self) -> Iterator[None]:
@@ -165,22 +172,22 @@ class _Watch(TorchFunctionMode):
                 hook.remove()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") in _ASKING:
-            self.asks = self.asks or user_code_line()
-        if isinstance(found, Tensor) and found.requires_grad and not isinstance(found, nn.Parameter):
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in _VALUE_ACCESS:
+            self.value_access = self.value_access or user_code_line()
+        if isinstance(out, Tensor) and out.requires_grad and not isinstance(out, nn.Parameter):
             for used in (*args, *(kwargs or {}).values()):
                 weight, block = self.owners.get(id(used), ("", None))
                 if block is not None and block not in self.inside:
-                    self.outside[weight, self.blocks[block]] = None
-        return found
+                    self.used_outside[weight, self.blocks[block]] = None
+        return out
 
 
 def user_code_line() -> str:
-    """The line of the user's own code that is being run; empty where there is none."""
+    """File and line of the user's code that is running; empty where there is none."""
     frames = traceback.extract_stack()
     inside = next((n for n, frame in enumerate(frames) if frame.filename == _CALLER), len(frames))
     for frame in reversed(frames[inside:]):
-        if not frame.filename.startswith(_NOT_THEIRS) and "site-packages" not in frame.filename:
+        if not frame.filename.startswith(_NOT_USER_CODE) and "site-packages" not in frame.filename:
             return f"{Path(frame.filename).name}:{frame.lineno}"
     return ""

@@ -1,7 +1,7 @@
-"""Law "twice differentiable": the gradient of the logits at the images, and what R1 makes of it, are right.
+"""Law "twice differentiable": the gradient of the logits with respect to the images is right, and so is that of R1.
 
-Both are held against central differences, which see what no error tells: a detach on one of two ways, or a backward of
-somebody's own that gives numbers without a graph.
+Both are compared with central differences, which detect faults that raise no error: a detach on one of two paths, or
+a custom backward that returns numbers without a graph.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from paragan.verify.diagnosis import NetworkTraits, network_output
 from paragan.verify.finding import LawResult, failed_result, passed_result
 from paragan.verify.reference_run import VerifiedNetworks, network_inputs
 
-_STEP_X, _STEP_W = 1e-6, 1e-8  # the second so short that hardly a kink (of a ReLU) lies in between
-_ALLOWED = 1e-3  # relative
-_TRIES = 3  # directions: a kink may lie on one
+_STEP_X = 1e-6
+_STEP_W = 1e-8  # short enough that a kink (of a ReLU) in between is unlikely
+_TOLERANCE = 1e-3  # relative
+_DIRECTIONS = 3  # several, because one may cross a kink
 _REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
 
 
 def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawResult:
-    """Of the discriminator on real images."""
+    """Check the discriminator on real images."""
     net = subject.net(Side.D)
     x, *rest = network_inputs(subject, Side.D)
     assert x is not None
@@ -40,14 +41,14 @@ def check_double_backward(subject: VerifiedNetworks, of: NetworkTraits) -> LawRe
                     "no gradient reaches the images: is there a detach or a no_grad in Discriminator.forward?"
                 )
             weights = [w for w in net.parameters() if w.requires_grad]
-            # first of all: what follows restores buffers, which batch norm in evaluation mode reads in its backward
+            # before anything else: later calls restore buffers that batch norm in evaluation mode reads in its backward
             slopes = torch.autograd.grad(_r1(gradient), weights, allow_unused=True) if gradient.requires_grad else None
             wrong = _first_is_wrong(net, x, rest, gradient.detach())
-            if wrong > _ALLOWED:
-                told = "the gradient at the images is not the slope of the logits: a detach or no_grad on some way?"
-                return failed_result(told + _suspects(of), wrong)
+            if wrong > _TOLERANCE:
+                reason = "the gradient at the images is not the slope of the logits: a detach or no_grad on some path?"
+                return failed_result(reason + _suspects(of), wrong)
             if slopes is None:
-                return failed_result("the gradient at the images has no graph of its own" + _suspects(of))
+                return failed_result("the gradient at the images has no graph" + _suspects(of))
     except RuntimeError as error:
         if any(words in str(error) for words in _REFUSES):
             return failed_result(str(error).splitlines()[0][:200] + _suspects(of))
@@ -61,25 +62,25 @@ def _second(
 ) -> LawResult:
     if not all(slope.isfinite().all() for slope in slopes):
         return failed_result("the second derivative is not finite: a square root or a norm at zero?" + _suspects(of))
-    if of.iterating:  # its vectors follow the weights: differences would see them move
+    if of.torch_spectral_norms:  # its vectors change with the weights, which would show in the differences
         return passed_result()
     wrong = _second_is_wrong(net, x, rest, slopes)
-    if wrong > _ALLOWED:
+    if wrong > _TOLERANCE:
         return failed_result("the second derivative is not that of the first" + _suspects(of), wrong)
     return passed_result(wrong)
 
 
 def _suspects(of: NetworkTraits) -> str:
-    """What is at fault where torch's own operations are not."""
-    if not of.functions:
+    """The custom autograd Functions, as the likely cause."""
+    if not of.custom_functions:
         return ""
-    names = " and ".join(of.functions)
-    return f"; found the autograd Function {names}: its backward has to be made of differentiable operations"
+    names = " and ".join(of.custom_functions)
+    return f"; the network uses the autograd Function {names}: its backward must consist of differentiable operations"
 
 
 @contextmanager
 def _again(net: nn.Module) -> Iterator[None]:
-    """The same state and the same draws whenever it is entered; all is put back at the end."""
+    """Context with the same random numbers every time; restores buffers and random state at the end."""
     with preserved_state(net):
         torch.manual_seed(0)
         yield
@@ -104,16 +105,16 @@ def _first_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], gr
         slope = (total(_STEP_X, along) - total(-_STEP_X, along)) / (2 * _STEP_X)
         return _relative(slope, float((gradient * along).sum()), 1e-7)
 
-    return min(map(one, range(_TRIES)))
+    return min(map(one, range(_DIRECTIONS)))
 
 
 def _second_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], slopes: Sequence[Tensor]) -> float:
     weights = [w for w in net.parameters() if w.requires_grad]
-    kept = [w.detach().clone() for w in weights]
+    original = [w.detach().clone() for w in weights]
 
     def penalty(moved: float, along: Sequence[Tensor]) -> float:
         with torch.no_grad():
-            for weight, value, way in zip(weights, kept, along, strict=True):
+            for weight, value, way in zip(weights, original, along, strict=True):
                 weight.copy_(value + moved * way)
         with _again(net):
             (gradient,) = torch.autograd.grad(_logits(net, x, rest).sum(), x)
@@ -121,14 +122,14 @@ def _second_is_wrong(net: nn.Module, x: Tensor, rest: Sequence[Tensor | None], s
 
     def one(number: int) -> float:
         generator = rng.generator("laws/w", number)
-        along = [torch.randn(w.shape, generator=generator) * (w.abs().mean() + 1e-3) for w in kept]
+        along = [torch.randn(w.shape, generator=generator) * (w.abs().mean() + 1e-3) for w in original]
         slope = (penalty(_STEP_W, along) - penalty(-_STEP_W, along)) / (2 * _STEP_W)
-        told = float(sum((s * way).sum() for s, way in zip(slopes, along, strict=True)))
-        return _relative(slope, told, 1e-5 * penalty(0.0, along))
+        expected = float(sum((s * way).sum() for s, way in zip(slopes, along, strict=True)))
+        return _relative(slope, expected, 1e-5 * penalty(0.0, along))
 
-    return min(map(one, range(_TRIES)))
+    return min(map(one, range(_DIRECTIONS)))
 
 
 def _relative(a: float, b: float, rounding: float) -> float:
-    """0 where they are apart by no more than rounding makes them."""
+    """Relative difference; 0 where it is explained by rounding."""
     return 0.0 if abs(a - b) <= rounding else abs(a - b) / max(abs(a), abs(b))

@@ -1,4 +1,4 @@
-"""What a law tells of two networks: one row of the table."""
+"""The result of one law: one row of the table of `paragan verify`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ PARTS = "parts are the whole"
 ONE = "one is none"
 RANKS = "ranks are the batch"
 SPECTRAL = (
-    "torch.nn.utils' spectral_norm iterates at every forward, also the opponent's: use "
+    "torch.nn.utils' spectral_norm iterates at every forward, also the opponent's; use "
     "paragan.layers.spectral_norm.spectral_norm"
 )
 
 
 @dataclass(frozen=True)
 class LawResult:
-    """One row. difference: the largest that was seen, None where nothing was compared.
+    """One row of the table.
 
-    exempt: the law does not bind here, for the reason given. not run: something before it is in the way.
+    result: held; FAILED; exempt: the law does not apply, for `reason`; not run: an earlier law prevents it.
+    difference: the largest difference; None where nothing was compared.
     """
 
     law: str
@@ -38,16 +39,17 @@ class LawResult:
 
 
 def passed_result(difference: float | None = None) -> LawResult:
-    """A row whose place in the table is filled in by `attempt`."""
+    """A result that `run_law` completes with law and strategy."""
     return LawResult("", "", "held", difference)
 
 
 def failed_result(reason: str, difference: float | None = None) -> LawResult:
+    """A result that `run_law` completes with law and strategy."""
     return LawResult("", "", "FAILED", difference, reason)
 
 
 def run_law(law: str, name: str, look: Callable[[], LawResult]) -> LawResult:
-    """The row of this law; whatever the user's code raises is a law that failed."""
+    """Run one law; an exception of the user's code is a failed law."""
     try:
         with reraise_as_config_error(law):
             return replace(look(), law=law, strategy=name)

@@ -1,4 +1,4 @@
-"""Law "frozen means frozen": one player's turn leaves the other as it was, by weights, buffers and behaviour."""
+"""Law "frozen means frozen": one player's turn changes neither weights, buffers nor outputs of the other."""
 
 from __future__ import annotations
 
@@ -16,40 +16,43 @@ _TAKE_UPDATE = "paragan.layers.update_once.UpdateOnce.take_update()"
 
 
 def check_frozen_opponent(subject: VerifiedNetworks, side: Side, of: NetworkTraits) -> LawResult:
-    """Of this side while the other one plays its turn."""
+    """Check this side while the other one runs its turn."""
     game = ReferenceRun(subject)
     mine, theirs = game.seats[side], game.seats[Side.D if side is Side.G else Side.G]
     shared = _shared(mine.net, theirs.net)
     if shared:
         return failed_result(
-            f"{NAMES[side]}.{shared} is a weight of the other network, too: each needs weights of its own"
+            f"{NAMES[side]}.{shared} is also a weight of the other network; networks must not share weights"
         )
     before = _state(mine.net)
     turn = game.gan.g_turn(subject.real()) if side is Side.D else game.gan.d_turn(subject.real())
     theirs.update(turn, against=mine)
     changed = [name for name, value in _state(mine.net).items() if not torch.equal(value, before[name])]
     if changed:
-        return failed_result(f"{NAMES[side]}.{changed[0]} changed in the other's turn: {_why(mine.net, changed[0])}")
+        return failed_result(
+            f"{NAMES[side]}.{changed[0]} changed in the other player's turn: {_why(mine.net, changed[0])}"
+        )
     leaked = next((name for name, weight in mine.net.named_parameters() if weight.grad is not None), None)
     if leaked is not None:
         return failed_result(
-            f"{NAMES[side]}.{leaked} has a gradient from the other's turn: is there an enable_grad in forward?"
+            f"{NAMES[side]}.{leaked} has a gradient from the other player's turn: is there an enable_grad in forward?"
         )
-    return passed_result(0.0) if of.secret else _behaviour(subject, side, mine)
+    return passed_result(0.0) if of.hidden_generator else _behaviour(subject, side, mine)
 
 
 def _behaviour(subject: VerifiedNetworks, side: Side, player: Player) -> LawResult:
-    """What it says now beside a fresh one of equal weights and buffers: any other state shows here."""
+    """Compare outputs with a new network of equal weights and buffers, which shows any other state."""
     new = subject.net(side)
-    new.load_state_dict(player.net.state_dict())  # it may have come otherwise from its constructor
-    there, fresh = (_probe(subject, side, net) for net in (player.net, new))
-    if torch.equal(there, fresh):
+    new.load_state_dict(player.net.state_dict())  # the constructor may draw other weights
+    now = _probe(subject, side, player.net)
+    fresh = _probe(subject, side, new)
+    if torch.equal(now, fresh):
         return passed_result(0.0)
     reason = (
         f"{NAMES[side]} gives other outputs after the other player's turn although no weight or buffer changed: its "
         f"forward keeps state in an attribute; advance it only where {_TAKE_UPDATE} returns True"
     )
-    return failed_result(reason, float((there - fresh).abs().max()))
+    return failed_result(reason, float((now - fresh).abs().max()))
 
 
 def _probe(subject: VerifiedNetworks, side: Side, net: nn.Module) -> Tensor:
@@ -68,16 +71,16 @@ def _shared(mine: nn.Module, theirs: nn.Module) -> str:
 
 
 def _why(net: nn.Module, name: str) -> str:
-    """Whose the tensor is, and what to use instead."""
+    """Which module changes the tensor, and what to use instead."""
     module = net.get_submodule(name.rpartition(".")[0])
     if has_torch_spectral_norm(module):
         return SPECTRAL
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
         return (
-            f"torch.nn.{type(module).__name__} follows its statistics at every forward in training: use "
-            "paragan.layers.batch_norm.AffineBatchNorm, which follows once per update of its own network"
+            f"torch.nn.{type(module).__name__} updates its statistics at every forward in training; use "
+            "paragan.layers.batch_norm.AffineBatchNorm, which updates them once per update of its network"
         )
     return (
-        f"{type(module).__name__} changes it in a forward: derive it from paragan.layers.update_once.UpdateOnce, and "
+        f"{type(module).__name__} changes it in its forward; derive it from paragan.layers.update_once.UpdateOnce, and "
         "change it only where self.take_update() returns True"
     )

@@ -1,6 +1,6 @@
-"""The laws on two networks in one process, one finding per row; `laws_on_ranks` has the one that needs several.
+"""Laws of training that run in one process, one result per row; `on_ranks` has the law that needs several.
 
-A finding that fails says why: what was seen to differ, and what in the networks is known to do that (`laws_traits`).
+A failed result gives the difference and what in the networks is known to cause it (`diagnosis`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from paragan.verify.reference_run import (
     make_strategy,
 )
 
-ON_RANKS = ("ddp", "zero1", "zero2", "zero3")  # that are the whole batch; `local_sgd` is another run by design
+ON_RANKS = ("ddp", "zero1", "zero2", "zero3")  # equal to one rank on the whole batch; `local_sgd` differs by design
 _WAIT_S = 60.0
 
 Traits = Mapping[Side, NetworkTraits]
@@ -54,7 +54,11 @@ Traits = Mapping[Side, NetworkTraits]
 
 @dataclass(frozen=True)
 class PreparedLaws:
-    """What the laws that compare games need: the subject as it can be played, what was seen of it, the plain game."""
+    """Inputs of the laws that compare runs.
+
+    subject: the networks, without penalties that they do not support. seen: traits by side. plain: the reference run,
+    None where it is not deterministic.
+    """
 
     subject: VerifiedNetworks
     seen: Traits
@@ -65,9 +69,9 @@ Comparison = Callable[[PreparedLaws], Iterator[LawResult]]
 
 
 def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> Iterator[LawResult]:
-    """All rows; one alone where a network cannot be called in float64.
+    """Run all laws; a network that cannot be called in float64 gives one row only.
 
-    comparisons: the laws that compare a game with the plain one; not run where that cannot be played.
+    comparisons: laws that compare a run with the reference run; "not run" where there is none.
     """
     seen: dict[Side, NetworkTraits] = {}
     for side in Side:
@@ -76,7 +80,7 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
             yield called
             return
     yield (twice := run_law(TWICE, "D", lambda: double_backward.check_double_backward(subject, seen[Side.D])))
-    if twice.result == "FAILED":  # so that one fault is told once
+    if twice.result == "FAILED":  # so that one fault is reported once
         subject = subject.without(Can.DOUBLE_BACKWARD)
     for side in Side:
         yield run_law(
@@ -91,46 +95,47 @@ def run_laws(subject: VerifiedNetworks, comparisons: tuple[Comparison, ...]) -> 
 def compare_with_plain(
     ready: PreparedLaws, law: str, name: str, play: Callable[[], Trace], allowed: float
 ) -> LawResult:
-    """A game beside the plain one."""
+    """Compare a run with the reference run."""
     if ready.plain is None:
-        return LawResult(law, name, "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
+        return LawResult(law, name, "not run", None, f"there is no reference run to compare with; see {DETERMINISTIC}")
     plain = ready.plain
 
     def look() -> LawResult:
-        found = play()
-        return law_result(compare_traces(found, plain, allowed), ready.seen)
+        return law_result(compare_traces(play(), plain, allowed), ready.seen)
 
     return run_law(law, name, look)
 
 
 def law_result(found: TraceDifference, seen: Traits) -> LawResult:
+    """The result of a comparison, with its explanation where it failed."""
     if not found.name:
         return passed_result(found.largest)
     return failed_result("; ".join(filter(None, (explain_difference(found, seen), str(found)))), found.largest)
 
 
 def explain_difference(found: TraceDifference, seen: Traits) -> str:
-    """What is known to make games differ; empty where nothing that was seen does."""
+    """The likely cause of a difference, from the traits of the networks; empty where none is known."""
     if found.step == 0:
-        return "the constructor draws from something else than torch's generator (numpy? random? the order of a set?)"
+        return "the constructor does not draw from torch's generator alone (numpy? random? the order of a set?)"
     for side, of in seen.items():
-        if of.rows:
+        if of.row_dependence:
             return (
-                f"{NAMES[side]}: a row changes (by {of.rows:.0e}) with the number of rows, batch norms left aside: "
-                "a mean over the batch? keep samples apart, or use paragan.BatchNorm, whose statistics span ranks"
+                f"{NAMES[side]}: a row changes (by {of.row_dependence:.0e}) with the number of rows, apart from batch "
+                "norm: a mean over the batch? make samples independent, or use paragan.BatchNorm, whose statistics "
+                "span ranks"
             )
-    if any(of.iterating for of in seen.values()):
+    if any(of.torch_spectral_norms for of in seen.values()):
         return SPECTRAL
     for side, of in seen.items():
-        if of.low:
-            return f"{NAMES[side]}: returns {of.low} although it is given float64: leave the format to the input"
-        if of.asks:
-            return f"{NAMES[side]}: its forward asks a tensor for its value ({of.asks}) and may branch on it"
+        if of.low_precision:
+            return f"{NAMES[side]}: returns {of.low_precision} for float64 inputs; keep the dtype of the input"
+        if of.value_access:
+            return f"{NAMES[side]}: its forward reads the value of a tensor ({of.value_access}) and may branch on it"
     return ""
 
 
 def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -> LawResult:
-    """Two plain games from different states of all generators; the first is kept where they are equal."""
+    """Two reference runs from different states of all random generators; `plain` receives the first if they agree."""
     traces = []
     for seed in (1, 2):
         with torch.random.fork_rng(devices=[]), _other_random_state(seed):
@@ -140,15 +145,15 @@ def deterministic(subject: VerifiedNetworks, seen: Traits, plain: list[Trace]) -
         plain.append(traces[0])
         return passed_result(0.0)
     for side, of in seen.items():
-        if of.secret:
-            said = "use nn.Dropout, or set `draws = True` on the module" if of.secret == "torch" else "use torch's"
-            why = f"{NAMES[side]}: its forward draws from {of.secret} without saying so (a functional dropout?): {said}"
-            return failed_result(f"{why}; {found}", found.largest)
-    why = (
-        explain_difference(found, seen)
-        if found.step == 0
-        else "something outside the networks keeps a state from run to run"
-    )
+        if of.hidden_generator:
+            fix = "use torch's generator"
+            if of.hidden_generator == "torch":
+                fix = "use nn.Dropout, or set `draws = True` on the module"
+            why = f"its forward draws from {of.hidden_generator} without declaring it (a functional dropout?); {fix}"
+            return failed_result(f"{NAMES[side]}: {why}; {found}", found.largest)
+    why = "something outside the networks keeps state between runs"
+    if found.step == 0:
+        why = explain_difference(found, seen)
     return failed_result(f"{why}; {found}", found.largest)
 
 
@@ -158,24 +163,24 @@ def _look(subject: VerifiedNetworks, side: Side, seen: dict[Side, NetworkTraits]
 
 
 class _other_random_state:
-    """The global generators stand somewhere else inside, and where they stood after."""
+    """Context in which the global random generators have another state."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def __enter__(self) -> None:
-        self.kept = random.getstate(), np.random.get_state()
+        self.previous = random.getstate(), np.random.get_state()
         torch.manual_seed(self.seed)
         random.seed(self.seed)
         np.random.seed(self.seed)
 
     def __exit__(self, *raised: object) -> None:
-        random.setstate(self.kept[0])
-        np.random.set_state(self.kept[1])
+        random.setstate(self.previous[0])
+        np.random.set_state(self.previous[1])
 
 
 def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
-    """One step, its state into freshly built players, the rest."""
+    """Stop after one step, restore the state into new players, and continue."""
 
     def play() -> Trace:
         first, second = ReferenceRun(ready.subject), ReferenceRun(ready.subject)
@@ -191,15 +196,13 @@ def stopping(ready: PreparedLaws) -> Iterator[LawResult]:
 
     found = compare_with_plain(ready, STOPPING, "none", play, 0.0)
     if found.result == "FAILED" and found.difference is not None:
-        why = (
-            "a forward changes something that is not in the state dict (an attribute, a buffer that is not persistent?)"
-        )
+        why = "a forward changes state that is not in the state dict (an attribute? a non-persistent buffer?)"
         found = replace(found, reason=f"{why}; {found.reason}")
     yield found
 
 
 def parts(ready: PreparedLaws) -> Iterator[LawResult]:
-    """Each player's turn in two micro-batches."""
+    """Run each player's turn in two micro-batches."""
     for side in Side:
         if reason := _comparing(ready.subject, side) or _no_parts(ready.seen, side):
             yield LawResult(PARTS, side.value.upper(), "exempt", None, reason)
@@ -209,25 +212,27 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
 
 
 def _comparing(subject: VerifiedNetworks, side: Side) -> str:
-    """Who compares the samples of a batch, which parts do not have."""
+    """Why micro-batches are refused: an objective compares the samples of a batch; empty where none does."""
     penalties = subject.game.g_penalties if side is Side.G else subject.game.d_penalties
     names = ["the loss"] * subject.game.loss.compares + [p.name for p in penalties if Can.COUPLED in p.needs]
-    return f"{names[0]} compares the samples of a batch: parts are refused" if names else ""
+    return f"{names[0]} compares the samples of a batch, so micro-batches are refused" if names else ""
 
 
 def _no_parts(seen: Traits, side: Side) -> str:
-    """Why a micro-batch is no part of the batch; G's turn goes through D."""
+    """Why micro-batches differ from the batch by design; empty where they do not. G's turn runs D, too."""
     for who in (Side.G, Side.D) if side is Side.G else (Side.D,):
-        if seen[who].mixing:
-            return f"{NAMES[who]}: {_some(seen[who].mixing)} takes its statistics from each micro-batch by itself"
+        if seen[who].mixing_layers:
+            return f"{NAMES[who]}: {_some(seen[who].mixing_layers)} computes its statistics per micro-batch"
     return explain_randomness(seen)
 
 
 def explain_randomness(seen: Traits) -> str:
-    """Why rows that are cut otherwise are another run; empty where nothing draws."""
+    """Why runs on other splits of the batch differ by design; empty where no layer draws random numbers."""
     for side, of in seen.items():
         if of.draws:
-            return f"{NAMES[side]}: {_some(of.drawing)} draws anew for each call and rank: a named exception of the law"
+            return (
+                f"{NAMES[side]}: {_some(of.random_layers)} draws for each call and rank, a known exception of the law"
+            )
     return ""
 
 
@@ -236,7 +241,7 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
-    """A group of one rank under each strategy: the plain run bit for bit."""
+    """Run each strategy in a group of one rank: equal to the reference run bit for bit."""
     world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
     try:
         for name in (*ON_RANKS, "local_sgd"):
@@ -255,18 +260,20 @@ def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Si
 
 
 def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
-    """What a penalty needs and this strategy lacks, as `build` would refuse it."""
+    """Why `build` would refuse the penalties under this strategy; empty where it would not."""
     lacking = ((p.name, need) for p in subject.penalties for need in p.needs - make_strategy(name).can)
-    return next((f"penalty {penalty} needs {need.value}, which {name} cannot run" for penalty, need in lacking), "")
+    return next(
+        (f"penalty {penalty} needs {need.value}, which {name} does not support" for penalty, need in lacking), ""
+    )
 
 
 def explain_sharding(seen: Traits, found: LawResult) -> str:
-    """Of a sharded strategy that failed: weights that are asked for while their block lies in pieces."""
+    """Why a sharded strategy failed: a weight that is used while its block is sharded; empty where there is none."""
     for side, of in seen.items():
-        if of.outside and found.result == "FAILED" and found.strategy.startswith(("zero2", "zero3", "hsdp")):
-            weight, block = of.outside[0]
+        if of.used_outside and found.result == "FAILED" and found.strategy.startswith(("zero2", "zero3", "hsdp")):
+            weight, block = of.used_outside[0]
             return (
-                f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, where it lies in pieces: "
-                "call the block itself, or keep the layer out of `blocks`"
+                f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, where it is sharded: "
+                "call the block itself, or leave the layer out of `blocks`"
             )
     return ""

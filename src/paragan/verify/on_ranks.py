@@ -1,4 +1,4 @@
-"""Law "ranks are the batch", on processes of this host: started here, every wait bounded, all of them ended."""
+"""Law "ranks are the batch", run on processes of this host; every wait has a timeout and all processes are ended."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _TALK_S = 60.0  # one exchange
 _ROW_S = 240.0
 _GRACE_S = 15.0  # for the others, once one rank has failed
 _PAUSE_S = 0.02
-_FOLLOWED = ("onnection", "imed out", "timeout")  # what a rank says of another one that is gone
-_HOST = 2  # ranks that play a host under `hsdp`, so that it has both pieces and copies
-_BY_DESIGN = "ranks go their own ways between two averagings: another run by design"
+_SECONDARY = ("onnection", "imed out", "timeout")  # in errors of a rank that are caused by the failure of another one
+_HOST = 2  # ranks that stand for one host under `hsdp`, so that there are both shards and replicas
+_BY_DESIGN = "ranks differ between two averagings by design"
 
 
 @dataclass(frozen=True)
 class Row:
-    """uneven: the first rank has a row less than its share, the second one more."""
+    """One row of the table. uneven: the first rank has one sample less than its share, the second one more."""
 
     strategy: str
     uneven: bool
@@ -68,8 +68,10 @@ class Row:
 
 @dataclass(frozen=True)
 class RankProcesses:
-    """command: what starts a rank. It is given its number, their count, the number of the last row and the file of a
-    store, and calls `serve`. folder: where orders and answers lie.
+    """Runs the law on `size` processes.
+
+    command: starts a rank; it receives the rank, the number of ranks, the number of the last row and the file of a
+    store, and calls `serve`. folder: for orders and answers.
     """
 
     command: Sequence[str]
@@ -77,7 +79,7 @@ class RankProcesses:
     folder: Path
 
     def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
-        """The rows of the law, and `local_sgd`, which is exempt."""
+        """Yield the rows of the law, and `local_sgd`, which is exempt."""
         hybrid = self.size > _HOST and not self.size % _HOST
         names = (*ON_RANKS, "hsdp") if hybrid else ON_RANKS
         rows = [Row(name, uneven) for name in names for uneven in (False, True)]
@@ -91,22 +93,24 @@ class RankProcesses:
         else:
             yield from (replace(instead, strategy=row.name) for row in rows)
         if not hybrid:
-            yield LawResult(RANKS, "hsdp", "not run", None, "it has both pieces and copies on 4 ranks: --ranks 4")
+            yield LawResult(RANKS, "hsdp", "not run", None, "needs 4 ranks for shards and replicas; pass --ranks 4")
         yield LawResult(RANKS, "local_sgd", "exempt", None, _BY_DESIGN)
 
     def _instead(self, ready: PreparedLaws) -> LawResult | None:
-        """Where no rank has to be asked."""
+        """The result where no process is needed; None: run the law."""
         if ready.plain is None:
-            return LawResult(RANKS, "", "not run", None, f"there is nothing to compare with: see {DETERMINISTIC}")
+            return LawResult(
+                RANKS, "", "not run", None, f"there is no reference run to compare with; see {DETERMINISTIC}"
+            )
         if self.size == 1:
-            return LawResult(RANKS, "", "not run", None, "--ranks 1: no other process was started")
+            return LawResult(RANKS, "", "not run", None, "--ranks 1 starts no other process")
         if reason := explain_randomness(ready.seen):
             return LawResult(RANKS, "", "exempt", None, reason)
         return None
 
     def _play(self, ready: PreparedLaws, rows: Sequence[Row]) -> Iterator[LawResult]:
         assert ready.plain is not None
-        _keep(ready.plain, self.folder)
+        _save_trace(ready.plain, self.folder)
         double = any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
         with _Processes(self, double) as processes:
             for row in rows:
@@ -114,20 +118,20 @@ class RankProcesses:
 
 
 def _found(row: Row, answers: list[dict[str, Any]], ready: PreparedLaws) -> LawResult:
-    """One row from what its ranks answered."""
+    """The result of one row from the answers of its ranks."""
     errors = [answer for answer in answers if "error" in answer]
     if not errors:
         worst = max((TraceDifference(**answer["apart"]) for answer in answers), key=lambda a: (bool(a.name), a.largest))
         found = law_result(worst, ready.seen)
     else:
-        first = min(errors, key=lambda e: (any(words in e["error"] for words in _FOLLOWED), e["at"]))
+        first = min(errors, key=lambda e: (any(words in e["error"] for words in _SECONDARY), e["at"]))
         found = LawResult("", "", "FAILED", None, f"rank {first['rank']}: {first['error']}")
     found = replace(found, law=RANKS, strategy=row.name)
     return replace(found, reason=found.reason + explain_sharding(ready.seen, found))
 
 
 class _Processes:
-    """The ranks: started with the first row, and anew after one that they did not all answer."""
+    """The rank processes: started with the first row, and restarted after a row that a rank did not answer."""
 
     def __init__(self, ranks: RankProcesses, double: bool) -> None:
         self.ranks, self.double, self.number = ranks, double, 0
@@ -141,7 +145,7 @@ class _Processes:
         self._end()
 
     def play(self, row: Row) -> list[dict[str, Any]]:
-        """What each rank answered; of one that did not, an error in its place."""
+        """The answers of all ranks; an error for a rank that did not answer."""
         fresh = not self.running
         if fresh:
             self._start()
@@ -170,7 +174,7 @@ class _Processes:
                 )
 
     def _await(self, limit_s: float) -> dict[int, dict[str, Any]]:
-        """Until all have answered, or one has ended, or time is up; once one failed, not much longer."""
+        """Wait until all have answered, a rank has ended, or the time is up; only shortly once a rank has failed."""
         deadline = time.monotonic() + limit_s
         answers: dict[int, dict[str, Any]] = {}
         awaited = set(range(self.ranks.size))
@@ -189,8 +193,8 @@ class _Processes:
     def _silent(self, rank: int) -> dict[str, Any]:
         code = self.running[rank].poll()
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        said = f": {lines[-1][:200]}" if lines and code is not None else ""
-        error = f"timeout: no answer within {_ROW_S:g} s" if code is None else f"ended with exit code {code}{said}"
+        last_line = f": {lines[-1][:200]}" if lines and code is not None else ""
+        error = f"timeout: no answer within {_ROW_S:g} s" if code is None else f"ended with exit code {code}{last_line}"
         return {"rank": rank, "error": error, "at": time.monotonic()}
 
     def _end(self) -> None:
@@ -203,8 +207,8 @@ class _Processes:
 
 
 def serve(subject: VerifiedNetworks, rank: int, size: int, number: int, folder: Path, store: Path) -> None:
-    """One rank: plays the rows ordered in `folder` from that number on until nobody is left to order any."""
-    plain, base, parent = _kept(folder), dist.FileStore(str(store), size), os.getppid()
+    """Run one rank: answer the orders in `folder` after `number` until the parent process has ended."""
+    plain, base, parent = _load_trace(folder), dist.FileStore(str(store), size), os.getppid()
     while os.getppid() == parent:
         number += 1
         path = folder / f"order-{number}.json"
@@ -216,15 +220,15 @@ def serve(subject: VerifiedNetworks, rank: int, size: int, number: int, folder: 
         order = json.loads(path.read_text(encoding="utf-8"))
         row = Row(order["strategy"], order["uneven"])
         played = subject if order["double"] else subject.without(Can.DOUBLE_BACKWARD)
-        answer = _answered(played, plain, row, rank, size, dist.PrefixStore(f"row {number}", base))
+        answer = _run_row(played, plain, row, rank, size, dist.PrefixStore(f"row {number}", base))
         write_text(_answer(folder, number, rank), json.dumps({"rank": rank, "at": time.monotonic(), **answer}))
 
 
-def _answered(
+def _run_row(
     subject: VerifiedNetworks, plain: Trace, row: Row, rank: int, size: int, store: dist.Store
 ) -> dict[str, Any]:
-    """In a group of its own, so that a row that failed leaves nothing behind: who ends first is waited for by none."""
-    everyone = [f"done {other}" for other in range(size)]
+    """Run a row in a process group for this row only, so that a failed row leaves nothing behind."""
+    done_keys = [f"done {other}" for other in range(size)]
     store.set(f"here {rank}", "")
     try:
         with reraise_as_config_error(row.name):
@@ -233,7 +237,7 @@ def _answered(
             first, count = row.share(rank, size, subject.batch)
             found = compare_traces(ReferenceRun(subject, row.strategy, world, {}, first, count).trace(), plain)
             store.set(f"done {rank}", "")
-            store.wait(everyone, timedelta(seconds=_TALK_S))
+            store.wait(done_keys, timedelta(seconds=_TALK_S))
         return {"apart": asdict(found)}
     except ParaganError as error:
         store.set(f"done {rank}", "")
@@ -241,14 +245,14 @@ def _answered(
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-        gc.collect()  # networks of this row hold on to the group: its connections close with the last of them
+        gc.collect()  # the networks of this row reference the group, whose connections close with the last of them
 
 
 def _group(rank: int, size: int, store: dist.Store) -> World:
-    patience = timedelta(seconds=_TALK_S)
+    timeout = timedelta(seconds=_TALK_S)
     group = dist.PrefixStore("group", store)
-    dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=patience)
-    control = dist.new_group(backend="gloo", timeout=patience)
+    dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=timeout)
+    control = dist.new_group(backend="gloo", timeout=timeout)
     host = _HOST if size % _HOST == 0 else size
     return World(rank, size, rank % host, host, torch.device("cpu"), dist.group.WORLD, control, store)
 
@@ -257,19 +261,19 @@ def _answer(folder: Path, number: int, rank: int) -> Path:
     return folder / f"answer-{number}.{rank}.json"
 
 
-def _keep(trace: Trace, folder: Path) -> None:
-    """The plain game, for the ranks to compare with."""
+def _save_trace(trace: Trace, folder: Path) -> None:
+    """Write the reference run for the ranks to compare with."""
     weights = {f"{step}/{name}": w.contiguous() for step, of in trace.items() for name, w in of.items()}
-    write_bytes(_plain(folder), save(weights))
+    write_bytes(_trace_path(folder), save(weights))
 
 
-def _kept(folder: Path) -> Trace:
-    found: Trace = {}
-    for name, value in load_file(_plain(folder)).items():
+def _load_trace(folder: Path) -> Trace:
+    trace: Trace = {}
+    for name, value in load_file(_trace_path(folder)).items():
         step, _, rest = name.partition("/")
-        found.setdefault(int(step), {})[rest] = value
-    return found
+        trace.setdefault(int(step), {})[rest] = value
+    return trace
 
 
-def _plain(folder: Path) -> Path:
+def _trace_path(folder: Path) -> Path:
     return folder / "plain.safetensors"

@@ -1,4 +1,4 @@
-"""A short game of two networks in float64, written down after each step: what the laws compare."""
+"""A short training run of two networks in float64, recorded after each step for the laws to compare."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from paragan.game.scheme import Scheme
 from paragan.game.state_buffers import attach_state
 
 STEPS = 3
-NEAR = 1e-9  # of a weight in float64, relative above 1: sums of another order stay far below, a fault far above
+NEAR = 1e-9  # tolerance of weights (relative above 1): rounding is far below, a fault far above
 NAMES = {Side.G: "Generator", Side.D: "Discriminator"}
 Weights = dict[str, Tensor]
-Trace = dict[int, Weights]  # after that many steps
+Trace = dict[int, Weights]  # weights by number of steps
 
 
 @dataclass(frozen=True)
 class VerifiedNetworks:
-    """Two networks and the game they are tried in.
+    """The two networks to verify, and the game they train in.
 
-    makes: the networks with their weights of step 0. game: loss, penalties, prior; its seats are taken by others.
-    shape: of one image (C, H, W). classes: of the data. conditioned: images are made from images. batch: rows of the
-    global batch.
+    makes: factories of the networks with their initial weights. game: loss, penalties and prior; its players are
+    replaced. shape: (C, H, W) of one image. classes: number of classes of the data. conditioned: G maps images to
+    images. batch: rows of the global batch.
     """
 
     makes: Mapping[Side, NetworkFactory]
@@ -55,7 +55,7 @@ class VerifiedNetworks:
         return (*self.game.g_penalties, *self.game.d_penalties)
 
     def without(self, need: Can) -> VerifiedNetworks:
-        """The same without the penalties that need this."""
+        """A copy without the penalties that need this capability."""
 
         def rest(penalties: tuple[Penalty, ...]) -> tuple[Penalty, ...]:
             return tuple(penalty for penalty in penalties if need not in penalty.needs)
@@ -64,11 +64,11 @@ class VerifiedNetworks:
         return replace(self, game=game)
 
     def net(self, side: Side) -> nn.Module:
-        """A fresh one, in training mode."""
+        """A new network with its initial weights, in training mode."""
         return self.makes[side]()
 
     def real(self, step: int = 0, first: int = 0, count: int | None = None) -> Batch:
-        """Rows of the global batch number `step`: uniform noise."""
+        """Rows of the global batch of step `step`; uniform noise in [-1, 1]."""
         rows = Rows(step, first, self.batch if count is None else count, self.batch)
 
         def images(stream: str) -> Tensor:
@@ -80,7 +80,7 @@ class VerifiedNetworks:
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """float64 wherever a network makes a tensor of its own, too; one thread, so that sums keep their order."""
+    """Context with float64 as default dtype and one thread, so that sums have a fixed order."""
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
@@ -92,15 +92,18 @@ def exact_arithmetic() -> Iterator[None]:
 
 
 def make_strategy(name: str) -> Strategy:
-    """With its default options."""
+    """Build a strategy with its default options."""
     module = registry.load("parallel", name)
-    made: Strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None)
-    return made
+    strategy: Strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None)
+    return strategy
 
 
 @dataclass
 class ReferenceRun:
-    """A game under way. parts: micro-batches of a side, one unless given. first, count: this process's rows."""
+    """A run of the subject.
+
+    name: strategy of both players. parts: micro-batches by side; default 1. first, count: rows of this process.
+    """
 
     subject: VerifiedNetworks
     name: str = "none"
@@ -112,7 +115,7 @@ class ReferenceRun:
     def __post_init__(self) -> None:
         seats = {side: self._seat(side) for side in Side}
         game = self.subject.game
-        own = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))  # they may remember
+        own = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))  # they may be stateful
         self.gan = GAN(seats[Side.G], seats[Side.D], game.loss, game.prior, *own, total=self.world.sum)
         attach_state(self.gan)
         self.seats = seats
@@ -125,36 +128,39 @@ class ReferenceRun:
         return Player(side, net, placing, policy, ema=average)
 
     def steps(self, until: int = STEPS) -> None:
-        """Play on to that step; where it stands is read from the clock."""
+        """Train until the clock shows that step."""
         while (step := self.gan.clock.step) < until:
             first = step * self.gan.d.updates_per_step
             batches = (self.subject.real(n, self.first, self.count) for n in range(first, first + 10**6))
             self.subject.scheme.step(self.gan, batches)
 
     def weights(self) -> Weights:
-        """Parameters, buffers and averages of both, whole; every rank has to ask."""
-        found: Weights = {}
+        """Unsharded parameters, buffers and averages of both players. Collective."""
+        weights: Weights = {}
         for side, seat in self.seats.items():
-            nets = {NAMES[side]: seat.net} | ({} if seat.ema is None else {f"average of {NAMES[side]}": seat.ema.net})
-            for who, net in nets.items():
-                held = seat.strategy.weights(net)
-                found |= {f"{who}.{name}": value.detach().clone() for name, value in held.items()}
-        return found
+            nets = {NAMES[side]: seat.net}
+            if seat.ema is not None:
+                nets[f"average of {NAMES[side]}"] = seat.ema.net
+            for owner, net in nets.items():
+                tensors = seat.strategy.weights(net)
+                weights |= {f"{owner}.{name}": value.detach().clone() for name, value in tensors.items()}
+        return weights
 
     def trace(self) -> Trace:
-        """Of a whole game: at the start, after one step, at the end."""
-        found = {0: self.weights()}
+        """Weights of a whole run: at the start, after one step, at the end."""
+        trace = {0: self.weights()}
         for step in (1, STEPS):
             self.steps(step)
-            found[step] = self.weights()
-        return found
+            trace[step] = self.weights()
+        return trace
 
 
 @dataclass(frozen=True)
 class TraceDifference:
-    """How far two games are apart: the largest difference, and the tensor that left first.
+    """The difference of two runs.
 
-    name is empty where nothing differs by more than what was allowed.
+    largest: over all tensors and steps. name, step, first: the first tensor that differs by more than the tolerance,
+    where and by how much; name is empty where none does.
     """
 
     largest: float = 0.0
@@ -168,7 +174,7 @@ class TraceDifference:
 
 
 def compare_traces(found: Trace, plain: Trace, allowed: float = NEAR) -> TraceDifference:
-    """Differences count as they are up to weights of 1, relative above; a NaN is infinitely far from a number."""
+    """Compare two runs by `max_difference`."""
     largest, first = 0.0, TraceDifference()
     for step in found:
         distances = {name: max_difference(value, plain[step][name]) for name, value in found[step].items()}
@@ -180,7 +186,10 @@ def compare_traces(found: Trace, plain: Trace, allowed: float = NEAR) -> TraceDi
 
 
 def max_difference(a: Tensor, b: Tensor) -> float:
-    """Largest difference; 0 of equal numbers and of empty tensors, a NaN and a NaN are equal."""
+    """Largest difference: absolute where |b| <= 1, relative above; 0 for empty tensors.
+
+    Two NaNs are equal; a NaN and a number differ by infinity.
+    """
     if a.shape != b.shape:
         return inf
     if torch.equal(a, b) or not a.numel():
@@ -191,7 +200,7 @@ def max_difference(a: Tensor, b: Tensor) -> float:
 
 
 def network_inputs(subject: VerifiedNetworks, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
-    """What a network is called with, for looking at it alone."""
+    """Inputs for a single call of a network."""
     real = subject.game.prior.real_batch(subject.real())
     if side is Side.D:
         found: tuple[Tensor | None, ...] = (real.x_BCHW, real.y_B, real.condition)

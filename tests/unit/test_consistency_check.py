@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paragan.engine.agreement import checksum
+from paragan.engine.consistency import checksum
 from paragan.engine.options import EveryOptions
 
 

@@ -1,0 +1,119 @@
+"""Periodic check that all ranks hold the same state, by checksums over the bits of every tensor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paragan.core.clock import Clock
+from paragan.core.dist import World
+from paragan.core.errors import RankError
+from paragan.core.shard import local_shard
+from paragan.core.window import Window
+from paragan.game.player import Player
+
+_ROW = 1024  # words
+_SHARD = " of several)"
+
+
+@dataclass
+class ConsistencyCheck:
+    """Compare the ranks at the first step checked and then every `steps` steps; 0: never.
+
+    Compared are, for every player, the tensors of network and average, counters and learning rate. Each rank sends
+    one hash. A shard is compared with its replicas on other ranks.
+    """
+
+    world: World
+    steps: int
+    _last: int | None = None
+
+    def check(self, clock: Clock, players: Mapping[str, Player]) -> None:
+        """Raise `RankError` on all ranks that names the first difference. Collective.
+
+        Skipped while ranks differ by design (between two averagings of `local_sgd`).
+        """
+        if self.world.size == 1 or not self.steps or not all(player.is_synchronized for player in players.values()):
+            return
+        if self._last is not None and clock.step < self._last + self.steps:
+            return
+        self._last = clock.step
+        mine = _sums(clock, players)
+        windows = [player.strategy.layout(player.net).state.index for player in players.values()]
+        gathered = self.world.gather([_digest(mine, shards=False), windows, _digest(mine, shards=True)])
+        replicated = {digest for digest, _, _ in gathered}
+        sharded = {json.dumps(entry[1:]) for entry in gathered}
+        distinct_windows = {json.dumps(indices) for _, indices, _ in gathered}
+        if len(replicated) > 1 or len(sharded) > len(distinct_windows):
+            self._raise_difference(clock.step, self.world.gather(mine))
+
+    def _raise_difference(self, step: int, sums_by_rank: list[dict[str, Any]]) -> None:
+        expected: dict[str, tuple[int, Any]] = {}
+        for rank, sums in enumerate(sums_by_rank):
+            for name, value in sums.items():
+                first_rank, first_value = expected.setdefault(name, (rank, value))
+                if value != first_value:
+                    raise RankError(
+                        f"step {step}: {name} differs between ranks {first_rank} and {rank}: they no longer train one "
+                        "run; run the same command again to resume from the last checkpoint; if it happens again, look "
+                        "for custom code that draws random numbers or branches by rank"
+                    )
+
+
+def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
+    """Checksums and counters that must be equal on all ranks, by name; one device transfer per player."""
+    sums: dict[str, Any] = {"clock: step": clock.step, "clock: images": clock.images}
+    for side, player in players.items():
+        numbers = {"updates": player.updates, "learning rate": player.optimizer.param_groups[0]["lr"]}
+        if player.scaler is not None:
+            numbers |= {"loss scale": player.scaler.scale, "good steps": player.scaler.good}
+        sums |= {f"{side}: {name}": float(value) for name, value in numbers.items()}
+        sums |= {f"{side}: version": player.version, f"{side}: images": player.images}
+        tensors = dict(_tensors(player))
+        checksums = torch.stack([checksum(tensor) for tensor in tensors.values()]).tolist() if tensors else []
+        sums |= {f"{side}: {name}": value for name, value in zip(tensors, checksums, strict=True)}
+    return sums
+
+
+def _digest(sums: Mapping[str, Any], shards: bool) -> str:
+    """Hash the sums of shards, or of everything else."""
+    selected = {name: value for name, value in sums.items() if name.endswith(_SHARD) == shards}
+    return hashlib.sha256(json.dumps(selected).encode()).hexdigest()
+
+
+def _tensors(player: Player) -> Iterator[tuple[str, Tensor]]:
+    layout = player.strategy.layout(player.net)
+    yield from _named("", player.net, layout.weights)
+    if player.ema is not None:
+        yield from _named("average: ", player.ema.net, layout.state)
+
+
+def _named(prefix: str, net: nn.Module, window: Window) -> Iterator[tuple[str, Tensor]]:
+    """Tensors by name. Only parameters with axes are sharded; every rank has the others and all buffers."""
+    for name, value in net.named_parameters():
+        piece = f" (piece {window.index}{_SHARD}" if window.of > 1 and value.dim() else ""
+        yield f"{prefix}{name}{piece}", local_shard(value.detach())
+    yield from ((prefix + name, value.detach()) for name, value in net.named_buffers() if not value.is_meta)
+
+
+def checksum(tensor: Tensor) -> Tensor:
+    """Compute three int64 on the tensor's device: the sum of its 64-bit words, and sums weighted by row and by column.
+
+    A flipped bit changes the first; swapping two unequal words changes one of the others.
+    """
+    octets = tensor.contiguous().reshape(-1).view(torch.uint8)
+    if len(octets) % 8 or octets.storage_offset() % 8:
+        octets = torch.cat([octets, octets.new_zeros(-len(octets) % 8)])
+    words = octets.view(torch.int64)
+    full = len(words) // _ROW * _ROW
+    matrix, rest = words[:full].view(-1, _ROW), words[full:]
+    rows, columns = torch.cat([matrix.sum(1), rest.sum(0, keepdim=True)]), matrix.sum(0)
+    columns[: len(rest)] += rest
+    weights = torch.arange(1, 1 + max(len(rows), _ROW), device=words.device)
+    return torch.stack([rows.sum(), (rows * weights[: len(rows)]).sum(), (columns * weights[:_ROW]).sum()])
