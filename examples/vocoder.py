@@ -75,10 +75,8 @@ def main(steps=400, seed=0):
     torch.manual_seed(seed)
     draws = torch.Generator().manual_seed(seed)
     adam = pg.Policy(lr=3e-3, arguments={"betas": (0.5, 0.99)})
-    matching = pg.Term("features", lambda out, inputs: (out.fake.features - out.real.features).abs(), 2.0)
-    spectral = pg.Term(
-        "spectral", lambda out, inputs: (spectrogram(out.images) - inputs.condition[:, :BANDS]).abs(), 5.0
-    )
+    matching = pg.Term("features", lambda o, _: (o.fake.features - o.real.features).abs(), 2.0)
+    spectral = pg.Term("spectral", lambda o, inputs: (spectrogram(o.images) - inputs.condition[:, :BANDS]).abs(), 5.0)
     gan = pg.GAN(
         pg.Player(pg.Side.G, Vocoder(), policy=adam),
         pg.Player(pg.Side.D, Judges(), policy=adam),

@@ -24,7 +24,7 @@ def shades(images, where):
 
 
 @pytest.mark.slow
-def test_red_turns_blue_and_back(trained):
+def test_cyclegan_translation_changes_the_colour_and_back(trained):
     discs, squares, back = trained
     red, _, blue = shades(squares, discs)
     assert blue > 0.6 > 0.4 > red
@@ -33,13 +33,13 @@ def test_red_turns_blue_and_back(trained):
 
 
 @pytest.mark.slow
-def test_a_translation_stays_in_its_place(trained):
+def test_cyclegan_translation_keeps_the_position(trained):
     discs, squares, _ = trained
     moved = (centre(discs) - centre(squares)).norm(dim=1)
     assert moved.median() < 0.5
     assert moved.max() < 1.5
 
 
-def test_the_cycle_is_a_term_of_the_generator(example, capsys):
+def test_cyclegan_cycle_loss_is_a_term_of_the_generator(example, capsys):
     example("cyclegan").main(steps=1)
     assert "g/loss/cycle" in capsys.readouterr().out

@@ -13,14 +13,14 @@ from tests.examples.conftest import FOLDER
 SCRIPT = FOLDER / "notebook.py"
 
 
-def test_the_notebook_has_at_most_25_lines_of_code():
+def test_notebook_has_at_most_25_lines_of_code():
     tree = ast.parse(SCRIPT.read_text())
     lines = {line for node in tree.body[1:] for line in range(node.lineno, node.end_lineno + 1)}
     assert len(lines) <= 25
 
 
 @pytest.mark.usefixtures("quick_judge")
-def test_the_notebook_trains_samples_and_loads_again(tmp_path, monkeypatch):
+def test_notebook_trains_samples_and_loads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "notebook.py"
     script.write_text(SCRIPT.read_text().replace('"train.kimg": 16', '"train.kimg": 0.5'))

@@ -45,13 +45,13 @@ def program(folder, *words, launcher=()):
     return done.stdout, json.loads((run / "score.json").read_text())
 
 
-def test_every_printed_line_is_there_in_its_order():
+def test_poster_example_has_every_printed_line_in_order():
     lines = iter([line.strip().replace("(self, ", "(") for line in FILE.read_text().splitlines()])
     assert [line for line in PRINTED.splitlines() if line not in lines] == []
 
 
 @pytest.mark.slow
-def test_it_learns_the_digits_by_their_class(tmp_path):
+def test_poster_example_learns_the_digits_by_class(tmp_path):
     printed, score = program(tmp_path, "train.kimg=16", "every.sample_kimg=0")
     assert "workers   found 1 instead of 128: batches of 16 images, 16 each; lr g 0.0005, d 0.0005 (sqrt" in printed
     assert f"eval      without Inception weights fid is fd[judge] {score['fd[judge]']:.4g}" in printed
@@ -61,7 +61,7 @@ def test_it_learns_the_digits_by_their_class(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.distributed
-def test_it_runs_under_torchrun(tmp_path):
+def test_poster_example_runs_under_torchrun(tmp_path):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     printed, score = program(tmp_path, "train.kimg=2", "score.num_images=50", launcher=launcher)
     assert "workers   found 2 instead of 128: batches of 32 images, 16 each; lr g 0.000707" in printed

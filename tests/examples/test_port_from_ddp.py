@@ -30,7 +30,7 @@ def port(example):
     return example("port_from_ddp")
 
 
-def test_the_port_equals_the_loop_by_hand_on_one_rank(one_rank, port):
+def test_ddp_port_on_one_rank_equals_the_loop_by_hand(one_rank, port):
     old, new = port.main(steps=20)
     start = [weight for net in port.networks() for weight in net.parameters()]
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(old, new, strict=True))
@@ -38,7 +38,7 @@ def test_the_port_equals_the_loop_by_hand_on_one_rank(one_rank, port):
 
 
 @pytest.mark.parametrize("name", ["GAMMA", "R1_EVERY", "CLIP", "HALF_LIFE", "BATCH"])
-def test_every_setting_reaches_the_weights(one_rank, port, monkeypatch, name):
+def test_ddp_port_every_setting_reaches_the_weights(one_rank, port, monkeypatch, name):
     before = port.main(steps=6)[1]
     monkeypatch.setattr(port, name, {"R1_EVERY": 3, "BATCH": 16}.get(name, getattr(port, name) / 100))
     old, new = port.main(steps=6)
@@ -47,7 +47,7 @@ def test_every_setting_reaches_the_weights(one_rank, port, monkeypatch, name):
 
 
 @pytest.mark.distributed
-def test_two_ranks_are_equal_bit_for_bit_and_in_step():
+def test_ddp_port_on_two_ranks_equals_the_loop_by_hand():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port_number = str(free.getsockname()[1])
@@ -67,6 +67,6 @@ def test_two_ranks_are_equal_bit_for_bit_and_in_step():
     assert first.startswith("equal bit for bit")
 
 
-def test_the_port_is_less_than_half_as_long(port):
+def test_ddp_port_is_less_than_half_as_long(port):
     by_hand, ported = (len(inspect.getsource(f).splitlines()) for f in (port.by_hand, port.ported))
     assert ported < by_hand / 2

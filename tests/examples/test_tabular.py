@@ -17,25 +17,25 @@ def summaries(tabular):
 
 
 @pytest.mark.slow
-def test_shares_of_the_categories_are_close(summaries):
+def test_tabular_category_shares_are_close(summaries):
     real, made = summaries
     assert (real[:, 0] - made[:, 0]).abs().max() < 0.1
 
 
 @pytest.mark.slow
-def test_means_within_each_category_are_close(summaries):
+def test_tabular_means_per_category_are_close(summaries):
     real, made = summaries
     assert (real[:, 1:3] - made[:, 1:3]).abs().max() < 0.3
 
 
 @pytest.mark.slow
-def test_correlations_within_each_category_have_their_sign(summaries):
+def test_tabular_correlations_per_category_have_the_right_sign(summaries):
     real, made = summaries
     assert made[0, 3] > 0.4 and made[2, 3] < -0.4
     assert (real[:, 3] - made[:, 3]).abs().max() < 0.4
 
 
-def test_a_made_row_is_a_row_of_the_table(tabular):
+def test_tabular_generated_row_is_a_valid_row(tabular):
     rows = tabular.Generator()(torch.randn(64, tabular.LATENT))
     kind = rows[:, :3]
     assert rows.shape == (64, 5)

@@ -23,19 +23,19 @@ def peaks(waves):
 
 
 @pytest.mark.slow
-def test_spectrograms_of_unheard_sounds_are_met(vocoder, sounds):
+def test_vocoder_matches_spectrograms_of_new_sounds(vocoder, sounds):
     real, made = map(vocoder.spectrogram, sounds)
     missed, spread = (real - made).abs().mean(), (real - real.mean(0)).abs().mean()
     assert missed < 0.75 * spread
 
 
 @pytest.mark.slow
-def test_the_pitch_is_right(sounds):
+def test_vocoder_pitch_is_right(sounds):
     real, made = map(peaks, sounds)
     assert ((real - made).abs() <= 1).float().mean() > 0.8
 
 
-def test_every_ear_hears_the_wave(vocoder):
+def test_vocoder_every_discriminator_reads_the_wave(vocoder):
     wave, _ = vocoder.chirps(2, torch.Generator().manual_seed(0))
     judges = vocoder.Judges()
     verdict = judges(wave, None, None)
@@ -44,7 +44,7 @@ def test_every_ear_hears_the_wave(vocoder):
     assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in judges.parameters())
 
 
-def test_features_and_spectrogram_are_terms_of_the_generator(vocoder, capsys):
+def test_vocoder_features_and_spectrogram_are_terms_of_the_generator(vocoder, capsys):
     vocoder.main(steps=1)
     told = capsys.readouterr().out
     assert "g/loss/features" in told and "g/loss/spectral" in told

@@ -15,19 +15,19 @@ def trained(vqgan):
     return vqgan.main(steps=120)
 
 
-def test_held_out_digits_are_recognisable_again(trained):
+def test_vqgan_reconstructs_held_out_digits(trained):
     digits, again, _ = trained
     missed, spread = (digits - again).abs().mean(), (digits - digits.mean(0)).abs().mean()
     assert missed < spread / 2
 
 
-def test_the_codebook_is_in_use(vqgan, trained):
+def test_vqgan_uses_the_codebook(vqgan, trained):
     tokens = trained[2]
     assert tokens.shape[1:] == (4, 4)
     assert tokens.unique().numel() >= vqgan.CODES / 4
 
 
-def test_gradients_pass_the_codebook_straight_through(vqgan, trained):
+def test_vqgan_gradients_pass_straight_through_the_codebook(vqgan, trained):
     net = vqgan.Autoencoder()
     made = net(None, None, trained[0][:4])
     made.images.sum().backward()

@@ -27,13 +27,13 @@ def folders(tmp_path_factory):
     return {page: tmp_path_factory.mktemp(page.stem) for page in PAGES}
 
 
-def test_there_are_blocks():
+def test_docs_have_python_blocks():
     assert {block.values[0].stem for block in BLOCKS} >= {"pieces", "concepts", "tutorial"}
     assert len(BLOCKS) >= 10
 
 
 @pytest.mark.parametrize(("page", "before", "block"), BLOCKS)
-def test_a_block_runs(page, before, block, folders, monkeypatch):
+def test_python_block_runs(page, before, block, folders, monkeypatch):
     monkeypatch.chdir(folders[page])
     monkeypatch.setattr(sys, "path", [*sys.path])  # the command line adds the folder to it
     for command in re.findall(r"before: (.*) -->", before):  # what the reader has done by then, in short
@@ -42,6 +42,6 @@ def test_a_block_runs(page, before, block, folders, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_lead_somewhere(page):
+def test_links_to_files_exist(page):
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []

@@ -71,7 +71,7 @@ def settings(page: Path) -> set[str]:
     return {path for path in paths if path.split(".")[0] in HEADS and not path.endswith(FILES)} - OBJECTS
 
 
-def test_known_paths_are_those_of_the_config():
+def test_known_paths_match_the_config():
     def is_known(path):
         return any(one.fullmatch(path) for one in KNOWN)
 
@@ -87,7 +87,7 @@ def test_known_paths_are_those_of_the_config():
     assert not any(map(is_known, ("train.epochs", "g.lr", "data.nothing", "grid.cells.0.nothing")))
 
 
-def test_the_docs_name_many_settings_and_commands():
+def test_docs_name_many_settings_and_commands():
     assert len(set().union(*map(settings, PAGES))) > 50
     assert sum(len(commands(page)) for page in PAGES) > 80
 

@@ -25,17 +25,17 @@ GENERATED = pages(DOCS)
 
 
 @pytest.mark.parametrize("path", GENERATED, ids=lambda path: path.stem)
-def test_a_generated_page_is_up_to_date(path):
+def test_generated_page_is_up_to_date(path):
     there = path.read_text(encoding="utf-8") if path.exists() else None
     assert there == GENERATED[path], "out of date: run `python -m pages` and commit what it writes"
 
 
-def test_every_recipe_has_a_page_and_no_page_is_left_over():
+def test_recipes_and_pages_match():
     there = {path.stem for path in (DOCS / "recipes").glob("*.md")}
     assert there == {"index", *registry.names("recipes")}
 
 
-def test_the_index_marks_the_recipes_with_a_complete_run():
+def test_recipe_index_marks_complete_runs():
     index = GENERATED[DOCS / "recipes" / "index.md"]
     rows = re.findall(r"^\| \[(.+?)\]\(.+\| (.+?) \|$", index, re.M)
     marked = {name for name, score in rows if score != "none"}
@@ -48,7 +48,7 @@ def test_the_index_marks_the_recipes_with_a_complete_run():
         assert f"ecipes, {numbers[len(with_curve)]} of them with the curve" in text, page
 
 
-def test_scores_of_real_images_have_a_column(run, tmp_path):
+def test_recipe_page_has_a_column_for_real_images(run, tmp_path):
     text = (
         (run / "metrics.jsonl").read_text().replace('"coverage": 0.9}', '"coverage": 0.9, "real": {"coverage": 0.97}}')
     )
@@ -58,13 +58,13 @@ def test_scores_of_real_images_have_a_column(run, tmp_path):
     assert "| | 0 kimg | 64 kimg | real images |" in page and "| `coverage` | 0.01 | 0.9 | 0.97 |" in page
 
 
-def test_scores_in_other_features_than_the_recipe_has_now_say_so():
+def test_recipe_page_with_another_extractor_has_a_note():
     pages = {path.stem: text for path, text in GENERATED.items()}
     assert "`score.extractor=mnist-cnn`, whose weights are not in the package" in pages["dcgan-mnist"]
     assert "not in the package" not in pages["digits"]
 
 
-def test_every_stored_record_is_small_and_has_its_image():
+def test_stored_records_are_small_and_have_an_image():
     for path in (DOCS / "recipes").glob("*.jsonl"):
         assert path.with_suffix(".png").exists()
         assert path.stat().st_size < 100_000
@@ -121,7 +121,7 @@ def test_recipe_page_describes_the_recorded_run(run, tmp_path):
     assert "There is no complete run" in made[tmp_path / "vanilla-mnist.md"]
 
 
-def test_a_curve_is_drawn_in_proportion_and_its_names_stay_text():
+def test_chart_is_proportional_and_escapes_names():
     drawn = ElementTree.fromstring(chart({"<script>": [(0, 1.0), (50, 10.0), (100, 100.0)]}, "kimg", "a & b", log=True))
     points = [tuple(map(float, point.split(","))) for point in drawn.find("polyline").get("points").split()]
     assert points[1][0] - points[0][0] == pytest.approx(points[2][0] - points[1][0], abs=0.2)
@@ -131,15 +131,15 @@ def test_a_curve_is_drawn_in_proportion_and_its_names_stay_text():
 
 
 @pytest.mark.parametrize("points", [[], [(1.0, float("nan"))]])
-def test_nothing_finite_is_no_curve(points):
+def test_chart_without_finite_values_is_empty(points):
     assert chart({"a": points}, "kimg", "a") == ""
 
 
-def test_a_single_point_is_a_curve_without_a_division_by_zero():
+def test_chart_of_a_single_point_has_a_curve():
     assert ElementTree.fromstring(chart({"a": [(0.0, 0.0)]}, "kimg", "a")).find("polyline") is not None
 
 
-def test_the_site_has_every_page_of_its_table_of_contents():
+def test_site_has_every_page_of_its_table_of_contents():
     listed = re.findall(r"[\w/-]+\.md", json.dumps(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     assert [page for page in listed if not (DOCS / page).exists()] == []
     linked_from_a_page = ("recipes", "examples")
