@@ -14,7 +14,7 @@ from paragan.cli.main import main
 from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.hardware import executors as compiling, precision, products
+from paragan.hardware import executors as compiling, precision
 from paragan.runs import choose_executor, trial_steps
 from paragan.runs.trial_steps import Timing, TrialRun
 from tests.tiny_run import newest
@@ -123,24 +123,9 @@ def test_what_was_given_stays_and_what_the_hardware_lacks_is_not_tried(tmp_path,
     found, _ = choose(tmp_path, clock, "d.channels_last=false")
     assert clock.asked == [LAST, FIRST] * 4 and not found.d.channels_last
     clock.asked.clear()
-    choose(tmp_path, clock, "g.precision=auto", "g.matmul=native", "d.matmul=native", DENSE)
+    choose(tmp_path, clock, "g.precision=auto", DENSE)
     half = [("eager", "bf16", False)] if has_bf16 else []
     assert clock.asked == [*half, FIRST] * 4  # dense networks have no layout
-
-
-@pytest.mark.skipif(not products.available(torch.device("cpu")), reason="this torch is built without oneDNN")
-def test_dense_networks_have_a_library(tmp_path):
-    def measure(config, budget_s):
-        asked.append((config.g.matmul, config.d.matmul))
-        return Timing(0.001 if config.g.matmul == "onednn" else 0.002)
-
-    asked = []
-    found, said = choose(tmp_path, measure, DENSE, "d.matmul=native")
-    assert asked == [("native", "native"), ("onednn", "native")] * 4
-    assert (found.g.matmul, found.d.matmul) == ("onednn", "native")
-    assert said[-1] == "executor  chosen: eager G fp32 onednn, D fp32"
-    kept, _ = choose(tmp_path, measure)
-    assert len(asked) == 16 and kept.g.matmul == "native"  # nothing dense to speak of
 
 
 def test_where_launches_are_recorded_that_is_tried(tmp_path, monkeypatch):

@@ -88,8 +88,8 @@ def test_both_sides_make_a_step(name):
 
 
 def test_dense_networks_are_the_same():
-    plain_g, plain_d = step_dense.nets()
-    gan = step_dense.ours(4, "native").args[0]
+    plain_g, plain_d = step_dense.networks()
+    gan = step_dense.ours(4).args[0]
     z, x = torch.randn(4, step_dense.LATENT), step_dense.real(4).x_BCHW
     for mine, theirs, inputs in ((gan.g.net, plain_g, z), (gan.d.net, plain_d, x)):
         theirs.load_state_dict(dict(zip(theirs.state_dict(), mine.state_dict().values(), strict=True)))

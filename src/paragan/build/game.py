@@ -42,7 +42,7 @@ from paragan.game.snapshot import Snapshot
 from paragan.game.state_buffers import attach_state, refuse_state
 from paragan.game.turn_validation import validate
 from paragan.game.validation import refuse_invalid_counts, refuse_unsupported
-from paragan.hardware import device as devices, executors, precision, products
+from paragan.hardware import device as devices, executors, precision
 from paragan.layers.init import initialise
 from paragan.loading.batch_rows import BatchRows
 from paragan.loading.loader import Loader
@@ -73,7 +73,6 @@ def maker(
                 raise ConfigError(f"{name}: found no torch.nn.Module; derive the class from it")
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        products.multiply_by(net, options.matmul, device)
         if outside:
             fill(net)  # it may keep what its constructor drew, and that takes the whole of it
         return net

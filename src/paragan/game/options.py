@@ -86,8 +86,6 @@ class PlayerOptions:
     """
     channels_last: bool | None = None
     """Whether images lie in memory as NHWC; null: as suits the hardware and the network."""
-    matmul: Literal["native", "onednn"] | None = None
-    """Library of float32 dense layers on a processor; null: torch's own. onednn can be twice as fast on AMD."""
     max_norm: Positive | None = None
     """Clip gradients to this global norm; null: no clipping."""
     micro_batches: Count = 1

@@ -20,13 +20,13 @@ from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.network_factory import Model
 from paragan.core.types import Side
 from paragan.game.options import PlayerOptions
-from paragan.hardware import executors, precision, products
+from paragan.hardware import executors, precision
 from paragan.runs.folder import RunFolder
 from paragan.runs.trial_steps import Timing, TrialRun
 
 BUDGET_S = 20.0  # for all that runs as written
 _ROUNDS = 4
-_OPEN = {"precision": "auto", "channels_last": None, "matmul": None}  # by their value, of each side
+_OPEN = {"precision": "auto", "channels_last": None}  # by their value, of each side
 WORTH_S = 1200.0  # of a whole run: compiling takes a minute or two, and cannot be broken off
 
 Say = Callable[[str], None]
@@ -159,14 +159,13 @@ class _Trial:
 
 
 def candidates(config: RunConfig, device: torch.device, nets: Mapping[Side, nn.Module]) -> Iterator[RunConfig]:
-    """Every precision, layout and library that is left open, of both sides together; the likeliest first."""
+    """Every precision and memory layout that is left open, of both sides together; the likeliest first."""
     sides = {Side.G: config.g, Side.D: config.d}
     open_to: dict[str, dict[Side, tuple[Any, ...]]] = {
         "precision": {side: precision.precision_candidates(own.precision, device) for side, own in sides.items()},
         "channels_last": {
             side: precision.layout_candidates(own.channels_last, nets[side]) for side, own in sides.items()
         },
-        "matmul": {side: products.libraries(own.matmul, nets[side], device) for side, own in sides.items()},
     }
     for numbers in product(*(range(max(map(len, choices.values()))) for choices in open_to.values())):
         g, d = (
@@ -190,10 +189,7 @@ def _uncompiled(run_s: float, world: World) -> str | None:
 
 
 def name_of(config: RunConfig) -> str:
-    told = [
-        f"{own.precision}{' channels-last' * bool(own.channels_last)}{' onednn' * (own.matmul == 'onednn')}"
-        for own in (config.g, config.d)
-    ]
+    told = [f"{own.precision}{' channels-last' * bool(own.channels_last)}" for own in (config.g, config.d)]
     both = told[0] if told[0] == told[1] else f"G {told[0]}, D {told[1]}"
     return f"{config.train.executor} {both}"
 

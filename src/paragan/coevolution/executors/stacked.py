@@ -27,7 +27,6 @@ from paragan.core.types import LossTerms, Side, Update
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player, fakes_for
-from paragan.hardware import products
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
 _LARGE_NUM_WEIGHTS = (
@@ -50,8 +49,6 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
                 return f"{name} draws in its own call (dropout)"
             if player.calling.channels_last or player.calling.scaled:
                 return f"{name} is called channels-last or with a loss scale"
-            if any(isinstance(layer, products.Linear) for layer in player.net.modules()):
-                return f"{name} multiplies by onednn"
             if player.policy.micro_batches > 1 or player.strategy.training_module(player.net) is not player.net:
                 return f"{name} is trained in parts, or by a strategy"
             if player.updates_per_step != like.updates_per_step or player.version != like.version:
