@@ -1,4 +1,4 @@
-"""How a network comes to be: built whole, or built without memory for its weights and filled piece by piece."""
+"""Construction of networks: as a whole, or without memory for the weights, which are filled shard by shard."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import nn
 
 @dataclass(frozen=True)
 class NetworkFactory:
-    """construct: the module on the CPU. fill: its weights of step 0, drawn by name, into whatever pieces it has.
+    """Builds one network with its initial weights.
 
-    fill None: the constructor's own weights stand, and the network can only be built whole.
+    construct: returns the module on the CPU. fill: draws the initial weights by name, into the shards that a module
+    has; None: the constructor's weights are used, and the network cannot be built in shards.
     """
 
     construct: Callable[[], nn.Module]
@@ -22,7 +23,7 @@ class NetworkFactory:
     device: torch.device = torch.device("cpu")
 
     def __call__(self) -> nn.Module:
-        """Whole, with the weights of step 0, on the device."""
+        """Build the unsharded network with its initial weights, on the device."""
         net = self.construct()
         if self.fill is not None:
             self.fill(net)
@@ -32,7 +33,7 @@ class NetworkFactory:
 class Model(Protocol):
     """A file of `models/`, or networks from memory: both are called with options, shape (C, H, W), number of classes.
 
-    Every call gives a network of its own.
+    Every call returns a new network.
     """
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module: ...

@@ -1,4 +1,4 @@
-"""The seams: what a turn is as data, and the protocols that floors keep towards each other."""
+"""Protocols between packages: networks, turns, opponents, penalties, augmentations, strategies, data sources."""
 
 from __future__ import annotations
 
@@ -10,41 +10,38 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from paragan.core.types import Can, LossTerms, Outputs, Rows, Side, TurnInputs, Update
+from paragan.core.types import Can, LossTerms, Outputs, Rows, Side, TurnInputs, Update, identity
 from paragan.core.window import Layout
 
 
 class Network(Protocol):
-    """A module together with how it is called (precision, memory layout)."""
+    """A module together with its call options (precision, memory layout)."""
 
     @property
     def module(self) -> nn.Module: ...
 
     @property
-    def mixes(self) -> bool: ...  # a training-mode call couples the samples of its batch
+    def mixes(self) -> bool: ...  # a training-mode call mixes the samples of its batch (batch norm)
 
     def __call__(self, *inputs: Tensor | None) -> Any: ...
 
     def frozen(self) -> AbstractContextManager[None]: ...  # no gradients for its weights inside
 
 
-def _as_it_is(x_B: Tensor) -> Tensor:
-    return x_B
-
-
 @dataclass(frozen=True)
 class PenaltyContext:
-    """What a penalty sees of one part.
+    """Inputs of a penalty for one micro-batch.
 
-    The network in training, its feed and outputs, how to differentiate its input, and how to see the rows of all ranks:
-    `whole(x_B)` has those of the global batch, in its order, with their gradient; every rank has to ask equally often.
+    network: in training. feed: inputs of the turn. outputs: of its networks. input_gradient(out_B, x): the gradient of
+    the summed outputs, with its graph. whole(x_B): the rows of the global batch, in its order, with their gradient;
+    collective: every rank must call it equally often.
     """
 
     network: Network
     feed: TurnInputs
     outputs: Outputs
     input_gradient: Callable[[Tensor, Tensor], Tensor]
-    whole: Callable[[Tensor], Tensor] = _as_it_is
+    whole: Callable[[Tensor], Tensor] = identity
 
 
 class Penalty:
@@ -75,7 +72,7 @@ class Penalty:
 
 
 class Augment(Protocol):
-    """Changes what D is shown, differentiably, by draws of the global batch (`augment/`)."""
+    """Transforms the inputs of D, differentiably, by draws for the global batch (`augment/`)."""
 
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor: ...
 
@@ -107,37 +104,42 @@ def state_tensors(*owners: Penalty | Adaptive) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Turn:
-    """One player's update as data. `chain` is (D,) or (G, D): the networks in order, the last returns a `Verdict`."""
+    """One update of one player, as data.
+
+    chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. penalties: those due now.
+    needs_real: D also runs on real samples. augment: of D's inputs; objectives and penalties receive the images before
+    it.
+    """
 
     side: Side
     chain: tuple[Side, ...]
     feed: TurnInputs
     objective: Callable[[Outputs, TurnInputs], LossTerms]
     penalties: tuple[Penalty, ...] = ()
-    needs_real: bool = True  # the verdict on real samples enters the objective
-    augment: Augment | None = None  # of what D is shown; objectives and penalties see images as they are
+    needs_real: bool = True
+    augment: Augment | None = None
 
     def augmented(self, x: Tensor, kind: str, feed: TurnInputs) -> Tensor:
-        """Images as D sees them; kind: `real` or `fake`, which draw apart."""
+        """Return D's inputs. kind: `real` or `fake`, which have different draws."""
         if self.augment is None:
             return x
         return self.augment(x, feed.seed, f"augment/{self.side.value}/{kind}", feed.rows)
 
     def with_fakes(self, fakes: tuple[Tensor, ...], version: int | None) -> Turn:
-        """The same turn with images that exist already."""
+        """Return the same turn on these fakes, of this version of G."""
         return replace(self, feed=replace(self.feed, fakes=fakes, version=version))
 
     def with_labels(self, y_B: Tensor) -> Turn:
-        """The same turn with other labels of the fakes."""
+        """Return the same turn with other labels of the fakes."""
         return replace(self, feed=replace(self.feed, y_B=y_B))
 
     def with_inputs_of(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
-        """The same turn on the other's draws: its labels belong to its images."""
+        """Return the same turn with the inputs of another one, to which these fakes belong."""
         return replace(self, feed=replace(other.feed, fakes=fakes, version=version))
 
 
 class Opponent(Protocol):
-    """Whom a player plays against: the live other player, a snapshot, a buffer of fakes, a rival far away."""
+    """The network that a player trains against: the live other player, a snapshot, a buffer of fakes."""
 
     @property
     def version(self) -> int: ...
@@ -146,7 +148,7 @@ class Opponent(Protocol):
 
 
 class PlayerSlot(Opponent, Protocol):
-    """A place at the game: a `Player` here, or the stand-in for one that sits on other ranks."""
+    """One side of a game: a `Player` of this process, or a `RemotePlayer` for one on other ranks."""
 
     @property
     def updates_per_step(self) -> int: ...
@@ -157,91 +159,91 @@ class PlayerSlot(Opponent, Protocol):
 
 
 class Strategy(Protocol):
-    """How one player's network is laid out on its mesh, and how a turn runs there. Holds no state of its own."""
+    """How one player's network is placed on ranks, and how a turn runs there. Holds no state."""
 
     can: frozenset[Can]
 
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """Build, cut, shard: a module with the same forward and plain names. mesh: the ranks, a `World`."""
+        """Build and shard the network: the same forward, the same parameter names. mesh: the ranks, a `World`."""
 
     def training_module(self, net: nn.Module) -> nn.Module:
-        """What is called in the network's own turn."""
+        """Return the module that runs in the turns of this network's player."""
 
     def prepare_average(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
-        """A second network that will follow the first."""
+        """Build a second network for averaged weights."""
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer: ...
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
-        """Run the chain and one backward per part; returns the detached terms of all local rows."""
+        """Run the chain and one backward per micro-batch; returns the detached terms of all local rows."""
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
-        """d sum(out_B) / dx with its graph, unscaled; the result is differentiable or this raises."""
+        """Return d sum(out_B) / dx with its graph, unscaled. Raises if it is not differentiable."""
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
-        """Reduce what is left, unscale, clip; returns the global gradient norm before clipping, in float32."""
+        """Finish the reduction, unscale, clip; returns the global gradient norm before clipping, in float32."""
 
     def after_step(self, net: nn.Module) -> None:
-        """After the optimiser's step here: what the network needs to be called again."""
+        """Prepare the network for its next call, after the optimizer step of this rank."""
 
-    def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
-        """After a step, the `version`th: bring ranks together. held: counters that have to be equal where they meet."""
+    def synchronize(self, net: nn.Module, optimizer: Any, version: int, counters: Sequence[Tensor]) -> None:
+        """Synchronize the ranks after step number `version`, where due. counters: to be equal on all ranks then."""
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
-        """Whether all ranks hold the same weights after that many updates."""
+        """Return whether all ranks hold the same weights after that many updates."""
 
     def device(self, net: nn.Module) -> torch.device:
-        """Where the network computes; its weights may lie elsewhere."""
+        """Return the device that computes; weights may be stored on another (offload)."""
 
     def rank_weight(self, net: nn.Module) -> float:
-        """This rank's part of a number that all ranks that share the batch have: 1 / ranks."""
+        """Return 1 / ranks: the weight of a number that is equal on all ranks that share the batch."""
 
     def layout(self, net: nn.Module) -> Layout:
-        """Which pieces of a player's tensors lie here."""
+        """Return which shards of a player's tensors this rank holds."""
 
     def average_shards(self, net: nn.Module) -> Sequence[Tensor]:
-        """The network's weights in the pieces in which its average lies here."""
+        """Return the network's weights, sharded as its average is on this rank."""
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
-        """All parameters and buffers by their plain names, whole, on every rank that asks."""
+        """Return all parameters and buffers by name, unsharded. Collective."""
 
     def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None: ...
 
 
 class Source(Protocol):
-    """A data set split held as rows: uint8 images fetched by index. Shapes are (channels, height, width)."""
+    """One split of a data set: uint8 images by index. shape: (channels, height, width)."""
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]  # empty: no labels
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal data; cheap, never from all pixels."""
+        """Equal for equal data; cheap, not computed from all pixels."""
 
     def __len__(self) -> int: ...
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """indices: int64 array (B,). Returns uint8 x_BCHW and int64 y_B."""
+        """Return uint8 x_BCHW and int64 y_B. indices: int64 array (B,)."""
 
 
 class Paired(Source, Protocol):
-    """A split in which every image is to be made from another one, its condition, of the same shape."""
+    """A split in which every image has a condition, an image of the same shape that it is generated from."""
 
     def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """indices: int64 array (B,). Returns uint8 x_BCHW, as `fetch` does, and its condition_BCHW.
+        """Return uint8 x_BCHW, as `fetch` does, and its condition_BCHW. indices: int64 array (B,).
 
-        places: where the rows stand in the endless stream of batches, int64 (B,); what a training split draws (crop,
-        flip) depends on the seed and the place alone. None: nothing is drawn.
+        places: positions of the rows in the endless stream of batches, int64 (B,); crops and flips of a training split
+        depend on the seed and the position alone. None: no crops and flips.
         """
 
 
 def paired(source: Source) -> Paired | None:
-    """The same source, if it has pairs."""
+    """Return the same source if it has pairs, else None."""
     return cast(Paired, source) if hasattr(source, "fetch_pairs") else None
 
 
 def notices(source: Source) -> tuple[str, ...]:
-    """What the source warns of, a line each: images that were left out, folders that are no classes."""
+    """Return the warnings of the source, a line each: skipped images, folders that are no classes."""
     return tuple(getattr(source, "notices", ()))

@@ -1,4 +1,4 @@
-"""Who sits where: all ranks hold both players, or some hold G and the others D, or one holds both for all others."""
+"""Which ranks hold which player: all hold both, some hold G and the others D, or one holds both for the others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from paragan.core.types import Side
 
 @dataclass(frozen=True)
 class Roles:
-    """own: the ranks of `world` that share a batch with this one; sides: the players that sit here.
+    """Roles of the ranks of `world`, and of this one.
 
-    ranks: of either side, in `world`. patient: all ranks, to wait in while some of them work for long. timeout_s: of
-    any other wait.
+    batch_world: the ranks that share a batch with this one. ranks: of each side, in `world`; empty if every rank holds
+    both. long_wait_group: all ranks, for waits while some of them work for long. timeout_s: of all other waits.
     """
 
     world: World
@@ -29,78 +29,82 @@ class Roles:
 
     @property
     def is_split(self) -> bool:
-        """Whether some rank lacks a player."""
+        """Whether some rank holds only one player, or none."""
         return bool(self.ranks)
 
     @property
     def has_server(self) -> bool:
-        """Whether one rank holds both, and the others play their turns on copies."""
+        """Whether one rank holds both players, and the others compute gradients on copies."""
         return self.is_split and self.ranks[Side.G] == self.ranks[Side.D]
 
     @property
     def sides(self) -> tuple[Side, ...]:
+        """The players that this rank holds."""
         if not self.is_split:
             return tuple(Side)
         return tuple(side for side in Side if self.world.rank in self.ranks[side])
 
     @property
     def trained_sides(self) -> tuple[Side, ...]:
-        """Whose turns are played here: of a server's players by everybody else."""
+        """The players whose turns this rank runs: those it holds; with a server, all on the other ranks."""
         return tuple(side for side in Side if (side in self.sides) != self.has_server)
 
-    def gather_merged(self, mine: Mapping[str, Any]) -> dict[str, Any]:
-        """What the ranks of both roles know (JSON), one of each; all ranks have to ask."""
+    def gather_merged(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON values of all ranks in one mapping; of equal names that of the lowest rank. Collective."""
         if not self.is_split:
-            return dict(mine)
-        return {name: value for theirs in reversed(self.world.gather(dict(mine))) for name, value in theirs.items()}
+            return dict(values)
+        merged: dict[str, Any] = {}
+        for of_rank in reversed(self.world.gather(dict(values))):
+            merged.update(of_rank)
+        return merged
 
     def wait_for_all(self) -> None:
-        """Until every rank has come, also those that were scoring meanwhile."""
+        """Wait for every rank, up to an hour: some may be scoring. Collective."""
         if self.long_wait_group is not None:
             dist.barrier(self.long_wait_group)
 
 
-_PATIENCE_S = 3600.0
+_LONG_WAIT_S = 3600.0
 
 
 def colocated_roles(world: World, timeout_s: float = 300.0) -> Roles:
-    """Every rank holds both players."""
+    """Return roles in which every rank holds both players."""
     return Roles(world, world, timeout_s=timeout_s)
 
 
 def split_roles(world: World, num_g: int, timeout_s: float) -> Roles:
-    """The first `num_g` ranks hold G, the others D; either group a world of its own. Collective."""
+    """Return roles in which the first `num_g` ranks hold G and the others D, each group a world. Collective."""
     ranks = {Side.G: range(num_g), Side.D: range(num_g, world.size)}
     return _split(world, num_g, ranks, timeout_s)
 
 
 def server_roles(world: World, timeout_s: float) -> Roles:
-    """Rank 0 holds both players; the others, a world of their own, play their turns on copies. Collective."""
+    """Return roles in which rank 0 holds both players, and the others, a world, compute on copies. Collective."""
     return _split(world, 1, {side: range(1) for side in Side}, timeout_s)
 
 
 def _split(world: World, first: int, ranks: Mapping[Side, Sequence[int]], timeout_s: float) -> Roles:
-    """The first ranks are one world, the others another."""
-    hosts = world.gather(world.rank - world.local_rank)  # a host's first rank is its name
+    """Return roles whose first ranks are one world and the others another."""
+    hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
     parts = (range(first), range(first, world.size))
-    own = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
-    patient = dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout_s, _PATIENCE_S)))
-    return Roles(world, own[world.rank >= first], ranks, patient, timeout_s)
+    worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
+    long_wait_group = dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout_s, _LONG_WAIT_S)))
+    return Roles(world, worlds[world.rank >= first], ranks, long_wait_group, timeout_s)
 
 
 def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
-    """All ranks of the world come here, also those that are not among `ranks`: torch wants them all."""
+    """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires of new groups."""
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")
     if world.rank not in ranks:
         return world
-    beside = [rank for rank in ranks if hosts[rank] == hosts[world.rank]]
+    on_host = [rank for rank in ranks if hosts[rank] == hosts[world.rank]]
     return replace(
         world,
         rank=ranks.index(world.rank),
         size=len(ranks),
-        local_rank=beside.index(world.rank),
-        local_size=len(beside),
+        local_rank=on_host.index(world.rank),
+        local_size=len(on_host),
         group=group if len(ranks) > 1 else None,
         control=control if len(ranks) > 1 else None,
         meshes={},

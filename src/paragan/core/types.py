@@ -1,4 +1,4 @@
-"""The values that travel between floors.
+"""Values that are passed between packages.
 
 Shape suffixes: B samples of this part, C channels, H height, W width, Z latent. Every tensor whose first axis is B
 holds consecutive rows of one global batch; `Rows` says which.
@@ -24,7 +24,7 @@ class Side(enum.Enum):
 
 
 class Can(enum.Enum):
-    """What a strategy is able to run; `build` refuses a loss or penalty that needs more."""
+    """Abilities of a strategy; a loss or penalty that needs one that is missing is refused."""
 
     DOUBLE_BACKWARD = "double backward"
     COUPLED = "terms that mix samples"
@@ -43,15 +43,14 @@ class Rows:
     stride: int = 1
 
     def shares(self, n: int) -> tuple[Rows, ...]:
-        """Cut for `n` ranks: consecutive pieces whose sizes differ by at most one row."""
+        """Split for `n` ranks: consecutive pieces whose sizes differ by at most one row."""
         cuts = [self.first + self.count * i // n for i in range(n + 1)]
         return tuple(Rows(self.step, a, b - a, self.total) for a, b in pairwise(cuts))
 
     def parts(self, n: int) -> tuple[Rows, ...]:
-        """Dealt to `n` micro-batches by row number modulo n.
+        """Split into `n` micro-batches by row number modulo n.
 
-        However many ranks hold the batch, micro-batch k has the same rows over all of them: what mixes samples sees
-        the same company.
+        Micro-batch k has the same rows on any number of ranks, so layers that mix samples give the same result.
         """
         return tuple(self._part(k, n) for k in range(n))
 
@@ -62,12 +61,13 @@ class Rows:
 
     @property
     def window(self) -> slice:
-        """Of a tensor that holds the whole global batch."""
+        """The slice of these rows in a tensor of the whole global batch."""
         return slice(self.first, self.first + self.count * self.stride, self.stride)
 
     def within(self, whole: Rows) -> slice:
-        """Of a tensor that holds the rows of `whole`."""
-        start, step = (self.first - whole.first) // whole.stride, self.stride // whole.stride
+        """Return the slice of these rows in a tensor that holds the rows of `whole`."""
+        start = (self.first - whole.first) // whole.stride
+        step = self.stride // whole.stride
         return slice(start, start + self.count * step, step)
 
 
@@ -82,16 +82,16 @@ class Batch:
 
     def parts(self, n: int) -> tuple[Batch, ...]:
         return tuple(
-            Batch(rows, *(_take(t, self.rows, rows) for t in (self.x_BCHW, self.y_B, self.condition)))
+            Batch(rows, *(_cut(t, self.rows, rows) for t in (self.x_BCHW, self.y_B, self.condition)))
             for rows in self.rows.parts(n)
         )
 
 
 @dataclass(frozen=True)
 class DiscriminatorOutput:
-    """What a discriminator returns. Logits may have trailing axes (patches); the game averages them per sample.
+    """Output of a discriminator. Logits may have trailing axes (patches); the game averages them per sample.
 
-    classes_BK: of one that also tells classes (`penalties/auxiliary`), a logit for each.
+    classes_BK: class logits of an auxiliary classifier (`penalties/auxiliary`).
     """
 
     logits_B: Tensor
@@ -102,9 +102,9 @@ class DiscriminatorOutput:
     def of(
         cls, output: Tensor | tuple[Tensor, *tuple[Tensor | None, ...]] | DiscriminatorOutput
     ) -> DiscriminatorOutput:
-        """From what a network returns.
+        """Convert what a network returns.
 
-        A verdict, bare logits, or (logits, features) or (logits, features, classes) as the last block of a chain does.
+        output: a `DiscriminatorOutput`, logits, (logits, features) or (logits, features, classes).
         """
         if isinstance(output, DiscriminatorOutput):
             return output
@@ -118,7 +118,7 @@ class DiscriminatorOutput:
 
 @dataclass(frozen=True)
 class GeneratorOutput:
-    """What a generator may return instead of bare images: the images that D sees, and what only objectives need."""
+    """Output of a generator: images, the inputs of D, and extra tensors that only objectives read."""
 
     images: Tensor
     extra: Mapping[str, Tensor] = field(default_factory=dict)
@@ -130,11 +130,11 @@ class GeneratorOutput:
 
 @dataclass(frozen=True)
 class TurnInputs:
-    """What one turn is fed: draws of the global batch, cut to these rows.
+    """Inputs of one turn: draws for the global batch, cut to these rows.
 
-    `fakes` are images that already exist, one tensor per part in row order: filled from the opponent in D's turn, or
-    made once and shared between both turns (`schemes/shared_fakes`), then with their graph. `version` is the
-    generator's that made them."""
+    fakes: generated images, one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared
+    between both turns (`schemes/shared_fakes`), then with their graph. version: of the generator that made them.
+    """
 
     rows: Rows
     seed: int
@@ -147,7 +147,7 @@ class TurnInputs:
 
     @property
     def fake_inputs(self) -> tuple[Tensor | None, ...]:
-        """What the generator is called with."""
+        """The arguments of the generator."""
         return (self.z_BZ, self.y_B) if self.condition is None else (self.z_BZ, self.y_B, self.condition)
 
     @property
@@ -163,7 +163,7 @@ class TurnInputs:
         reals = [None] * n if self.real is None else self.real.parts(n)
 
         def cut(tensor: Tensor | None) -> list[Tensor | None]:
-            return [_take(tensor, self.rows, rows) for rows in self.rows.parts(n)]
+            return [_cut(tensor, self.rows, rows) for rows in self.rows.parts(n)]
 
         columns = (self.rows.parts(n), cut(self.z_BZ), cut(self.y_B), cut(self.condition), reals, self._fake_parts(n))
         return tuple(
@@ -176,39 +176,40 @@ class TurnInputs:
             return [None] * n
         if len(self.fakes) == n:
             return [(part,) for part in self.fakes]
-        whole = self.in_order(self.fakes)  # whoever made them counts parts differently
+        whole = self.in_order(self.fakes)  # generated with another number of micro-batches
         return [(whole[rows.within(self.rows)],) for rows in self.rows.parts(n)]
 
     def in_order(self, fakes: tuple[Tensor, ...]) -> Tensor:
-        """The images of all parts, row by row."""
+        """Return the images of all micro-batches in row order."""
         if len(fakes) == 1:
             return fakes[0]
-        made = self.rows.parts(len(fakes))
-        places = torch.cat([torch.arange(self.rows.count)[rows.within(self.rows)] for rows in made])
+        parts = self.rows.parts(len(fakes))
+        places = torch.cat([torch.arange(self.rows.count)[rows.within(self.rows)] for rows in parts])
         return torch.cat(fakes)[places.argsort().to(fakes[0].device)]
 
 
-def _as_it_is(x_B: Tensor) -> Tensor:
-    return x_B
+def identity(tensor: Tensor) -> Tensor:
+    """Return the tensor: the gather and the sum of a process without other ranks."""
+    return tensor
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the networks of a turn returned for one part. images, extra: the generator's, as `Made` tells them.
+    """Outputs of the networks of a turn for one micro-batch. images, extra: of the generator (`GeneratorOutput`).
 
-    whole(x_B): the rows of all ranks, as `core.seams.Part` has it, for an objective that compares samples.
+    whole(x_B): the rows of all ranks (`PenaltyContext`), for an objective that compares samples.
     """
 
     fake: DiscriminatorOutput
     real: DiscriminatorOutput | None = None
     images: Any = None
     extra: Mapping[str, Tensor] = field(default_factory=dict)
-    whole: Callable[[Tensor], Tensor] = _as_it_is
+    whole: Callable[[Tensor], Tensor] = identity
 
 
 @dataclass(frozen=True)
 class LossTerms:
-    """An objective, never a scalar mean: the strategy sums the rows and divides by `rows.total`.
+    """Value of an objective, never a scalar mean: the strategy sums the rows and divides by `rows.total`.
 
     loss_B:   float per sample, by name; summed into the loss.
     observations_B: detached observations per sample, reduced once per update.
@@ -220,7 +221,7 @@ class LossTerms:
 
 @dataclass(frozen=True)
 class Update:
-    """What one update tells: 0-dim tensors on the player's device, held until somebody asks.
+    """Result of one update. scalars: 0-dim tensors on the player's device, read at log points only.
 
     Each is this rank's share: the sum over the ranks is the mean over the global batch.
     """
@@ -232,15 +233,15 @@ class Update:
 
 @dataclass(frozen=True)
 class Report:
-    """What one step of the game tells. `scalars`, this rank's shares, stay on the device."""
+    """Result of one step of the game. scalars: this rank's shares, on the device (`Update`)."""
 
     kind: ClassVar[str] = "step"  # as of an `Event`
     step: int
     images: int
     scalars: Mapping[str, Tensor]
 
-    def read(self, total: Callable[[Tensor], Tensor] = lambda share: share) -> dict[str, float]:
-        """The numbers. total: sums over the ranks, all of which have to ask. The only host sync."""
+    def read(self, total: Callable[[Tensor], Tensor] = identity) -> dict[str, float]:
+        """Return the numbers: the only host sync. total: sums over the ranks. Collective."""
         if not self.scalars:
             return {}
         values = total(torch.stack([v.detach().float() for v in self.scalars.values()])).tolist()
@@ -248,10 +249,10 @@ class Report:
 
 
 def take_batches(batches: Iterator[Batch], n: int) -> Iterator[Batch]:
-    """The next `n` batches."""
+    """Yield the next `n` batches."""
     for _ in range(n):
         yield next(batches)
 
 
-def _take(tensor: Tensor | None, whole: Rows, part: Rows) -> Tensor | None:
+def _cut(tensor: Tensor | None, whole: Rows, part: Rows) -> Tensor | None:
     return None if tensor is None else tensor[part.within(whole)]

@@ -10,7 +10,7 @@ from torch import Tensor
 from paragan.core.clock import Clock
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Augment, Penalty, PlayerSlot, Turn, adaptive
-from paragan.core.types import Batch, Can, LossTerms, Outputs, Report, Side, TurnInputs, Update
+from paragan.core.types import Batch, Can, LossTerms, Outputs, Report, Side, TurnInputs, Update, identity
 from paragan.game.prior import Prior
 
 
@@ -32,10 +32,6 @@ class Loss:
         return frozenset({Can.COUPLED}) if self.compares else frozenset()
 
 
-def _as_it_is(share: Tensor) -> Tensor:
-    return share
-
-
 @dataclass
 class GAN:
     """Both seats may be the same process, other ranks, snapshots; the game does not know.
@@ -51,7 +47,7 @@ class GAN:
     d_penalties: tuple[Penalty, ...] = ()
     augment: Augment | None = None
     clock: Clock = field(default_factory=Clock)
-    total: Callable[[Tensor], Tensor] = _as_it_is
+    total: Callable[[Tensor], Tensor] = identity
 
     def __post_init__(self) -> None:
         for side, penalties in ((Side.G, self.g_penalties), (Side.D, self.d_penalties)):
