@@ -65,7 +65,7 @@ def test_it_is_the_papers(side, fakes, parts):
 def test_a_network_that_tells_no_classes_is_told(side):
     """Features of the right number are no class logits."""
     penalty = auxiliary.Penalty(auxiliary.Options(side=side))
-    told = r"^penalties: auxiliary needs a D that tells classes, found none; set model.head=auxiliary \(biggan, sagan, "
+    told = r"^penalty auxiliary needs a D with class logits; set model.head=auxiliary \(biggan, sagan, "
     with pytest.raises(ConfigError, match=told):
         play(turn(Side(side), penalty), nets())
 
@@ -77,7 +77,7 @@ def test_data_without_labels_is_told():
     pair[Side.G] = sngan.Generator(sngan.Options(latent=5, width=4, conditional=False), SHAPE).double()
     with pytest.raises(
         ConfigError,
-        match=r"^penalties: auxiliary needs labels, but this run has none; use data and a generator with classes",
+        match=r"^penalty auxiliary needs labels, but this run has none; use data and a generator with classes",
     ):
         play(bare, pair)
 

@@ -64,7 +64,7 @@ def test_it_is_the_papers(weights, parts):
 def test_images_are_mirrored_every_other_time_and_moved_either_way():
     rows = Rows(0, 0, 200, 200)
     x = torch.arange(16.0).expand(200, 1, 16, 16)
-    out = consistency.mirrored_and_moved(x, rng.uniform(0, "s", rows, (3,)))
+    out = consistency.flipped_and_shifted(x, rng.uniform(0, "s", rows, (3,)))
     middle = out[:, 0, 8, 6:10]
     assert 60 < int((middle[:, 0] > middle[:, 1]).sum()) < 140
     shifts = {(middle[n, 0] - 6).item() for n in range(200) if middle[n, 0] < middle[n, 1]}
@@ -111,7 +111,5 @@ def test_samples_that_are_no_images_are_refused():
         DiscriminatorOutput(torch.zeros(BATCH)), DiscriminatorOutput(torch.zeros(BATCH)), torch.zeros(BATCH, 7)
     )
     part = PenaltyContext(None, TurnInputs(feed.rows, 0, real=real), outputs, None)
-    with pytest.raises(
-        ConfigError, match=r"consistency mirrors and moves images, found samples of \(7,\); leave it out"
-    ):
+    with pytest.raises(ConfigError, match=r"consistency needs images, but samples have shape \(7,\); leave it out"):
         consistency.Penalty(consistency.Options())(part)

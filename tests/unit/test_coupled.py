@@ -104,7 +104,7 @@ def test_each_side_compares_its_own_images(module, side):
 @pytest.mark.parametrize("module", KINDS)
 def test_a_network_that_compares_nothing_is_told(module):
     penalty = module.Penalty(module.Options())
-    told = rf"^penalties: {penalty.name} needs a D that compares, found none; use model contragan, reacgan, or"
+    told = rf"^penalty {penalty.name} needs a D .* returns no features; use model contragan, reacgan, or"
     with pytest.raises(ConfigError, match=told):
         play(turn(Side.D, penalty), {**nets(), Side.D: Bare()})
 
@@ -113,7 +113,7 @@ def test_a_network_that_compares_nothing_is_told(module):
 def test_features_that_are_no_points_are_told(module):
     """An even number of them could be cut into halves, which would mean nothing."""
     penalty = module.Penalty(module.Options())
-    told = rf"^penalties: {penalty.name} needs a D that compares, found features of \(6, 4\); use model"
+    told = rf"^penalty {penalty.name} needs a D .* features of shape \(6, 4\); use model"
     with pytest.raises(ConfigError, match=told):
         play(turn(Side.D, penalty), nets())
 

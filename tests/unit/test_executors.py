@@ -178,17 +178,17 @@ def test_other_errors_stay_what_they_are():
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (["d.strategy=zero3"], "d.strategy=zero3, which cuts weights"),
+        (["d.strategy=zero3"], "d.strategy=zero3, which shards weights"),
         (["g.recompute=true"], "g.recompute=true"),
-        (["scheme=asynchronous"], "a scheme whose players do not take turns"),
-        (["train.executor=graphs"], "the device cpu, which records no launches"),
+        (["scheme=asynchronous"], "a scheme whose players train at the same time"),
+        (["train.executor=graphs"], "the device cpu, which has no graphs"),
         (["grid={shape: 2x2}"], "compile for a grid"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(tmp_path, words, found, capsys):
     assert main(["train", "digits", *TINY, MLP, "train.executor=compile", *words, "--out", str(tmp_path / "a")]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "train.executor: found " in line and found in line and "eager" in line
+    assert "train.executor" in line and found in line and "eager" in line
     assert not (tmp_path / "a").exists()
 
 

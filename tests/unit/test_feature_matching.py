@@ -46,6 +46,6 @@ def test_g_is_shown_real_images_for_it():
 
 def test_a_network_without_features_is_told():
     penalty = feature_matching.Penalty(feature_matching.Options())
-    told = r"^penalties: feature_matching compares features of D, found none; let D return paragan.Verdict"
+    told = r"^penalty feature_matching needs a D that returns features; let D return paragan.DiscriminatorOutput"
     with pytest.raises(ConfigError, match=told):
         play(turn(Side.G, penalty), {**nets(), Side.D: Bare()})

@@ -114,5 +114,5 @@ def test_bytes_of_another_network_are_refused(cut):
         (packed(net.state_dict()), lambda d: load_packed(net, d)),
     ):
         wrong = data[:-1] if cut < 0 else torch.cat([data, data[:1]])
-        with pytest.raises(ConfigError, match=r"found \d+ bytes, expected \d+: the ranks' networks are not the same"):
+        with pytest.raises(ConfigError, match=r"received \d+ bytes instead of \d+: the networks of the ranks differ"):
             read(wrong)

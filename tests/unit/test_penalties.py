@@ -156,7 +156,7 @@ def test_gradient_penalty_survives_a_flat_discriminator():
 def test_gradient_penalty_refuses_batch_norm():
     pair, penalty = nets(), gradient_penalty.Penalty(gradient_penalty.Options())
     pair[Side.D] = dcgan.Discriminator(dcgan.Options(width=4), (1, 8, 8)).double()
-    with pytest.raises(ConfigError, match=r"penalties.gradient_penalty: found a discriminator with batch norm"):
+    with pytest.raises(ConfigError, match=r"penalty gradient_penalty does not support a discriminator with batch norm"):
         play(turn(Side.D, penalty), pair)
 
 

@@ -63,5 +63,5 @@ def test_a_message_is_a_copy_and_holds_any_format():
 
 
 def test_a_message_of_another_network_is_refused():
-    with pytest.raises(ConfigError, match="weights: found 3 bytes, expected 56"):
+    with pytest.raises(ConfigError, match="weights: received 3 bytes instead of 56"):
         Snapshot(torch.nn.BatchNorm1d(3)).follow(torch.zeros(3, dtype=torch.uint8), 1)

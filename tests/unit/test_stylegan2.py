@@ -247,7 +247,7 @@ def test_path_length_is_the_papers():
 
 
 def test_path_length_needs_styles():
-    told = "^penalties: path_length needs a generator with styles, found none; use model stylegan2$"
+    told = "^penalty path_length needs a generator with styles; use model stylegan2$"
     with pytest.raises(ConfigError, match=told):
         play(turn(Side.G, path_length.Penalty(path_length.Options())), nets())
 

@@ -1,4 +1,4 @@
-"""What does not go with compiled networks, told before anything is compiled."""
+"""Settings that compiled networks do not support, refused before anything is compiled."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ from paragan.hardware import executors
 def refuse_unsupported_executor(
     executor: str, game: GAN, options: Mapping[Side, PlayerOptions], ranks: int = 1, is_concurrent: bool = False
 ) -> None:
-    """`ConfigError` if networks are to be compiled, and something does not go with it. ranks: that share a batch.
+    """Raise `ConfigError` if networks are to be compiled and a setting does not support it. ranks: that share a batch.
 
     is_concurrent: the players train at the same time (`Scheme.is_concurrent`).
     """
     if executor not in ("compile", "graphs"):
         return
-    found = "a scheme whose players do not take turns" if is_concurrent else None
+    obstacle = "a scheme whose players train at the same time" if is_concurrent else None
     for player in (seat for seat in (game.g, game.d) if isinstance(seat, Player)):
-        found = found or _obstacle(player, options[player.side])
+        obstacle = obstacle or _obstacle(player, options[player.side])
         if executor == "graphs":
-            found = found or _unrecorded(player, ranks)
-    if found is not None:
-        raise ConfigError(f"train.executor: found {executor} with {found}; set train.executor=eager, or leave that out")
+            obstacle = obstacle or _graph_obstacle(player, ranks)
+    if obstacle is not None:
+        raise ConfigError(
+            f"train.executor={executor} does not support {obstacle}; set train.executor=eager, or change that setting"
+        )
 
 
 def _obstacle(player: Player, options: PlayerOptions) -> str | None:
     if Can.WHOLE_WEIGHTS not in player.strategy.can:
         name = "" if options.strategy is None else f"={options.strategy.name}"
-        return f"{player.side.value}.strategy{name}, which cuts weights"
+        return f"{player.side.value}.strategy{name}, which shards weights"
     return f"{player.side.value}.recompute=true" if options.recompute else None
 
 
-def _unrecorded(player: Player, ranks: int) -> str | None:
-    """Recorded launches own the memory of their results: the next part's would overwrite the gradients of one."""
+def _graph_obstacle(player: Player, ranks: int) -> str | None:
+    """Return what CUDA graphs do not support: they own their results, which the next micro-batch would overwrite."""
     device = player.strategy.device(player.net)
     if not executors.can_record(device):
-        return f"the device {device.type}, which records no launches"
+        return f"the device {device.type}, which has no graphs"
     if ranks > 1:
         return f"{ranks} ranks"
     return (

@@ -14,10 +14,10 @@ from paragan.layers.modes import remember_modes
 
 
 class Ema:
-    """A second copy of a network that follows the first.
+    """Averaged weights in a second copy of a network.
 
     The half-life counts images, so the average means the same at any batch size: beta = 0.5 ** (batch / half_life).
-    Before `start_kimg` the copy simply equals the weights. A skipped update leaves it alone, decided on the device.
+    Before `start_kimg` the copy equals the weights. A skipped update, decided on the device, leaves it unchanged.
     """
 
     def __init__(self, shadow: nn.Module, options: EmaOptions) -> None:
@@ -27,14 +27,14 @@ class Ema:
         self._weights: list[Tensor] = [local_shard(p.detach()) for p in shadow.parameters()]
         self._buffers = list(shadow.buffers())
 
-    def lie_in(self, places: Sequence[Tensor]) -> None:
-        """The averages move there, and are views of it from now on."""
+    def move_to(self, places: Sequence[Tensor]) -> None:
+        """Move the averages into these tensors, and make them views of them."""
         for average, place in zip(self.net.parameters(), places, strict=True):
             average.data = place.copy_(average.data)
         self._weights = [p.detach() for p in self.net.parameters()]
 
     def weight(self, images: int, batch: int) -> float:
-        """1 - beta of an update that ends at `images` and saw `batch` of them."""
+        """Return 1 - beta of an update on `batch` images that ends at `images`."""
         half_life = self.options.half_life_kimg * 1000
         if self.options.ramp is not None:
             half_life = min(half_life, self.options.ramp * (images - batch))
@@ -46,14 +46,16 @@ class Ema:
     def follow(
         self, net: nn.Module, ok: Tensor, images: int, batch: int, shares: Sequence[Tensor] | None = None
     ) -> None:
-        """After the update of `net` that ended at `images`, counted over its own turns and all ranks.
+        """Average in the weights of `net` after an update. images: of its turns so far, over all ranks.
 
-        shares: what this rank's pieces of the average follow; the weights of `net` unless given.
+        shares: weights as the average is sharded on this rank; those of `net` unless given.
         """
         weight = ok.to(self._weights[0].dtype) * self.weight(images, batch)
         weights: Sequence[Any] = [weight] * len(self._weights)  # torch's stub knows numbers only
         followed = zip(net.parameters() if shares is None else shares, self._weights, strict=True)
-        here = [theirs.to(mine.device, non_blocking=True) for theirs, mine in followed]  # offloaded ones lie elsewhere
+        here = [
+            theirs.to(mine.device, non_blocking=True) for theirs, mine in followed
+        ]  # offloaded weights are on the host
         torch._foreach_lerp_(self._weights, here, weights)
         for mine, theirs in zip(self._buffers, net.buffers(), strict=True):
             mine.copy_(torch.where(ok, theirs, mine))

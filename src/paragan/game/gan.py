@@ -1,4 +1,4 @@
-"""The game: two seats, a loss, penalties, a prior. It turns real batches into turns and updates into reports."""
+"""The game: two player slots, a loss, penalties, a prior. Makes turns of real batches, and reports of updates."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from paragan.game.prior import Prior
 
 @dataclass(frozen=True)
 class Loss:
-    """An adversarial loss as a pair of pure functions, elementwise per sample (`losses/`).
+    """An adversarial loss: a pair of pure functions, elementwise per sample (`losses/`).
 
-    compares: it is not; then both are also given, in the same order, the logits of the whole batch.
+    g_needs_real: g also receives the logits of real samples. compares: the functions compare samples; then they also
+    receive the logits of the whole batch, in the same order.
     """
 
     d: Callable[..., Tensor]  # (real, fake)
@@ -34,7 +35,7 @@ class Loss:
 
 @dataclass
 class GAN:
-    """Both seats may be the same process, other ranks, snapshots; the game does not know.
+    """Two player slots, which may be in this process or stand for players of other ranks, and what they train by.
 
     total: sums over the ranks that share the batch.
     """
@@ -53,7 +54,7 @@ class GAN:
         for side, penalties in ((Side.G, self.g_penalties), (Side.D, self.d_penalties)):
             if not isinstance(penalties, tuple):
                 raise ConfigError(
-                    f"{side.value}: found {type(penalties).__name__}, expected a tuple of penalties: (a,)"
+                    f"{side.value}: penalties must be a tuple, not {type(penalties).__name__}; write (penalty,)"
                 )
             for penalty in penalties:
                 if not isinstance(penalty, Penalty):
@@ -63,67 +64,74 @@ class GAN:
             names = ["adversarial", *(penalty.name for penalty in penalties)]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
                 raise ConfigError(
-                    f"{side.value}: found two losses called {twice!r}, expected a name of its own for each: leave "
-                    "one out, or give one of two penalties the other side"
+                    f"{side.value}: two losses are called {twice!r}, but names must be unique; leave one out, or set "
+                    "the other side for one of the penalties"
                 )
 
     @property
     def missing_label_penalties(self) -> dict[Side, tuple[str, ...]]:
-        """Sides that no penalty teaches what labels mean, though D has a head for that alone; the names of such."""
-        net = getattr(self.d, "net", None)  # of a player that is here
-        heads = () if net is None else net.modules()
-        taught = next((found for head in heads if (found := getattr(head, "trained_by", None))), ())
-        sides = {Side.G: self.g_penalties, Side.D: self.d_penalties}
-        return {side: taught for side, own in sides.items() if taught and not {p.name for p in own} & set(taught)}
+        """Sides without a penalty that trains D's label head, with the penalties that would; empty without a head."""
+        net = getattr(self.d, "net", None)  # None if D is on other ranks
+        modules = () if net is None else net.modules()
+        trained_by = next((names for module in modules if (names := getattr(module, "trained_by", None))), ())
+        if not trained_by:
+            return {}
+        penalties = {Side.G: self.g_penalties, Side.D: self.d_penalties}
+        names_by_side = {side: {penalty.name for penalty in of_side} for side, of_side in penalties.items()}
+        return {side: trained_by for side, names in names_by_side.items() if not names & set(trained_by)}
 
     @property
     def g_needs_real(self) -> bool:
-        """Whether G's turn looks at D's verdict on real samples."""
+        """Whether G's turn also runs D on real samples."""
         return self.loss.g_needs_real or any(penalty.needs_real for penalty in self.g_penalties)
 
     def d_turn(self, real: Batch) -> Turn:
-        """D against fakes of the opponent: no graph into it."""
+        """Return a turn of D on real samples and fakes of the opponent, which receives no gradient."""
         feed = self.prior.feed("d", real)
         penalties = _due(self.d_penalties, self.d.version)
         return Turn(Side.D, (Side.D,), feed, self._d_objective, penalties, augment=self.augment)
 
     def g_turn(self, real: Batch) -> Turn:
-        """G through a frozen D."""
+        """Return a turn of G through a frozen D."""
         feed = self.prior.feed("g", real)
         penalties = _due(self.g_penalties, self.g.version)
         chain = (Side.G, Side.D)
         return Turn(Side.G, chain, feed, self._g_objective, penalties, self.g_needs_real, self.augment)
 
     def observe(self, d: Update, g: Update) -> Report:
-        """Close the step: advance the clock by the real images that D saw, and hold the numbers."""
+        """End a step: advance the clock by the real images of D's updates; returns the report."""
         return self.report(d.rows.total, {Side.D: d, Side.G: g})
 
     def report(self, images: int, updates: Mapping[Side, Update]) -> Report:
-        """The same where not every update is known here. images: real ones of one update of D, over all ranks."""
-        shown = images * self.d.updates_per_step
-        self.clock.advance(shown)
-        seen = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.scalars.items()}
+        """End a step of which only these updates are known. images: real ones of one update of D, over all ranks."""
+        num_real = images * self.d.updates_per_step
+        self.clock.advance(num_real)
+        scalars = {f"{side.value}/{k}": v for side, update in updates.items() for k, v in update.scalars.items()}
         if (adapts := adaptive(self.augment)) is not None and (d := updates.get(Side.D)) is not None:
-            told = adapts.observe(d.scalars["sign"], shown, self.total)
-            seen |= {f"d/augment_{name}": value * (d.rows.count / d.rows.total) for name, value in told.items()}
-        return Report(self.clock.step, self.clock.images, seen)
+            values = adapts.observe(d.scalars["sign"], num_real, self.total)
+            share = d.rows.count / d.rows.total
+            scalars |= {f"d/augment_{name}": value * share for name, value in values.items()}
+        return Report(self.clock.step, self.clock.images, scalars)
 
     def _d_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
         assert outputs.real is not None
-        real, fake = outputs.real.logits_B, outputs.fake.logits_B
-        seen = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
+        real = outputs.real.logits_B
+        fake = outputs.fake.logits_B
+        observations = {"real": _per_sample(real.detach()), "fake": _per_sample(fake.detach())}
         if adaptive(self.augment) is not None:
-            seen["sign"] = seen["real"].sign() + 0 * seen["real"]  # NaN has none
-        return LossTerms({"adversarial": self._adversarial(self.loss.d, outputs, real, fake)}, observations_B=seen)
+            observations["sign"] = observations["real"].sign() + 0 * observations["real"]  # NaN stays NaN
+        return LossTerms(
+            {"adversarial": self._adversarial(self.loss.d, outputs, real, fake)}, observations_B=observations
+        )
 
     def _g_objective(self, outputs: Outputs, feed: TurnInputs) -> LossTerms:
         real = None if outputs.real is None else outputs.real.logits_B
         return LossTerms({"adversarial": self._adversarial(self.loss.g, outputs, outputs.fake.logits_B, real)})
 
     def _adversarial(self, function: Callable[..., Tensor], outputs: Outputs, *logits: Tensor | None) -> Tensor:
-        """One of the pair, of the logits that are here."""
-        everyone = [None if x is None else outputs.whole(x) for x in logits] if self.loss.compares else ()
-        return _per_sample(function(*logits, *everyone))
+        """Return one of the two losses per sample, of the logits of this micro-batch."""
+        of_all_ranks = [None if x is None else outputs.whole(x) for x in logits] if self.loss.compares else ()
+        return _per_sample(function(*logits, *of_all_ranks))
 
 
 def _due(penalties: tuple[Penalty, ...], version: int) -> tuple[Penalty, ...]:

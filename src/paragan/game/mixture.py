@@ -1,4 +1,4 @@
-"""Several generators as one: what a population has learnt (Schmiedlechner et al. 2018, section 3.3)."""
+"""A mixture of generators, the result of a population (Schmiedlechner et al. 2018, section 3.3)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _MEMBERS = "members."
 
 
 class Mixture(nn.Module):
-    """Generators as one network. Its latent has one number more than theirs: the quantile that says whose turn it is.
+    """Several generators as one network. Its latent has one more number: the quantile that selects the generator.
 
-    z_BZ (B, latent), y_B to x_BCHW in [-1, 1]. members: alike in all but their weights.
+    z_BZ (B, latent), y_B to x_BCHW in [-1, 1]. members: networks that differ in their weights only.
     """
 
     shares: Tensor
@@ -27,20 +27,20 @@ class Mixture(nn.Module):
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         quantile_B = torch.special.ndtr(z_BZ[:, -1].contiguous())
-        whose_B = torch.searchsorted(self.shares.cumsum(0), quantile_B).clamp(max=len(self.members) - 1)
-        found: Tensor | None = None
+        member_B = torch.searchsorted(self.shares.cumsum(0), quantile_B).clamp(max=len(self.members) - 1)
+        images: Tensor | None = None
         for number, member in enumerate(self.members):
-            rows = (whose_B == number).nonzero().squeeze(1)
+            rows = (member_B == number).nonzero().squeeze(1)
             if not len(rows):
                 continue
-            made = member(z_BZ[rows, :-1], *(() if y_B is None else (y_B[rows],)))
-            found = made.new_empty((len(z_BZ), *made.shape[1:])) if found is None else found
-            found[rows] = made
-        assert found is not None, "a batch has rows"
-        return found
+            generated = member(z_BZ[rows, :-1], *(() if y_B is None else (y_B[rows],)))
+            images = generated.new_empty((len(z_BZ), *generated.shape[1:])) if images is None else images
+            images[rows] = generated
+        assert images is not None, "a batch has rows"
+        return images
 
 
 def of_members(make: Callable[[], nn.Module], names: Iterable[str]) -> Mixture:
-    """One with as many members as these names of its weights tell, to be filled."""
-    found = {name.split(".")[1] for name in names if name.startswith(_MEMBERS)}
-    return Mixture([make() for _ in range(max(1, len(found)))], [1.0] * max(1, len(found)))
+    """Build a mixture, to be filled, with as many members as these names of its weights contain."""
+    numbers = {name.split(".")[1] for name in names if name.startswith(_MEMBERS)}
+    return Mixture([make() for _ in range(max(1, len(numbers)))], [1.0] * max(1, len(numbers)))

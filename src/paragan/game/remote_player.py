@@ -1,4 +1,4 @@
-"""The seat of a player that sits on other ranks."""
+"""The stand-in for a player of other ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paragan.game.snapshot import Snapshot
 
 @dataclass
 class RemotePlayer:
-    """Fulfils `core.seams.Seat`. snapshot: the player as it was sent last; None where only its images arrive."""
+    """A `PlayerSlot` for a player of other ranks. snapshot: its newest state; None if only its images arrive."""
 
     side: Side
     policy: Policy
@@ -29,11 +29,11 @@ class RemotePlayer:
         return self.policy.updates_per_step
 
     def network(self) -> Network:
-        assert self.snapshot is not None, f"{self.side.value} is on other ranks, and was never sent here"
+        assert self.snapshot is not None, f"{self.side.value} is on other ranks, and its state is not sent here"
         return self.snapshot.network()
 
     def update(self, turn: Turn, against: Opponent) -> Update:
-        raise AssertionError(f"{self.side.value} is on other ranks: its turns are played there")
+        raise AssertionError(f"{self.side.value} is on other ranks, which run its turns")
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
-        raise AssertionError(f"{self.side.value} is on other ranks: its images are made there")
+        raise AssertionError(f"{self.side.value} is on other ranks, which generate its images")

@@ -1,6 +1,6 @@
-"""Learning-rate factors as a function of a player's own finished updates.
+"""Learning-rate factors as a function of a player's finished updates.
 
-The count is a tensor on the player's device: a skipped update does not advance it, and nobody on the host has to know.
+The count is a tensor on the player's device: a skipped update does not advance it, and the host does not need it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paragan.game.options import ScheduleOptions
 
 
 def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
-    """The factor for update number `count` (0-dim, from 0): in (0, 1] in the warm-up, then 1, then down to `final`."""
+    """Return the factor of update number `count` (0-dim, from 0): up to 1 in the warm-up, at the end `final`."""
     n = count.double()  # float32 would put 1e-8 of relative error into the learning rate
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
     if options.name == "constant":
@@ -25,5 +25,5 @@ def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
 
 
 def varies(options: ScheduleOptions) -> bool:
-    """Whether the factor is ever anything but 1."""
+    """Return whether the factor is ever not 1."""
     return options.warmup > 0 or options.name != "constant"

@@ -1,6 +1,6 @@
-"""A player as it was: an opponent whose weights were sent from elsewhere, with the version they had.
+"""An earlier state of a player as an opponent: weights sent by other ranks, with their version.
 
-It brings its own spectral norm vectors and statistics and never advances them: they belong to the weights.
+Its spectral norm vectors and statistics are those of the weights, and never advance.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from paragan.game.network import CalledNetwork, Calling
 
 
 class Snapshot:
-    """Fulfils `core.seams.Opponent` with a network of its own. net: of the player's kind, made anew; it is frozen."""
+    """An `Opponent` with a separate, frozen network. net: a new network of the player's class."""
 
     def __init__(self, net: nn.Module, calling: Calling | None = None, version: int = 0) -> None:
         self.net = net.requires_grad_(False)
         self.plain_network = CalledNetwork(net, calling or Calling())
         self.version = version
-        self._held = dict(net.state_dict())
+        self._tensors = dict(net.state_dict())
 
     def network(self) -> Network:
         return self.plain_network
 
     @property
     def num_bytes(self) -> int:
-        """Of a message that holds it."""
-        return num_bytes(self._held.values())
+        """Size of a message with its state."""
+        return num_bytes(self._tensors.values())
 
     @torch.no_grad()
     def follow(self, message: Tensor, version: int) -> None:
-        """Become what `packed` has written, if it is newer. `ConfigError` for one of another network."""
-        values = unpacked("weights", message, list(self._held.values()))
+        """Load what `packed` wrote, if it is newer. `ConfigError` if it is of another network."""
+        values = unpacked("weights", message, list(self._tensors.values()))
         if version > self.version:
-            for mine, value in zip(self._held.values(), values, strict=True):
-                mine.copy_(value)
+            for tensor, value in zip(self._tensors.values(), values, strict=True):
+                tensor.copy_(value)
             self.version = version
 
 
 def packed(weights: Mapping[str, Tensor]) -> Tensor:
-    """Parameters and buffers, as `Strategy.weights` gives them, as bytes in the order of their names in the network.
+    """Return parameters and buffers, as `Strategy.weights` returns them, as bytes in the network's order.
 
-    A copy: the network may move on while it travels.
+    A copy: the network may change while it is sent.
     """
     return torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for value in weights.values()])
 
 
 def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Values of these types and shapes that lie one after another. `ConfigError` for bytes that are none."""
+    """Yield tensors of these types and shapes from concatenated bytes. `ConfigError` if the size is wrong."""
     if len(data) != (expected := num_bytes(like)):
-        raise ConfigError(f"{what}: found {len(data)} bytes, expected {expected}: the ranks' networks are not the same")
+        raise ConfigError(f"{what}: received {len(data)} bytes instead of {expected}: the networks of the ranks differ")
     parts = torch.split(data, [num_bytes([value]) for value in like])
     return (part.clone().view(value.dtype).view(value.shape) for part, value in zip(parts, like, strict=True))
 

@@ -1,10 +1,10 @@
-"""One logit for each sample, whatever D returns."""
+"""Mean logit of each sample."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 
-def per_sample(logits: Tensor) -> Tensor:
-    """(B,): patch logits count as their mean."""
+def mean_per_sample(logits: Tensor) -> Tensor:
+    """Return (B,): patch logits are averaged per sample."""
     return logits.flatten(1).mean(1) if logits.dim() > 1 else logits

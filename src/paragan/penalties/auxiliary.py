@@ -1,7 +1,7 @@
 """The loss of an auxiliary classifier (Odena et al. 2017, "Conditional Image Synthesis with Auxiliary Classifier GANs",
-equation 3): D is also to tell which class an image has, and G to make images whose class D tells.
+equation 3): D also classifies images, and G is trained to generate images that D classifies correctly.
 
-For networks whose D has such logits beside its own: `model.head=auxiliary` of `biggan`, `sagan` and `sngan`.
+For a D with class logits: `model.head=auxiliary` of `biggan`, `sagan` and `sngan`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Options:
     """Which network's loss it is added to; ACGAN adds it to both, as two entries."""
     fakes: bool = True
     """Whether D also learns classes from G's images, as in the paper; later work leaves them out, because early
-    fakes do not show their class.
+    fakes have no recognizable class.
     """
 
 
 class Penalty(protocols.Penalty):
-    """weight * cross-entropy of the class logits, per sample: D's on real images and fakes, G's on its own."""
+    """weight * cross-entropy of the class logits, per sample: on real images and fakes in D's turn, on fakes in G's."""
 
     name = "auxiliary"
 
@@ -48,19 +48,19 @@ class Penalty(protocols.Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         outputs, feed = context.outputs, context.feed
         if self.side is Side.G:
-            return self.weight * _wrong(outputs.fake, feed.y_B)
+            return self.weight * _cross_entropy(outputs.fake, feed.y_B)
         assert outputs.real is not None and feed.real is not None
-        wrong_B = _wrong(outputs.real, feed.real.y_B)
-        return self.weight * (wrong_B + _wrong(outputs.fake, feed.y_B) if self.fakes else wrong_B)
+        loss_B = _cross_entropy(outputs.real, feed.real.y_B)
+        return self.weight * (loss_B + _cross_entropy(outputs.fake, feed.y_B) if self.fakes else loss_B)
 
 
-def _wrong(verdict: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:
-    """-log of the probability of the right class, (B,)."""
+def _cross_entropy(output: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:
+    """Return -log of the probability of the right class, (B,)."""
     if y_B is None:
         raise ConfigError(without_labels("auxiliary"))
-    if verdict.classes_BK is None:
+    if output.classes_BK is None:
         raise ConfigError(
-            "penalties: auxiliary needs a D that tells classes, found none; set model.head=auxiliary (biggan, sagan, "
-            "sngan; not model.conditional=false), or let D return paragan.Verdict(logits, features, classes)"
+            "penalty auxiliary needs a D with class logits; set model.head=auxiliary (biggan, sagan, sngan; not "
+            "model.conditional=false), or let D return paragan.DiscriminatorOutput(logits, features, classes)"
         )
-    return F.cross_entropy(verdict.classes_BK, y_B, reduction="none")
+    return F.cross_entropy(output.classes_BK, y_B, reduction="none")

@@ -1,7 +1,7 @@
-"""Consistency regularisation: D is to judge an image and the same image, mirrored and moved, alike.
+"""Consistency regularisation: D's logits of an image and of the same image, flipped and shifted, should be equal.
 
-On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2), on those of G as well it
-is bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section 2.1).
+On real images it is CR (Zhang et al. 2020, "Consistency Regularization for GANs", equation 2); on fakes as well it is
+bCR (Zhao et al. 2021, "Improved Consistency Regularization for GANs", section 2.1).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import DiscriminatorOutput, Side, TurnInputs
 from paragan.layers.shift import shift_images
-from paragan.penalties._logits import per_sample
+from paragan.penalties._logits import mean_per_sample
 
-_Inputs = tuple[Tensor | None, ...]  # of D: images, labels, and of pairs what they were made from
+_Inputs = tuple[Tensor | None, ...]  # of D: images, labels, and the condition of paired data
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Options:
 
 
 class Penalty(protocols.Penalty):
-    """weight * (D(x) - D(T(x)))^2 per sample; patch logits count as their mean. T mirrors an image or does not, and
-    moves it by up to an eighth of its side.
+    """weight * (D(x) - D(T(x)))^2 per sample; patch logits count as their mean. T flips an image or does not, and
+    shifts it by up to an eighth of its side.
 
-    Costs one more forward of D; of fakes, too, where they have a weight. D(x) is the logit that the loss uses: with
-    `augment`, that of the image as D was shown it.
+    Costs one more forward of D on real images, and on fakes if they have a weight. D(x) is the logit of the loss: with
+    `augment`, of the augmented image.
     """
 
     name = "consistency"
@@ -55,42 +55,42 @@ class Penalty(protocols.Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed, outputs = context.feed, context.outputs
         assert outputs.real is not None
-        real = _varied(feed.real_inputs, feed, "real")
+        real = _transformed(feed.real_inputs, feed, "real")
         if len(self.weights) == 1:
-            pairs = [(outputs.real, _judged(context, real))]
+            pairs = [(outputs.real, _run_d(context, real))]
         else:
-            fake = _varied((outputs.images, *feed.fake_inputs[1:]), feed, "fake")
-            pairs = list(zip((outputs.real, outputs.fake), _judged_both(context, real, fake), strict=True))
-        apart = [per_sample(shown.logits_B) - per_sample(seen.logits_B) for shown, seen in pairs]
-        return torch.stack([w * d.square() for w, d in zip(self.weights, apart, strict=True)]).sum(0)
+            fake = _transformed((outputs.images, *feed.fake_inputs[1:]), feed, "fake")
+            pairs = list(zip((outputs.real, outputs.fake), _run_d_on_both(context, real, fake), strict=True))
+        differences = [mean_per_sample(a.logits_B) - mean_per_sample(b.logits_B) for a, b in pairs]
+        return torch.stack([w * d.square() for w, d in zip(self.weights, differences, strict=True)]).sum(0)
 
 
-def mirrored_and_moved(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
-    """T. draws_B3: uniform in [0, 1)."""
-    mirrored = torch.where(draws_B3[:, 0].view(-1, 1, 1, 1) < 0.5, x_BCHW.flip(3), x_BCHW)
-    return shift_images(mirrored, draws_B3[:, 1:])
+def flipped_and_shifted(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
+    """Flip and shift images: T. draws_B3: uniform in [0, 1)."""
+    flipped = torch.where(draws_B3[:, 0].view(-1, 1, 1, 1) < 0.5, x_BCHW.flip(3), x_BCHW)
+    return shift_images(flipped, draws_B3[:, 1:])
 
 
-def _varied(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> _Inputs:
-    """Image and, of a pair, what it was made from, by the same draws; no gradient reaches either."""
+def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> _Inputs:
+    """Return T of the images and of their conditions, by the same draws, detached."""
     x, y_B, *conditions = inputs
     assert x is not None
     if x.dim() != 4:
         raise ConfigError(
-            f"penalties: consistency mirrors and moves images, found samples of {tuple(x.shape[1:])}; leave it out"
+            f"penalty consistency needs images, but samples have shape {tuple(x.shape[1:])}; leave it out"
         )
     draws_B3 = rng.uniform(feed.seed, f"consistency/{kind}", feed.rows, (3,)).to(x.device, non_blocking=True)
-    varied = mirrored_and_moved(x.detach(), draws_B3)
-    return varied, y_B, *(mirrored_and_moved(c, draws_B3) for c in conditions if c is not None)
+    transformed = flipped_and_shifted(x.detach(), draws_B3)
+    return transformed, y_B, *(flipped_and_shifted(c, draws_B3) for c in conditions if c is not None)
 
 
-def _judged(context: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
+def _run_d(context: PenaltyContext, inputs: _Inputs) -> DiscriminatorOutput:
     return DiscriminatorOutput.of(context.network(*inputs))
 
 
-def _judged_both(context: PenaltyContext, real: _Inputs, fake: _Inputs) -> Sequence[DiscriminatorOutput]:
-    """One call on both together, two where a norm would mix them."""
+def _run_d_on_both(context: PenaltyContext, real: _Inputs, fake: _Inputs) -> Sequence[DiscriminatorOutput]:
+    """Run D on both in one call, or in two if a norm would mix them."""
     if context.network.mixes:
-        return _judged(context, real), _judged(context, fake)
+        return _run_d(context, real), _run_d(context, fake)
     both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in zip(real, fake, strict=True)]
-    return _judged(context, tuple(both)).split([context.feed.rows.count] * 2)
+    return _run_d(context, tuple(both)).split([context.feed.rows.count] * 2)

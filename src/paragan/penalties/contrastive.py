@@ -1,7 +1,7 @@
 """The conditional contrastive loss 2C (Kang & Park 2020, "ContraGAN", equation 8).
 
-An image is drawn to the point of its class and to other images of that class, away from the images of all others. For
-networks whose D compares (`models/contragan`): its verdict's features are image points e, then class points p.
+Moves an image towards the embedding of its class and other images of that class, away from images of other classes. For
+a D that returns embeddings (`models/contragan`): its features are image embeddings e, then class embeddings p.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paragan.core import protocols
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._similarity import compared
+from paragan.penalties._similarity import batch_embeddings
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Options:
 
 
 class Penalty(protocols.Penalty):
-    """D's on real images, G's on its own. Compares the images of the whole batch, whatever rank they are on."""
+    """The loss on real images in D's turn, on fakes in G's. Compares the images of the global batch, over all ranks."""
 
     name = "contrastive"
     needs = frozenset({Can.COUPLED})
@@ -44,19 +44,21 @@ class Penalty(protocols.Penalty):
         self.temperature, self.side = options.temperature, Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        return self.weight * loss(*compared(context, self.side, self.name), self.temperature)
+        return self.weight * loss(*batch_embeddings(context, self.side, self.name), self.temperature)
 
 
 def loss(
-    points_BE: Tensor, proxies_BE: Tensor, y_B: Tensor, all_TE: Tensor, all_y_T: Tensor, own_B: Tensor, t: float
+    points_BE: Tensor, proxies_BE: Tensor, y_B: Tensor, all_TE: Tensor, all_y_T: Tensor, positions_B: Tensor, t: float
 ) -> Tensor:
     """-log of (e.p and e.e' of the same class) / (e.p and e.e' of any), each as exp(·/t), e' not e itself.
 
-    all_TE, all_y_T: points and labels of the whole batch; own_B: where in it the rows of points_BE are.
+    all_TE, all_y_T: embeddings and labels of the whole batch. positions_B: of the rows of points_BE in it.
     """
     towards_B = (points_BE * proxies_BE).sum(1) / t
     others_BT = points_BE @ all_TE.T / t
-    others_BT = others_BT.masked_fill(own_B[:, None] == torch.arange(len(all_TE), device=own_B.device), -torch.inf)
+    others_BT = others_BT.masked_fill(
+        positions_B[:, None] == torch.arange(len(all_TE), device=positions_B.device), -torch.inf
+    )
     same_BT = others_BT.masked_fill(y_B[:, None] != all_y_T, -torch.inf)
     each = (torch.cat([towards_B[:, None], values_BT], 1).logsumexp(1) for values_BT in (others_BT, same_BT))
     any_B, same_B = each

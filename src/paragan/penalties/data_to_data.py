@@ -1,7 +1,7 @@
 """The data-to-data cross-entropy D2D-CE (Kang et al. 2021, "Rebooting ACGAN", equation 8).
 
-An image is drawn to the point of its class until it is near enough, and away from images of other classes that are too
-near. For networks whose D compares (`models/contragan`), as ReACGAN has them.
+Moves an image towards the embedding of its class up to a margin, and away from images of other classes within a margin.
+For a D that returns embeddings (`models/contragan`), as in ReACGAN.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paragan.core import protocols
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._similarity import compared
+from paragan.penalties._similarity import batch_embeddings
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Options:
 
 
 class Penalty(protocols.Penalty):
-    """D's on real images, G's on its own. Compares the images of the whole batch, whatever rank they are on."""
+    """The loss on real images in D's turn, on fakes in G's. Compares the images of the global batch, over all ranks."""
 
     name = "data_to_data"
     needs = frozenset({Can.COUPLED})
@@ -50,8 +50,8 @@ class Penalty(protocols.Penalty):
         self.options, self.side = options, Side(options.side)
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        own = self.options
-        return self.weight * loss(*compared(context, self.side, self.name)[:5], (own.temperature, own.near, own.far))
+        margins = (self.options.temperature, self.options.near, self.options.far)
+        return self.weight * loss(*batch_embeddings(context, self.side, self.name)[:5], margins)
 
 
 def loss(
@@ -64,7 +64,7 @@ def loss(
 ) -> Tensor:
     """-log of exp(min(e.p - near, 0) / tau) / (that and exp(max(e.e' - far, 0) / tau) of all e' of other classes).
 
-    all_TE, all_y_T: points and labels of the whole batch. margins: tau, near, far.
+    all_TE, all_y_T: embeddings and labels of the whole batch. margins: tau, near, far.
     """
     tau, near, far = margins
     towards_B = ((points_BE * proxies_BE).sum(1) - near).clamp(max=0) / tau

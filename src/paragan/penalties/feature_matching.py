@@ -1,7 +1,7 @@
 """Feature matching (Salimans et al. 2016, "Improved Techniques for Training GANs", section 3.1).
 
-G's images are to have the features, in D, that real ones have on average. The paper trains G by that alone; here it
-joins the adversarial loss.
+G's images should have the mean features, in D, of real images. The paper trains G by this loss alone; here it is added
+to the adversarial loss.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Options:
 
 
 class Penalty(protocols.Penalty):
-    """weight * |mean of f(x) - mean of f(G(z))|^2 over the whole batch, f being the features of D's verdict.
+    """weight * |mean of f(x) - mean of f(G(z))|^2 over the whole batch, f being D's features.
 
-    It has no samples, but the strategy sums rows and divides by the batch: so every row carries the whole value.
+    A value of the batch, not of samples: every row has the whole value, because the strategy averages over rows.
     """
 
     name = "feature_matching"
@@ -49,10 +49,10 @@ class Penalty(protocols.Penalty):
         return (self.weight * (fake_F - real_F).square().sum()).expand(context.feed.rows.count)
 
 
-def _features(verdict: DiscriminatorOutput) -> Tensor:
-    if verdict.features is None:
+def _features(output: DiscriminatorOutput) -> Tensor:
+    if output.features is None:
         raise ConfigError(
-            "penalties: feature_matching compares features of D, found none; let D return "
-            "paragan.Verdict(logits, features)"
+            "penalty feature_matching needs a D that returns features; let D return "
+            "paragan.DiscriminatorOutput(logits, features)"
         )
-    return verdict.features.flatten(1)
+    return output.features.flatten(1)

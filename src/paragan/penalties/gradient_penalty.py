@@ -1,7 +1,7 @@
 """Gradient penalty (Gulrajani et al. 2017, "Improved Training of Wasserstein GANs", equation 3).
 
 weight * (|grad D(x^)| - 1)^2 with x^ = e x + (1 - e) G(z), one e ~ U[0, 1] per sample, drawn by row of the global
-batch: the same however the batch is cut.
+batch: the same on any number of ranks and micro-batches.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, DiscriminatorOutput, Side
-from paragan.penalties._logits import per_sample
+from paragan.penalties._logits import mean_per_sample
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Penalty(protocols.Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         if context.network.mixes:
             raise ConfigError(
-                "penalties.gradient_penalty: found a discriminator with batch norm; expected one that judges each "
-                "sample alone: choose another norm (model.d_norm=spectral) or the penalty r1"
+                "penalty gradient_penalty does not support a discriminator with batch norm; choose another norm "
+                "(model.d_norm=spectral) or the penalty r1"
             )
-        x = _between(context).requires_grad_()
+        x = _interpolated(context).requires_grad_()
         logits = DiscriminatorOutput.of(context.network(x, *context.feed.real_inputs[1:])).logits_B
-        gradient = context.input_gradient(per_sample(logits), x)
+        gradient = context.input_gradient(mean_per_sample(logits), x)
         return self.weight * (gradient.flatten(1).norm(dim=1) - 1).square()  # torch's norm has slope 0, not NaN, at 0
 
 
-def _between(context: PenaltyContext) -> Tensor:
+def _interpolated(context: PenaltyContext) -> Tensor:
     assert context.feed.real is not None and context.feed.real.x_BCHW is not None
     real, fake = context.feed.real.x_BCHW.detach(), context.outputs.images.detach()
     share = rng.uniform(context.feed.seed, "gradient_penalty", context.feed.rows, (1,) * (real.dim() - 1))

@@ -1,4 +1,4 @@
-"""Mean absolute difference between what G made and what it was to make (Isola et al. 2017, equations 3 and 4)."""
+"""Mean absolute difference between generated images and their targets (Isola et al. 2017, equations 3 and 4)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Options:
 
 
 class Penalty(protocols.Penalty):
-    """weight * mean |made - real| per sample, of images as they are: augmentation is for D alone."""
+    """weight * mean |fake - real| per sample, of images before augmentation."""
 
     name = "l1"
     side = Side.G

@@ -1,7 +1,7 @@
 """LeCam regularisation (Tseng et al. 2021, "Regularizing Generative Adversarial Networks under Limited Data").
 
-Logits of real images are drawn to a moving mean of those of fakes and the other way round, so that D does not grow ever
-surer of a small data set (section 3, equation 5). The moving means are part of D's state.
+Moves logits of real images towards a moving mean of those of fakes and vice versa, so that D does not overfit a small
+data set (section 3, equation 5). The moving means are part of D's state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paragan.core import protocols
 from paragan.core.option_types import Count, Fraction, Natural, NotNegative
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._logits import per_sample
+from paragan.penalties._logits import mean_per_sample
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Options:
 class Penalty(protocols.Penalty):
     """weight * ((D(x) - mean of fakes)^2 + (D(G(z)) - mean of reals)^2) per sample; patch logits count as their mean.
 
-    The means are over all ranks, and those of early updates are plain means of what has been seen.
+    The means are over all ranks, and those of early updates are plain means so far.
     """
 
     name = "lecam"
@@ -51,8 +51,8 @@ class Penalty(protocols.Penalty):
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         assert context.outputs.real is not None
-        real_B, fake_B = (per_sample(verdict.logits_B) for verdict in (context.outputs.real, context.outputs.fake))
-        self._follow(context.whole(torch.stack([real_B, fake_B], 1).detach()))
+        real_B, fake_B = (mean_per_sample(output.logits_B) for output in (context.outputs.real, context.outputs.fake))
+        self._update_means(context.whole(torch.stack([real_B, fake_B], 1).detach()))
         above_B, below_B = real_B - self._mean("fake", fake_B), self._mean("real", real_B) - fake_B
         if self.options.one_sided:
             above_B, below_B = above_B.relu(), below_B.relu()
@@ -60,14 +60,15 @@ class Penalty(protocols.Penalty):
         return self.weight * due * (above_B.square() + below_B.square())
 
     @torch.no_grad()
-    def _follow(self, logits_T2: Tensor) -> None:
-        """Of the whole batch. One that is not finite is left out, for its step is skipped."""
-        kept, means = self.state, logits_T2.double().mean(0)
+    def _update_means(self, logits_T2: Tensor) -> None:
+        """Update the moving means. Means that are not finite are left out, because the step is skipped."""
+        state = self.state
+        means = logits_T2.double().mean(0)
         finite = means.isfinite().all()
-        kept["updates"] += self.interval * finite
-        share = (self.interval / kept["updates"]).clamp(min=1 - self.options.decay)
+        state["updates"] += self.interval * finite
+        share = (self.interval / state["updates"]).clamp(min=1 - self.options.decay)
         for name, mean in zip(("real", "fake"), means, strict=True):
-            kept[name].copy_(torch.where(finite, kept[name].lerp(mean, share), kept[name]))
+            state[name].copy_(torch.where(finite, state[name].lerp(mean, share), state[name]))
 
     def _mean(self, name: str, like: Tensor) -> Tensor:
         return self.state[name].to(like.dtype, copy=True)  # the next update writes there, and a graph may hold it

@@ -33,7 +33,7 @@ class Options:
 class Penalty(protocols.Penalty):
     """A penalty on the weights of linear and convolutional layers (raw ones under spectral norm), one filter per row.
 
-    It has no samples, but the strategy sums rows and divides by the batch: so every row carries the whole value.
+    A value of the weights, not of samples: every row has the whole value, because the strategy averages over rows.
     """
 
     name = "orthogonal"
@@ -50,7 +50,7 @@ class Penalty(protocols.Penalty):
 
 
 def _overlap(matrix: Tensor) -> Tensor:
-    """Squared inner products of different rows, each pair twice."""
+    """Return the sum of squared inner products of different rows, each pair twice."""
     gram = matrix @ matrix.T
     return gram.fill_diagonal_(0).square().sum()
 

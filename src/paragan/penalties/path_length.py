@@ -1,7 +1,8 @@
 """Path length regularisation (Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN", equation 4).
 
 A step in the styles should change the image equally much wherever it is taken: (|J_w^T y| - a)^2 for images of normal
-noise y and the running mean a of those lengths. For generators that are told a shift of their styles (`stylegan2`).
+noise y and the running mean a of those lengths. For generators whose forward takes an offset of their styles
+(`stylegan2`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Options:
 
 @runtime_checkable
 class Styled(Protocol):
-    """A generator that is called (z, y, shift of all styles): `styles` (L, W) are their number and length."""
+    """A generator whose forward takes (z, y, offset of all styles). styles: (L, W), their number and length."""
 
     styles: tuple[int, int]
 
@@ -60,16 +61,16 @@ class Penalty(protocols.Penalty):
         length_N = self._lengths(context, chosen)
         length_B = length_N.new_zeros(rows.count).slice_scatter(length_N, 0, chosen.start, None, self.every)
         num = -(-rows.total // self.every)
-        mean = self._follow(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
+        mean = self._update_mean(context.whole(length_B.detach()).sum() / num).to(length_N.dtype)
         loss_N = (length_N - mean).square() * (self.weight * rows.total / num)
         return torch.zeros_like(length_B).slice_scatter(loss_N, 0, chosen.start, None, self.every)
 
     def _lengths(self, context: PenaltyContext, chosen: slice) -> Tensor:
-        """How far a step of length one in the styles of a layer moves the image, along a random direction: (N,)."""
+        """Return the change of the image per unit step in the styles of a layer, along a random direction: (N,)."""
         feed = context.feed
         shapes = [net.styles for net in context.network.module.modules() if isinstance(net, Styled)]
         if not shapes or feed.z_BZ is None:
-            raise ConfigError("penalties: path_length needs a generator with styles, found none; use model stylegan2")
+            raise ConfigError("penalty path_length needs a generator with styles; use model stylegan2")
         z_NZ, y_N = feed.z_BZ[chosen], None if feed.y_B is None else feed.y_B[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
         images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
@@ -78,8 +79,9 @@ class Penalty(protocols.Penalty):
         return context.input_gradient(towards_N, shift_NLW).square().sum(2).mean(1).sqrt()
 
     @torch.no_grad()
-    def _follow(self, mean: Tensor) -> Tensor:
-        """The running mean with this one. Lengths that are not finite are left out, for their step is skipped."""
-        held = self.state["mean"]
-        held.copy_(torch.where(mean.isfinite(), held + self.decay * (mean.to(held.dtype) - held), held))
-        return held.clone()
+    def _update_mean(self, mean: Tensor) -> Tensor:
+        """Update and return the running mean. Lengths that are not finite are left out: their step is skipped."""
+        running = self.state["mean"]
+        updated = running + self.decay * (mean.to(running.dtype) - running)
+        running.copy_(torch.where(mean.isfinite(), updated, running))
+        return running.clone()

@@ -15,7 +15,7 @@ from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._input_gradient import squared_slope
+from paragan.penalties._input_gradient import squared_gradient
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Options:
 
 
 def r1_penalty(logits_B: Tensor, x: Tensor) -> Tensor:
-    """|d D(x) / dx|^2 / 2 per sample, to be multiplied by gamma: R1 in a loop of one's own.
+    """|d D(x) / dx|^2 / 2 per sample, to be multiplied by gamma: R1 in a custom loop.
 
-    x: the real samples, with `requires_grad_()` before the forward that made `logits_B`. Its graph is kept for the one
-    backward of the loss. Under a loss scale (fp16) use `Player`, which takes the scale out of the inner gradient.
+    x: the real samples, with `requires_grad_()` before the forward that made `logits_B`; the graph of its gradient is
+    kept for the backward of the loss. Under a loss scale (fp16) use `Player`, which unscales the inner gradient.
     """
     (gradient,) = torch.autograd.grad(logits_B.sum(), x, create_graph=True)
     return gradient.flatten(1).square().sum(1) / 2
 
 
 class Penalty(protocols.Penalty):
-    """Costs no forward: it differentiates the logits that the loss uses. Patch logits count as their mean per sample.
+    """Needs no forward: it differentiates the logits that the loss uses. Patch logits count as their mean per sample.
 
-    If D mixes samples (batch norm) the gradient is that of the sum over the batch, as everywhere.
+    If D mixes samples (batch norm) the gradient is that of the sum over the batch, as usual.
     """
 
     name = "r1"
@@ -64,4 +64,4 @@ class Penalty(protocols.Penalty):
         assert real is not None and real.x_BCHW is not None
         options = self.options
         gamma = cosine_decay(options.weight, options.final, options.final_kimg, context.feed.rows) * options.interval
-        return gamma / 2 * squared_slope(context, context.outputs.real.logits_B, real.x_BCHW)
+        return gamma / 2 * squared_gradient(context, context.outputs.real.logits_B, real.x_BCHW)

@@ -1,6 +1,6 @@
 """R2 (Mescheder et al. 2018, "Which Training Methods for GANs do actually Converge?", equation 10).
 
-gamma/2 * |grad_x D(x)|^2 on samples of G; beside R1 it is what R3GAN trains with (Huang et al. 2024, section 2.2).
+gamma/2 * |grad_x D(x)|^2 on samples of G; R3GAN trains with R1 and R2 (Huang et al. 2024, section 2.2).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
-from paragan.penalties._input_gradient import squared_slope
+from paragan.penalties._input_gradient import squared_gradient
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Options:
 
 
 class Penalty(protocols.Penalty):
-    """As `r1`, where the images are G's; no gradient reaches G."""
+    """`r1` on fakes instead of real samples; no gradient reaches G."""
 
     name = "r2"
     side = Side.D
@@ -42,8 +42,8 @@ class Penalty(protocols.Penalty):
         self.options, self.interval = options, options.interval
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        assert context.feed.fakes is not None, "D's turn is fed fakes"
+        assert context.feed.fakes is not None, "D's turn has fakes"
         (fakes,) = context.feed.fakes
-        own = self.options
-        gamma = cosine_decay(own.weight, own.final, own.final_kimg, context.feed.rows) * own.interval
-        return gamma / 2 * squared_slope(context, context.outputs.fake.logits_B, fakes)
+        options = self.options
+        gamma = cosine_decay(options.weight, options.final, options.final_kimg, context.feed.rows) * options.interval
+        return gamma / 2 * squared_gradient(context, context.outputs.fake.logits_B, fakes)

@@ -52,7 +52,7 @@ class StackedAdam:
                 for name, place in (("exp_avg", m), ("exp_avg_sq", v)):
                     known[name] = place.copy_(known[name]) if name in known else place.zero_()
             if self.average_CP is not None and player.ema is not None:
-                player.ema.lie_in(self._parts(cell, self.average_CP)[0])
+                player.ema.move_to(self._parts(cell, self.average_CP)[0])
 
     @torch.no_grad()
     def hand_back(self) -> None:
