@@ -111,7 +111,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
     assert main(["train", "bad.yaml", "d.micro_batches=0"]) == 2
     out, error = capsys.readouterr()
     assert out == ""
-    assert [line.partition(": found")[0] for line in error.splitlines()] == [
+    assert [": ".join(line.split(": ")[:2]) for line in error.splitlines()] == [
         "bad.yaml:2: model.name",
         "bad.yaml:4: train.batchsize",
         "bad.yaml:5: seed",
@@ -126,14 +126,14 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
     ("words", "said"),
     [
         (["tarin"], "Did you mean 'train'?"),
-        (["train", "--batch", "3"], "give train.batch=3"),
+        (["train", "--batch", "3"], "use train.batch=3"),
         (["train", "digits", "vanilla-mnist"], "found the recipes digits and vanilla-mnist, expected one"),
         (
             ["train", "digits", "train.batch"],
             "found 'train.batch' without a value, expected train.batch=VALUE",
         ),
         (["train", "digit"], "did you mean 'digits'?"),
-        (["train", "bomb.yaml"], "bomb.yaml:1: a: found an anchor or alias"),
+        (["train", "bomb.yaml"], "bomb.yaml:1: a: anchors and aliases"),
         (["list", "modles"], "did you mean 'models'?"),
         (["eval"], "paragan eval: Missing argument 'RUN'; `paragan eval --help` tells what there is"),
         (["sample", "run", "--num", "0"], "--num"),

@@ -87,7 +87,7 @@ def load(category: str, name: str) -> ModuleType:
         module = outside_file.load(path) if outside_file.is_file_name(name) else importlib.import_module(name)
     required = _REQUIRED_NAMES.get(category, ())
     if missing := [needed for needed in required if not hasattr(module, needed)]:
-        raise ConfigError(f"{noun(category)} {name!r} does not define {' and '.join(missing)}; add it to {path}")
+        raise ConfigError(f"{noun(category)} {name!r} does not define {' and '.join(missing)}; define that in {path}")
     return module
 
 
