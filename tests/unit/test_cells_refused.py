@@ -16,15 +16,15 @@ from tests.unit.test_cells_differ import WORDS, grid
         ("{at: [0, 0]}", "grid.cells.0: at: found 0 twice, expected each once"),
         ("{at: [0]}, {at: [1, 0]}", "grid: cells: found cell 0 in two entries, expected each cell in one"),
         ("{at: []}", "grid.cells.0: at: found an empty list, expected at least one"),
-        ("{loss: hinge}", "grid.cells.0.at: found nothing, expected a list, each an integer >= 0"),
+        ("{loss: hinge}", "grid.cells.0.at is required; pass grid.cells.0.at=VALUE, a list, each an integer >= 0"),
         ("{at: [1], classes: []}", "grid.cells.0: classes: found an empty list, expected at least one"),
-        ("{at: [1], labels: [3]}", "grid.cells.0.labels: found an unknown key, expected one of at, loss, g, d, "),
-        ("{at: [1], g: {name: SGD}}", "grid.cells.0.g.name: found an unknown key, expected one of optimizer, lr"),
+        ("{at: [1], labels: [3]}", "grid.cells.0.labels: unknown key; choose one of at, loss, g, d, "),
+        ("{at: [1], g: {name: SGD}}", "grid.cells.0.g.name: unknown key; choose one of optimizer, lr"),
         ("{at: [1], g: {lr: 1, optimizer: SGD}}", "grid.cells.0.g: found lr beside optimizer, expected it inside"),
-        ("{at: [1], g: {optimizer: 3}}", "grid.cells.0.g.optimizer: found 3, expected a map of name, lr"),
+        ("{at: [1], g: {optimizer: 3}}", "grid.cells.0.g.optimizer: must be a map of name, lr"),
         ("{at: [1], g: {lr: 1, optimizer: {}}}", "grid.cells.0.g: found lr beside optimizer, expected it inside"),
-        ("{at: [1], diet: 0}", "grid.cells.0.diet: found 0, expected a number > 0 and <= 1 or null"),
-        ("{at: [1], loss: hing}", "grid.cells.0.loss.name: found 'hing', expected one of hinge, "),
+        ("{at: [1], diet: 0}", "grid.cells.0.diet: must be a number > 0 and <= 1 or null, not 0"),
+        ("{at: [1], loss: hing}", "grid.cells.0.loss.name: unknown loss 'hing'; choose one of hinge, "),
     ],
 )
 def test_a_wrong_cell_is_one_line(word, found):
@@ -53,7 +53,7 @@ def test_a_grid_that_cannot_be_is_one_line(words, found):
 
 @pytest.mark.parametrize("topology", ["tours", "mesh"])
 def test_an_unknown_neighbourhood_is_one_line(topology):
-    with pytest.raises(ConfigError, match=f"grid.topology: found '{topology}', expected one of torus, ring"):
+    with pytest.raises(ConfigError, match=f"grid.topology: must be one of torus, ring, not '{topology}'"):
         load("digits", (*WORDS, f"grid.topology={topology}"))
 
 
