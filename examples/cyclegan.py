@@ -57,7 +57,7 @@ class Translators(nn.Module):
         return pg.GeneratorOutput(made, {"back": back})
 
 
-class Judges(nn.Module):
+class Discriminators(nn.Module):
     def __init__(self):
         super().__init__()
         self.of_a, self.of_b = judge(), judge()
@@ -77,7 +77,7 @@ def main(steps=200, seed=0):
     policy = pg.Policy(lr=1e-3, arguments={"betas": (0.5, 0.99)})
     gan = pg.GAN(
         pg.Player(pg.Side.G, Translators(), policy=policy),
-        pg.Player(pg.Side.D, Judges(), policy=policy),
+        pg.Player(pg.Side.D, Discriminators(), policy=policy),
         pg.Loss(least_squares.d_loss, least_squares.g_loss),
         pg.Prior(seed, latent=0),  # no noise
         g_penalties=(pg.Term("cycle", cycle, weight=10.0),),

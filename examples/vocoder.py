@@ -47,7 +47,7 @@ class Vocoder(nn.Module):
         return self.layers(frames).tanh()
 
 
-class Judges(nn.Module):
+class Discriminators(nn.Module):
     """Each folds the wave by its period to (B, 1, T / period, period), after averaging some samples."""
 
     folds = ((2, 1), (3, 1), (1, 1), (1, 2))  # (period, samples averaged)
@@ -79,7 +79,7 @@ def main(steps=400, seed=0):
     spectral = pg.Term("spectral", lambda o, inputs: (spectrogram(o.images) - inputs.condition[:, :BANDS]).abs(), 5.0)
     gan = pg.GAN(
         pg.Player(pg.Side.G, Vocoder(), policy=adam),
-        pg.Player(pg.Side.D, Judges(), policy=adam),
+        pg.Player(pg.Side.D, Discriminators(), policy=adam),
         pg.Loss(least_squares.d_loss, least_squares.g_loss, g_needs_real=True),  # for the features
         pg.Prior(seed, latent=0),  # no noise
         g_penalties=(matching, spectral),

@@ -37,11 +37,11 @@ def test_vocoder_pitch_is_right(sounds):
 
 def test_vocoder_every_discriminator_reads_the_wave(vocoder):
     wave, _ = vocoder.chirps(2, torch.Generator().manual_seed(0))
-    judges = vocoder.Judges()
-    verdict = judges(wave, None, None)
-    assert len(judges.ears) == 4 and verdict.logits_B.shape[0] == verdict.features.shape[0] == 2
+    discriminators = vocoder.Discriminators()
+    verdict = discriminators(wave, None, None)
+    assert len(discriminators.ears) == 4 and verdict.logits_B.shape[0] == verdict.features.shape[0] == 2
     verdict.logits_B.sum().backward()
-    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in judges.parameters())
+    assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in discriminators.parameters())
 
 
 def test_vocoder_features_and_spectrogram_are_terms_of_the_generator(vocoder, capsys):

@@ -71,7 +71,7 @@ class GeneratorReader:
         module: Any = registry.load("models", config.model.name)
         from_memory = config.model.name == registry.FROM_MEMORY
         if from_memory and self.model is None:
-            raise ConfigError(f"{where}: {module.missing(config.model.options)}")
+            raise ConfigError(f"{where}: {module.missing_networks(config.model.options)}")
         if not from_memory and self.model is not None:
             found = f"generator is not used: the config of {where} names model.name={config.model.name}"
             raise ConfigError(f"{found}; leave generator out")
