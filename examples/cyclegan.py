@@ -52,9 +52,9 @@ class Translators(nn.Module):
         self.to_a, self.to_b = translator(), translator()
 
     def forward(self, z, y, pair):
-        made = torch.stack([self.to_a(pair[:, 1]), self.to_b(pair[:, 0])], 1)
-        back = torch.stack([self.to_a(made[:, 1]), self.to_b(made[:, 0])], 1)
-        return pg.GeneratorOutput(made, {"back": back})
+        translated = torch.stack([self.to_a(pair[:, 1]), self.to_b(pair[:, 0])], 1)
+        back = torch.stack([self.to_a(translated[:, 1]), self.to_b(translated[:, 0])], 1)
+        return pg.GeneratorOutput(translated, {"back": back})
 
 
 class Discriminators(nn.Module):

@@ -46,7 +46,7 @@ def _signature(name: str, thing: object) -> str:
     if inspect.isclass(thing) and (_is_error(thing) or hasattr(thing, "__members__") or hasattr(thing, "_is_protocol")):
         return f"members: {', '.join(thing.__members__)}" if hasattr(thing, "__members__") else ""
     signature = inspect.signature(thing)  # type: ignore[arg-type]
-    parameters = [_parameter(p) for p in signature.parameters.values()]
+    parameters = [_parameter(p) for p in signature.parameters.values() if not p.name.startswith("_")]
     end = "" if inspect.isclass(thing) else _words(" -> ", signature.return_annotation)
     one = f"{name}({', '.join(parameters)}){end}"
     return one if len(one) <= 100 else f"{name}(\n" + "".join(f"    {p},\n" for p in parameters) + f"){end}"

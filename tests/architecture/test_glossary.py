@@ -16,12 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
 ALLOWANCES = Path(__file__).with_name("glossary_allowances.json")
 HISTORY = ("docs/journal.md", "docs/design/", "docs/glossary.md")  # of the past, or of the words themselves
-GENERATED = (
-    "docs/api.md",
-    "docs/cli.md",
-    "docs/settings.md",
-    "docs/recipes/",
-)  # from the package, which is read itself
+GENERATED = ("docs/api.md", "docs/cli.md", "docs/settings.md", "docs/recipes/")  # from files that are checked
 PROTOCOL = {  # names that files of a registry define
     *("Options", "Generator", "Discriminator", "Penalty", "Augment", "Strategy", "Optimizer", "Writer", "Metric"),
     *("Scheme", "Loss", "d_loss", "g_loss", "source", "step", "quiesce", "close"),
@@ -42,6 +37,7 @@ def banned_words(glossary: str) -> frozenset[str]:
 
 
 BANNED = banned_words(GLOSSARY.read_text(encoding="utf-8"))
+ANY_BANNED = re.compile("|".join(sorted(BANNED)), re.IGNORECASE)
 
 
 def words(text: str) -> list[str]:
@@ -50,12 +46,7 @@ def words(text: str) -> list[str]:
 
 
 def count_banned(text: str) -> int:
-    if not _any_banned(text):
-        return 0
-    return sum(word in BANNED for word in words(text))
-
-
-_any_banned = re.compile("|".join(sorted(BANNED)), re.I).search
+    return sum(word in BANNED for word in words(text)) if ANY_BANNED.search(text) else 0
 
 
 def texts() -> Iterator[tuple[str, str]]:
