@@ -41,7 +41,7 @@ def test_parts_see_the_rows_of_the_whole(augment):
         assert torch.equal(augment(x[rows.window], 0, "s", rows), whole[rows.window])
 
 
-def test_streams_and_steps_draw_apart(augment):
+def test_streams_and_steps_draw_different_values(augment):
     x = images()
     first = augment(x, 0, "augment/d/real", WHOLE)
     assert torch.equal(first, augment(x, 0, "augment/d/real", WHOLE))

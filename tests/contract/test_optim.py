@@ -102,7 +102,7 @@ def test_a_skipped_step_leaves_no_trace(name, skipped):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_asks_the_host_for_nothing(name, monkeypatch):
+def test_step_without_host_synchronization(name, monkeypatch):
     """Also where the learning rate follows a schedule."""
     policy = Policy(registry.load("optim", name).Optimizer, 0.1, schedule=ScheduleOptions("linear", start=0, end=8))
     held = weights()

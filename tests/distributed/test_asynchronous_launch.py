@@ -54,7 +54,7 @@ def called(folder, *words):
 
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_a_stop_saves_both_players_at_one_step_and_any_world_goes_on(tmp_path, started):
+def test_stop_saves_both_players_at_one_step_and_any_world_resumes(tmp_path, started):
     out = tmp_path / "run"
     started.append(process := train(out, ASYNC, "train.kimg=160", devices=("devices=3",)))
     wait_for(lambda: newest(out) >= "step-000000020", process)
@@ -92,7 +92,7 @@ def test_a_killed_rank_of_either_player_is_replaced_unattended(tmp_path, started
 @pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.parametrize("rank", [0, 1])
-def test_nobody_waits_for_a_player_that_hangs(tmp_path, started, rank):
+def test_hanging_player_times_out(tmp_path, started, rank):
     port, out = free_port(), tmp_path / "run"
     started += [by_hand(out, n, port, ASYNC, "train.timeout_s=5", "train.kimg=160") for n in range(2)]
     wait_for(lambda: newest(out) >= "step-000000020", started[0])

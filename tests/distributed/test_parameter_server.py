@@ -74,7 +74,7 @@ def test_who_waits_for_a_worker_that_plays_no_more_ends(three_ranks, bound):
 @pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.parametrize("rank", [0, 2])
-def test_whoever_is_killed_the_others_end_in_a_line(three_ranks, tmp_path, rank):
+def test_killed_rank_ends_the_others_with_one_line(three_ranks, tmp_path, rank):
     with pytest.raises(AssertionError, match=f"rank {rank} of 3.*died with exit code -9"):
         three_ranks.run(f"{CASES}:killed", folder=str(tmp_path), rank=rank)
     said = {path.name: path.read_text() for path in tmp_path.iterdir()}
@@ -106,7 +106,7 @@ def test_the_server_saves_and_a_stop_is_not_seen(three_ranks, tmp_path):
     assert a.keys() == b.keys() and all(value.equal(b[name]) for name, value in a.items())
 
 
-def test_any_number_of_ranks_goes_on(three_ranks, two_ranks, tmp_path):
+def test_any_number_of_ranks_resumes(three_ranks, two_ranks, tmp_path):
     """Saved by a server of two; gone on with by one of one, then by a process alone; with a delay."""
     run = f"{CASES}:a_run"
     three_ranks.run(run, timeout=200, folder=str(tmp_path), words=["train.kimg=0.032"])

@@ -88,7 +88,7 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
     assert sum(generator.lag_record.lags.values()) == 60
 
 
-def test_nobody_waits_for_ever_and_a_stop_is_heard():
+def test_wait_ends_at_time_out_and_at_a_stop():
     for pace in (LagBound(0, 0, timeout_s=0.3), LagBound(0, 0, stopped=lambda: True)):
         fakes, states = ThreadLink(), ThreadLink()
         side = GeneratorHalf(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)

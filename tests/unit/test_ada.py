@@ -251,5 +251,5 @@ def test_low_precision_comes_out_as_it_went_in():
 
 
 def test_samples_that_are_no_images_are_refused():
-    with pytest.raises(ConfigError, match="augment: found samples of"):
+    with pytest.raises(ConfigError, match="augment needs images, but samples have shape"):
         augment(0.5)(torch.zeros(60, 7), 0, "s", ROWS)

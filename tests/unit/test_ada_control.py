@@ -50,7 +50,7 @@ def test_p_follows_the_signs(interval):
     assert {0.0, 0.35} <= {round(p, 6) for p in expected} and len(set(expected)) > 4
 
 
-def test_what_is_observed_stays_as_it_is():
+def test_observed_values_do_not_change():
     """It is part of the report, where ranks sum it again."""
     sign = torch.tensor(0.5)
     Augment(SURE).observe(sign, 8, lambda share: share.mul_(3))
@@ -83,7 +83,7 @@ def small(augment, per_step=1):
 
 
 @pytest.mark.parametrize("per_step", [1, 2])
-def test_the_game_tells_the_sign_the_images_and_p(per_step):
+def test_game_reports_the_sign_the_images_and_p(per_step):
     """Real images that D is shown count: of all its turns."""
     augment, stream = Augment(SURE), batches()
     gan = small(augment, per_step)

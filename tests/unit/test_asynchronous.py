@@ -105,7 +105,7 @@ def test_one_player_that_sounds_the_alarm_brings_both_into_step(side):
     scheme.close()
 
 
-def test_a_player_that_is_lost_sounds_the_alarm():
+def test_exploding_gradients_trigger_the_alarm():
     scheme, gan, stream = Scheme(Options(fall_back=5.0)), small_game(), batches()
     for _ in range(25):
         scheme.step(gan, stream)
@@ -139,7 +139,7 @@ def test_g_may_have_a_batch_of_its_own(g_batch, images):
     scheme.close()
 
 
-def test_what_fails_in_g_s_thread_is_told_where_it_happened():
+def test_error_in_the_g_thread_is_raised_with_its_traceback():
     scheme, gan = Scheme(Options(staleness=0)), small_game()
     gan.g.net.blocks[0].linear = None
     with pytest.raises(TypeError, match="NoneType"):
@@ -225,7 +225,7 @@ def told(side="g", **more):
     return {"lags": lags, "waits_ms": {"0": 3, "16": 1}, "wait_s": 0.012, "used": [1, 2], "in_step_at": None, **more}
 
 
-def test_delays_are_joined_over_ranks_and_told_once():
+def test_delays_are_merged_over_ranks_and_reported_once():
     by_rank = [{"g": told()}, {"g": told(used=[1, 1])}, {"d": told("d", in_step_at=7)}]
     world = SimpleNamespace(gather=lambda mine: by_rank)
     trainer = SimpleNamespace(

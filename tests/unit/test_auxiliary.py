@@ -62,7 +62,7 @@ def test_it_is_the_papers(side, fakes, parts):
 
 
 @pytest.mark.parametrize("side", ["g", "d"])
-def test_a_network_that_tells_no_classes_is_told(side):
+def test_d_without_class_logits_is_refused(side):
     """Features of the right number are no class logits."""
     penalty = auxiliary.Penalty(auxiliary.Options(side=side))
     told = r"^penalty auxiliary needs a D with class logits; set model.head=auxiliary \(biggan, sagan, "
@@ -70,7 +70,7 @@ def test_a_network_that_tells_no_classes_is_told(side):
         play(turn(Side(side), penalty), nets())
 
 
-def test_data_without_labels_is_told():
+def test_data_without_labels_is_refused():
     penalty, played = auxiliary.Penalty(auxiliary.Options(side="g")), turn(Side.G)
     pair = pair_that_tells()
     bare = dataclasses.replace(played, feed=dataclasses.replace(played.feed, y_B=None), penalties=(penalty,))
@@ -95,7 +95,7 @@ def discriminator(name, **more):
 
 
 @pytest.mark.parametrize("name", HEADED)
-def test_a_head_that_tells_classes(name):
+def test_head_returns_class_logits(name):
     """No label is looked at, every weight is reached, blocks are the network."""
     net, x = discriminator(name), torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0)).double()
     verdict = net(x, Y)
@@ -162,7 +162,7 @@ def test_reacgan_has_contragans_networks(side, count):
         ("{name: stylegan2, head: contrast}", "[contrastive]", ["g: contrastive or data_to_data"]),
     ],
 )
-def test_a_head_that_no_penalty_teaches_is_told(model, penalties, told):
+def test_head_that_no_penalty_trains_warns(model, penalties, told):
     config = load("digits", ["data.size=8", "model.width=8", f"model={model}", f"penalties={penalties}"])
     game = build.gan(config, build.open_data(config), torch.device("cpu"))
     assert [f"{side.value}: {' or '.join(names)}" for side, names in game.missing_label_penalties.items()] == told

@@ -118,7 +118,7 @@ def test_other_settings_that_do_not_fit(refused):
     assert "fp16 on a CPU" in refused("train", "digits", "g.precision=fp16")
     assert "its arguments are: lr, betas" in refused("train", "digits", "g.optimizer.arguments={beta: 1}")
     assert "score.extractor" in refused("train", "digits", "score.extractor=jugde")
-    assert "g.micro_batches: found 9 parts of a batch of 8" in refused(
+    assert "g.micro_batches=9 is too many for a batch of 8" in refused(
         "train", "digits", "g.micro_batches=9", "train.batch=8"
     )
     assert "Muon" in refused("train", "digits", "g.optimizer={name: Muon, arguments: {momentum: 0.9}}")
@@ -187,7 +187,7 @@ def test_too_much_memory_is_one_line(refused):
 
 def test_a_penalty_that_the_network_cannot_bear(refused):
     line = refused("train", "digits", *TINY, "model.d_norm=batch", "penalties=[gradient_penalty]")
-    assert "gradient_penalty needs a network that keeps samples apart" in line
+    assert "gradient_penalty does not support batch norm" in line
     assert "g.updates_per_step: found 2" in refused("train", "digits", *TINY, "g.updates_per_step=2")
 
 

@@ -40,7 +40,7 @@ def test_parts_of_parts():
 
 
 @pytest.mark.parametrize("first", [0, 2])
-def test_feed_parts_cut_everything_alike(first):
+def test_turn_inputs_parts_cut_all_tensors_equally(first):
     rows, x = Rows(0, first, 6, 12), torch.arange(6.0)
     real = Batch(rows, x.view(6, 1, 1, 1), x.long(), x + 100)
     made = TurnInputs(rows, 0, x).parts(2)

@@ -102,7 +102,7 @@ def test_each_side_compares_its_own_images(module, side):
 
 
 @pytest.mark.parametrize("module", KINDS)
-def test_a_network_that_compares_nothing_is_told(module):
+def test_d_without_embeddings_is_refused(module):
     penalty = module.Penalty(module.Options())
     told = rf"^penalty {penalty.name} needs a D .* returns no features; use model contragan, reacgan, or"
     with pytest.raises(ConfigError, match=told):
@@ -110,7 +110,7 @@ def test_a_network_that_compares_nothing_is_told(module):
 
 
 @pytest.mark.parametrize("module", KINDS)
-def test_features_that_are_no_points_are_told(module):
+def test_features_of_another_shape_are_refused(module):
     """An even number of them could be cut into halves, which would mean nothing."""
     penalty = module.Penalty(module.Options())
     told = rf"^penalty {penalty.name} needs a D .* features of shape \(6, 4\); use model"
@@ -119,9 +119,9 @@ def test_features_that_are_no_points_are_told(module):
 
 
 @pytest.mark.parametrize("module", KINDS)
-def test_parts_and_steps_apart_are_refused(module):
+def test_micro_batches_and_local_sgd_are_refused(module):
     penalty, net = module.Penalty(module.Options()), torch.nn.Linear(1, 1)
-    told = f"micro_batches: found 2 with the penalty {penalty.name}, which couples the samples of a batch"
+    told = f"micro_batches=2 does not support the penalty {penalty.name}, which compares the samples of a batch"
     with pytest.raises(ConfigError, match=told):
         refuse_unsupported(PlayerOptions(micro_batches=2), Player(Side.D, net), (penalty,))
     apart = Player(Side.D, net)

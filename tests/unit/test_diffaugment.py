@@ -54,7 +54,7 @@ def test_nothing_chosen_is_nothing_done():
 
 
 def test_samples_that_are_no_images_are_refused():
-    with pytest.raises(ConfigError, match="augment: found samples of"):
+    with pytest.raises(ConfigError, match="augment needs images, but samples have shape"):
         Augment(Options())(torch.zeros(40, 7), 0, "s", ROWS)
 
 

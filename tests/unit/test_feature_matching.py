@@ -44,7 +44,7 @@ def test_g_is_shown_real_images_for_it():
     assert not GAN(None, None, loss, prior).g_needs_real
 
 
-def test_a_network_without_features_is_told():
+def test_d_without_features_is_refused():
     penalty = feature_matching.Penalty(feature_matching.Options())
     told = r"^penalty feature_matching needs a D that returns features; let D return paragan.DiscriminatorOutput"
     with pytest.raises(ConfigError, match=told):

@@ -89,7 +89,7 @@ def test_what_it_remembers_is_on_the_way_of_no_gradient():
 
 
 def test_parts_are_refused():
-    told = "micro_batches: found 2 with the penalty lecam, which couples the samples of a batch"
+    told = "micro_batches=2 does not support the penalty lecam, which compares the samples of a batch"
     with pytest.raises(ConfigError, match=told):
         refuse_unsupported(
             PlayerOptions(micro_batches=2), Player(Side.D, torch.nn.Linear(1, 1)), (lecam.Penalty(lecam.Options()),)
@@ -102,7 +102,7 @@ SETTINGS = [
 ]  # fmt: skip
 
 
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
+def test_stopped_run_resumes_bit_exactly(tmp_path):
     def trainer(name, kimg):
         return build.trainer(load("digits", [*SETTINGS, f"train.kimg={kimg}"]), tmp_path / name, print, lambda: False)
 

@@ -67,7 +67,7 @@ def test_weights_that_no_path_reaches():
     assert spare.grad is None
 
 
-def test_the_norm_of_low_gradients_is_told_in_float32():
+def test_norm_of_low_precision_gradients_is_float32():
     grads = [torch.full((300,), 0.1, dtype=torch.bfloat16), torch.full((2, 2), 3.0, dtype=torch.bfloat16)]
     exact = torch.cat([g.double().flatten() for g in grads]).norm()
     assert norm_of(grads).dtype == torch.float32

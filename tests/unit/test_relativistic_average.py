@@ -91,9 +91,9 @@ def test_build_sees_that_it_compares():
     assert not build.adversarial(choose("losses", "relativistic")).compares
 
 
-def test_parts_and_steps_apart_are_refused():
+def test_micro_batches_and_local_sgd_are_refused():
     needs, net = frozenset({Can.COUPLED}), torch.nn.Linear(1, 1)
-    told = "micro_batches: found 2 with the loss relativistic_average, which couples the samples of a batch"
+    told = "micro_batches=2 does not support the loss relativistic_average, which compares the samples of a batch"
     with pytest.raises(ConfigError, match=told):
         refuse_unsupported(PlayerOptions(micro_batches=2), Player(Side.D, net), (), needs, "relativistic_average")
     apart = Player(Side.D, net)
@@ -102,7 +102,7 @@ def test_parts_and_steps_apart_are_refused():
         refuse_unsupported(PlayerOptions(), apart, (), needs, "relativistic_average")
 
 
-def test_rows_that_are_not_all_there_are_refused_where_nobody_can_be_asked():
+def test_missing_rows_without_ranks_to_gather_from_are_refused():
     """In parts without `build`, and on a worker of a parameter server, which plays its share by itself."""
     loss = Loss(relativistic_average.d_loss, relativistic_average.g_loss, True, compares=True)
     played = replace(turn(Side.D), objective=GAN(None, None, loss, Prior(0, 1))._d_objective)

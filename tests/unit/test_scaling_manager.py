@@ -74,11 +74,11 @@ def ending(folder):
 @pytest.mark.parametrize(
     ("bs", "num_workers", "said"),
     [
-        (100, 8, "bs: found 100 images for 8 workers, which is 12.5 for the 1 found here; give a multiple of"),
-        (4, 8, "bs: found 4 images for 8 workers, expected at least one for each"),
-        (0, 1, "bs: found 0, expected a whole number of at least 1"),
-        (64.0, 1, "bs: found 64.0, expected a whole number"),
-        (64, True, "num_workers: found True, expected a whole number"),
+        (100, 8, "bs=100 for 8 workers is 12.5 for the 1 of this run; pass a multiple of"),
+        (4, 8, "bs=4 is less than one image for each of 8 workers"),
+        (0, 1, "bs must be a whole number of at least 1, not 0"),
+        (64.0, 1, "bs must be a whole number of at least 1, not 64.0"),
+        (64, True, "num_workers must be a whole number of at least 1, not True"),
     ],
 )
 def test_a_batch_that_cannot_be_shared_is_one_line(manager, bs, num_workers, said):
@@ -98,7 +98,7 @@ def test_both_learning_rates_follow_the_batch_by_rule(manager, rule, factor):
 
 
 def test_an_unknown_rule_is_one_line(manager):
-    with pytest.raises(pg.ConfigError, match=r"^rule: found 'cubic', expected one of sqrt, linear, none$"):
+    with pytest.raises(pg.ConfigError, match=r"^rule must be one of sqrt, linear, none, not 'cubic'$"):
         manager(rule="cubic")
 
 

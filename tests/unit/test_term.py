@@ -90,7 +90,7 @@ def test_r1_as_a_function_is_the_penalty():
 )
 def test_a_term_that_is_no_value_per_sample_is_refused(function, found):
     part = pg.PenaltyContext(None, None, pg.Outputs(fake=None, images=torch.zeros(4, 2)), None)
-    with pytest.raises(pg.ConfigError, match=f"term mine: found {found}, expected one value per sample"):
+    with pytest.raises(pg.ConfigError, match=f"term mine returned {found}; return one value per sample"):
         pg.Term("mine", function)(part)
 
 
@@ -102,7 +102,7 @@ def test_two_losses_of_one_name_are_refused():
         game(pg.Term("adversarial", term.function))
 
 
-def test_a_forgotten_comma_is_told():
+def test_penalties_without_a_comma_are_refused():
     plain = game()
     with pytest.raises(pg.ConfigError, match=r"write \(penalty,\)"):
         pg.GAN(

@@ -232,9 +232,9 @@ def tree(run):
 @pytest.mark.parametrize(
     ("recipe", "words", "told"),
     [
-        ("digits", ["model=pix2pix"], "model: pix2pix makes images from images, found data digits"),
+        ("digits", ["model=pix2pix"], "model pix2pix makes images from images, which does not fit data digits"),
         ("digits", ["penalties.0.name=l1"], "penalties: l1 needs the targets of pairs"),
-        ("pix2pix-facades", ["model=dcgan"], "model: dcgan makes images from latents, found data paired"),
+        ("pix2pix-facades", ["model=dcgan"], "model dcgan makes images from latents, which does not fit data paired"),
         ("pix2pix-facades", ["augment=diffaugment"], "augment: found diffaugment with pairs"),
         ("pix2pix-facades", ["score.extractor=mnist-cnn"], "score.extractor: found mnist-cnn, but data of pairs"),
     ],

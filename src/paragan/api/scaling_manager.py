@@ -50,7 +50,7 @@ class ScalingManager:
     ) -> None:
         self._place, self._out, self._fresh = from_environment(), Path(out or f"runs/{program_name()}"), fresh
         found = 1 if self._place is None else self._place.size
-        self.config = _fitted(config, rules.fitted(bs, num_workers, found), rule)
+        self.config = _fitted(config, rules.scaled_batch(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
         self._stages: Iterator[None] = iter(())

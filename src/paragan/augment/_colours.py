@@ -1,4 +1,4 @@
-"""What colours an image has: brighter, stronger, inverted, of another hue or saturation."""
+"""Colour transforms: brightness, contrast, inverted luma, hue, saturation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What spoils an image: frequencies made louder or quieter, noise, a hole."""
+"""Corruptions: gains of frequency bands, noise, cutout."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def noisy(x_BCHW: Tensor, draws: Draws) -> Tensor:
 
 def cut(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """A rectangle of half of either side, around a centre anywhere in the image, is zero."""
-    apart = []
+    near = []
     for name, side in (("hole_y", x_BCHW.shape[2]), ("hole_x", x_BCHW.shape[3])):
         middles = (torch.arange(side, dtype=x_BCHW.dtype, device=x_BCHW.device) + 0.5) / side
-        apart.append((middles - draws[name][:, None]).abs() < _HOLE / 2)
-    hole = apart[0][:, :, None] & apart[1][:, None, :] & draws.happens("hole")[:, None, None]
+        near.append((middles - draws[name][:, None]).abs() < _HOLE / 2)
+    hole = near[0][:, :, None] & near[1][:, None, :] & draws.happens("hole")[:, None, None]
     return x_BCHW.masked_fill(hole[:, None], 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What chance says of each image of a batch: whether something happens to it, and how much of it.
+"""Random draws for each image of a batch: whether a transform is applied, and how strongly.
 
 All strengths are those of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", appendix B.
 """

@@ -1,4 +1,4 @@
-"""Where the pixels of an image go: mirrored, turned, shifted, scaled, rotated, stretched, one after the other.
+"""Geometric transforms: flip, quarter turns, shift, scale, rotation, stretch, in this order.
 
 The moves are composed into one map from the output back to the image, which is read once.
 """
@@ -16,12 +16,12 @@ _SHIFT = 1 / 8  # by whole pixels, of a side, at most
 
 
 def blitted(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """Whole pixels take the place of others; nothing is computed of their values."""
+    """Pixel blitting: whole pixels are moved, without interpolation."""
     return warp_nearest(x_BCHW, by_pixels(x_BCHW, draws))
 
 
 def moved(x_BCHW: Tensor, draws: Draws) -> Tensor:
-    """The same, and then anywhere between the pixels; images that this did not happen to stay exact."""
+    """Pixel blitting, then general geometry with interpolation; images that draw no interpolation stay exact."""
     pixels_B23 = by_pixels(x_BCHW, draws)
     between_B, inverse_B23 = between_pixels(x_BCHW, draws, pixels_B23)
     return torch.where(per_image(between_B), warp(x_BCHW, inverse_B23), warp_nearest(x_BCHW, pixels_B23))

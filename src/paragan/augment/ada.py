@@ -1,4 +1,4 @@
-"""Adaptive augmentation of all that D sees: each way with probability p, which follows how sure D is of real images
+"""Adaptive augmentation of all inputs of D: each transform with probability p, which follows D's logits of real images
 (Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", sections 2 and 3, appendix B).
 
 Groups, with the paper's strengths; every transformation is drawn for every image by itself:
@@ -66,8 +66,7 @@ class Options:
 class Augment:
     """x_BCHW to images of the same shape. Draws depend on (seed, stream, row) alone, so ranks and parts agree.
 
-    kept: p, and of the steps since it last moved how many they were, their images, and the sum of their signs; nothing
-    where p is fixed.
+    state: p, and since it last changed the number of steps, of images, and the sum of signs; empty if p is fixed.
     """
 
     name = "ada"
@@ -82,11 +81,11 @@ class Augment:
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
             raise ConfigError(
-                f"augment: found samples of {tuple(x_BCHW.shape[1:])}, expected images; leave augment out"
+                f"augment needs images, but samples have shape {tuple(x_BCHW.shape[1:])}; leave augment out"
             )
         x = at_least_float32(x_BCHW)
-        own = self.options
-        p = self.state.get("p", cosine_decay(own.p, own.final, own.final_kimg, rows))
+        options = self.options
+        p = self.state.get("p", cosine_decay(options.p, options.final, options.final_kimg, rows))
         draws = Draws(seed, stream, rows, x, p)
         with autocast_off(x):
             for group in self._groups:
@@ -95,19 +94,19 @@ class Augment:
 
     @torch.no_grad()
     def observe(self, signs: Tensor, images: int, total: Callable[[Tensor], Tensor]) -> Mapping[str, Tensor]:
-        """p rises or falls by the share of `kimg` that its images are. Logits that are not finite do not count."""
+        """Move p up or down by the images' share of `kimg`. Logits that are not finite do not count."""
         assert self.options.target is not None
-        steps, shown, so_far, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
-        told = {"p": p.clone()}
+        steps, num_images, sign_sum, p = (self.state[name] for name in ("steps", "images", "signs", "p"))
+        values = {"p": p.clone()}
         sign = total(signs.float() * images).round()  # whole: of any number of ranks the same
         counts = sign.isfinite()
         steps += counts
-        shown += counts * images
-        so_far += sign.nan_to_num(0.0, 0.0, 0.0)
+        num_images += counts * images
+        sign_sum += sign.nan_to_num(0.0, 0.0, 0.0)
         due = steps >= self.options.interval
-        way = (so_far - self.options.target * shown).sign()
-        step = way * shown / (self.options.kimg * 1000)
+        direction = (sign_sum - self.options.target * num_images).sign()
+        step = direction * num_images / (self.options.kimg * 1000)
         p.copy_(torch.where(due, (p + step).clamp(0.0, self.options.most), p))
-        for value in (steps, shown, so_far):
+        for value in (steps, num_images, sign_sum):
             value *= ~due
-        return told
+        return values

@@ -1,8 +1,8 @@
-"""Differentiable augmentation of all that D sees, real and fake alike (Zhao et al. 2020, "Differentiable Augmentation
+"""Differentiable augmentation of all inputs of D, real and fake (Zhao et al. 2020, "Differentiable Augmentation
 for Data-Efficient GAN Training", sections 3.2 and 4), so that D cannot learn a small data set by heart.
 
 Colour: brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to an eighth of
-the side, the rest zero. Cutout: a square of half the side is zero. Every image has draws of its own.
+the side, the rest zero. Cutout: a square of half the side is zero. Every image has separate draws.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Augment:
     def __call__(self, x_BCHW: Tensor, seed: int, stream: str, rows: Rows) -> Tensor:
         if x_BCHW.dim() != 4:
             raise ConfigError(
-                f"augment: found samples of {tuple(x_BCHW.shape[1:])}, expected images; leave augment out"
+                f"augment needs images, but samples have shape {tuple(x_BCHW.shape[1:])}; leave augment out"
             )
         draws_BK = rng.uniform(seed, stream, rows, (7,)).to(x_BCHW.device, non_blocking=True)
         if self.options.color:

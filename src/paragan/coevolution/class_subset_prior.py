@@ -28,7 +28,7 @@ class ClassSubsetPrior(Prior):
             return prior
         return cls(**vars(prior), classes=classes)
 
-    def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        z, _ = super().drawn(stream, rows)
+    def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        z, _ = super().draw_on_cpu(stream, rows)
         which = rng.integers(self.seed, f"{stream}/y", rows, len(self.classes))
         return z, torch.tensor(self.classes)[which]

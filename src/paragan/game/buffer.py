@@ -1,7 +1,7 @@
-"""Generated images that wait for a discriminator: newest first, with a share of older ones among them.
+"""A buffer of generated images for D: the newest first, with a share of older ones.
 
-ParaGAN caches what G has made so that D need not wait for it; a pool of past images also keeps D from forgetting them
-(Shrivastava et al. 2017, section 2.3). Nothing that is too old is ever shown: D would learn what G no longer does.
+ParaGAN buffers fakes so that D need not wait for G; a pool of past images also keeps D from forgetting them
+(Shrivastava et al. 2017, section 2.3). Images that are too old are dropped: G no longer generates such images.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from paragan.core.option_types import Count, Fraction, Natural
 
 @dataclass(frozen=True)
 class BufferOptions:
-    """capacity: images held on a rank. max_age: updates of G, from the newest images held, beyond which an image is
-    dropped. cached: the share of a batch that is taken from older images, drawn at random. balance: draw those so that
-    all classes come equally often, however often they are held.
+    """Size and sampling of the buffer.
+
+    capacity: most images of a rank. max_age: updates of G between an image and the newest, beyond which it is dropped.
+    cached: share of a batch that is drawn at random from older images. balance: draw these with equal numbers of every
+    class.
     """
 
     capacity: Count = 4096
@@ -30,7 +32,7 @@ class BufferOptions:
 
 @dataclass(frozen=True)
 class DrawnFakes:
-    """Images for one batch, their labels, on the host, and the version of the generator that made each."""
+    """Images for one batch, their labels, on the host, and the version of G that generated each."""
 
     images: Tensor
     y_B: Tensor | None
@@ -38,56 +40,56 @@ class DrawnFakes:
 
 
 class Buffer:
-    """Images of one rank, delivery by delivery. seed: of the draws, which depend on it and on the batch alone."""
+    """The buffered images of one rank, by delivery. Draws depend on the seed and the number of the batch alone."""
 
     def __init__(self, options: BufferOptions, seed: int) -> None:
         self.options, self.seed = options, seed
-        self._held: list[DrawnFakes] = []  # in order of version
-        self._shown = 0  # of the newest delivery
+        self._deliveries: list[DrawnFakes] = []  # by version, ascending
+        self._num_used = 0  # images of the newest delivery
 
     @property
     def newest(self) -> int | None:
-        """The version of the newest images; None: there are none."""
-        return self._held[-1].versions[0] if self._held else None
+        """The version of the newest images; None if the buffer is empty."""
+        return self._deliveries[-1].versions[0] if self._deliveries else None
 
     def __len__(self) -> int:
-        return sum(len(held.images) for held in self._held)
+        return sum(len(delivery.images) for delivery in self._deliveries)
 
     def put(self, images: Tensor, y_B: Tensor | None, version: int) -> None:
-        """Deliver images of one version, not older than those that are here. y_B on the host."""
+        """Add images of one version, not older than those in the buffer. y_B: on the host."""
         assert self.newest is None or version >= self.newest, "deliveries come in order"
-        self._held.append(DrawnFakes(images, y_B, (version,) * len(images)))
-        self._shown = 0
+        self._deliveries.append(DrawnFakes(images, y_B, (version,) * len(images)))
+        self._num_used = 0
         oldest = version - self.options.max_age
-        self._held = [held for held in self._held if held.versions[0] >= oldest]
-        while len(self) > self.options.capacity and len(self._held) > 1:
-            del self._held[0]
+        self._deliveries = [delivery for delivery in self._deliveries if delivery.versions[0] >= oldest]
+        while len(self) > self.options.capacity and len(self._deliveries) > 1:
+            del self._deliveries[0]
 
     def draw(self, count: int, step: int) -> DrawnFakes:
-        """`count` images for D's batch number `step`: of the newest delivery, on from where it was left, and older
-        ones. All newest where there are no others; they come again where they are too few.
+        """Return `count` images for D's batch number `step`: of the newest delivery, where the last draw stopped, and
+        older ones. All from the newest if there are no others; they repeat if there are too few.
         """
-        assert self._held, "nothing has been delivered"
-        *older, newest = self._held
+        assert self._deliveries, "nothing has been delivered"
+        *older, newest = self._deliveries
         num_cached = round(count * self.options.cached) if older else 0
-        fresh = [(self._shown + n) % len(newest.images) for n in range(count - num_cached)]
-        self._shown = (self._shown + len(fresh)) % len(newest.images)
+        fresh = [(self._num_used + n) % len(newest.images) for n in range(count - num_cached)]
+        self._num_used = (self._num_used + len(fresh)) % len(newest.images)
         parts = [_rows(newest, torch.tensor(fresh, dtype=torch.int64))]
         if num_cached:
-            pool = _joined(older)
-            parts.append(_rows(pool, self._picked(pool, num_cached, step)))
-        return _joined(parts)
+            pool = _concatenate(older)
+            parts.append(_rows(pool, self._pick(pool, num_cached, step)))
+        return _concatenate(parts)
 
-    def _picked(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
-        """Row numbers: without repetition as far as there are enough, of every class in turn where they balance."""
+    def _pick(self, pool: DrawnFakes, count: int, step: int) -> Tensor:
+        """Return row numbers: without repetition while there are enough; with `balance` of every class in turn."""
         order = torch.randperm(len(pool.images), generator=rng.generator(self.seed, "buffer", step))
         if pool.y_B is not None and self.options.balance:
-            order = order[_turn(pool.y_B[order]).argsort(stable=True)]
+            order = order[_rank_in_class(pool.y_B[order]).argsort(stable=True)]
         return order.repeat(-(-count // len(order)))[:count]
 
 
-def _turn(y_B: Tensor) -> Tensor:
-    """How many of the same class come before each."""
+def _rank_in_class(y_B: Tensor) -> Tensor:
+    """Return for each label how many equal ones come before it."""
     turns = torch.zeros_like(y_B)
     for label in y_B.unique():
         of_it = y_B == label
@@ -95,14 +97,14 @@ def _turn(y_B: Tensor) -> Tensor:
     return turns
 
 
-def _rows(held: DrawnFakes, rows: Tensor) -> DrawnFakes:
-    images = held.images[rows.to(held.images.device)]
+def _rows(delivery: DrawnFakes, rows: Tensor) -> DrawnFakes:
+    images = delivery.images[rows.to(delivery.images.device)]
     return DrawnFakes(
-        images, None if held.y_B is None else held.y_B[rows], tuple(held.versions[n] for n in rows.tolist())
+        images, None if delivery.y_B is None else delivery.y_B[rows], tuple(delivery.versions[n] for n in rows.tolist())
     )
 
 
-def _joined(parts: list[DrawnFakes]) -> DrawnFakes:
+def _concatenate(parts: list[DrawnFakes]) -> DrawnFakes:
     if len(parts) == 1:
         return parts[0]
     labels = [part.y_B for part in parts if part.y_B is not None]

@@ -1,4 +1,4 @@
-"""A player that starts from other weights than those of its constructor."""
+"""Initial weights of a player from a file instead of its constructor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paragan.game.player import Player
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """Which of the given tensors a player took. left: name -> shapes here and there (None: not there)."""
+    """Which tensors a player loaded. left: of the others, name -> shapes here and in the file (None: missing)."""
 
     tensors: int
     parameters: int

@@ -1,4 +1,4 @@
-"""Whether a generator uses the labels that it receives."""
+"""Checks whether a generator uses its labels."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ IGNORED = (
 
 @torch.no_grad()
 def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
-    """Whether equal latents give bit-equal images for other labels, whatever the weights are.
+    """Return whether equal latents give bit-equal images for all labels, for any weights.
 
-    Class embeddings may start equal or at zero, so the same is tried with noise on the weights and buffers. Changes
+    Class embeddings may start equal or at zero, so noise is added to the weights and buffers. Changes
     the generator and moves it to the CPU, where equal inputs give bit-equal outputs.
     """
     generator = generator.cpu().eval()
@@ -40,7 +40,7 @@ def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
 
 @torch.no_grad()
 def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
-    """Whether a generator in evaluation mode gives bit-equal images for other labels with the weights that it has."""
+    """Return whether a generator in evaluation mode gives bit-equal images for all labels with its current weights."""
     called = CalledNetwork(generator)
     z_BZ, _ = prior.draw("label_use", Rows(0, 0, _LATENTS, _LATENTS))
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""Latents for looking at a generator: as many as wanted, truncated, or on a walk from one to the next."""
+"""Latents for sampling a generator: any number, truncated, or interpolated on a closed path."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 from paragan.game.prior import Prior
 
-BLOCK = 64  # rows are drawn so many at a time: row i is the same however many are asked for
+BLOCK = 64  # rows per draw: row i is the same for any number of rows
 
 
 def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
-    """n latents and, where there are classes, n labels. The first rows of more are the same rows."""
+    """Return n latents and, with classes, n labels. A larger n starts with the same rows."""
     blocks = [
         prior.draw("sample", Rows(first // BLOCK, 0, min(BLOCK, n - first), BLOCK)) for first in range(0, n, BLOCK)
     ]
@@ -25,7 +25,7 @@ def draw(prior: Prior, n: int) -> tuple[Tensor, Tensor | None]:
 
 
 def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
-    """Latents none of whose components lies further than `threshold`, in (0, 1], from 0; None leaves them.
+    """Return latents whose components are at most `threshold`, in (0, 1], in magnitude; None: unchanged.
 
     Distributed as by the truncation trick (Brock et al. 2019, section 3.1: components of larger magnitude are drawn
     again). Instead of drawing again, every component goes to the same quantile of the truncated normal, so an image and
@@ -34,15 +34,15 @@ def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
     if threshold is None:
         return z_BZ
     if not 0 < threshold <= 1:
-        raise ConfigError(f"truncation: found {threshold}, expected a number above 0 and at most 1, or none")
+        raise ConfigError(f"truncation must be above 0 and at most 1, not {threshold}; leave it out for no truncation")
     below = torch.special.ndtr(torch.tensor(-threshold, dtype=torch.float64))
     quantile = below + torch.special.ndtr(z_BZ.cpu().double()) * (1 - 2 * below)
-    kept: Tensor = torch.special.ndtri(quantile).clamp(-threshold, threshold)
-    return kept.to(z_BZ)
+    result: Tensor = torch.special.ndtri(quantile).clamp(-threshold, threshold)
+    return result.to(z_BZ)
 
 
 def slerp(a_BZ: Tensor, b_BZ: Tensor, t: float) -> Tensor:
-    """The point at t, in [0, 1], of the way from a to b along the great circle (Shoemake 1985), row by row.
+    """Return the point at t, in [0, 1], of the way from a to b along the great circle (Shoemake 1985), row by row.
 
     A straight line would pass through lengths that a normal latent never has.
     """
@@ -53,7 +53,7 @@ def slerp(a_BZ: Tensor, b_BZ: Tensor, t: float) -> Tensor:
 
 
 def walk(points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:
-    """`frames` times z_BZ, evenly spaced on the closed way through the K points and back to the first."""
+    """Yield `frames` tensors z_BZ, evenly spaced on the closed path through the K points."""
     count = len(points_KBZ)
     for frame in range(frames):
         leg, part = divmod(frame * count, frames)

@@ -1,4 +1,4 @@
-"""A module together with how it is called: autocast belongs to the network, not to the turn."""
+"""A module with its call options: autocast is a property of the network, not of the turn."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from paragan.layers.update_once import mixes_samples
 
 @dataclass(frozen=True)
 class Calling:
-    """dtype: what autocast computes in (None: as the weights are). scaled: small gradients need a loss scale (fp16).
+    """Options of a network's calls.
 
-    compiler: makes a module's call (`hardware.executors`); None: the module itself is called.
+    dtype: of autocast; None: that of the weights. scaled: small gradients need a loss scale (fp16). compiler: returns
+    the compiled module (`hardware.executors`); None: the module is called.
     """
 
     dtype: torch.dtype | None = None
@@ -30,7 +31,7 @@ class Calling:
 
 @dataclass(frozen=True)
 class CalledNetwork:
-    """`core.seams.Network` for one module. Images come back in float32 whatever happened inside."""
+    """A `Network` of one module. Outputs are float32, whatever the computation's format."""
 
     module: nn.Module
     calling: Calling = Calling()
@@ -47,7 +48,7 @@ class CalledNetwork:
         object.__setattr__(self, "_run", self.module if compiler is None else compiler(self.module))
 
     def __call__(self, *inputs: Tensor | None) -> Any:
-        """Absent inputs at the end are left out: a plain `nn.Sequential` may play where there are no labels."""
+        """Call the module without trailing `None` inputs, so that a plain `nn.Sequential` works without labels."""
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         if self.calling.channels_last:
@@ -61,14 +62,14 @@ class CalledNetwork:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """No gradients for the weights inside; set before the forward, which records it, and always restored."""
-        held = [p for p in self._weights if p.requires_grad]
-        for parameter in held:
+        """Disable gradients of the weights within the context; must enclose the forward. Always restored."""
+        trainable = [p for p in self._weights if p.requires_grad]
+        for parameter in trainable:
             parameter.requires_grad_(False)
         try:
             yield
         finally:
-            for parameter in held:
+            for parameter in trainable:
                 parameter.requires_grad_(True)
 
 

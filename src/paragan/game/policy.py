@@ -1,4 +1,4 @@
-"""How one player's gradients become a step: optimiser, learning rate, loss scale, and the skip of a bad step.
+"""The optimizer step of one player: optimizer, learning rate, loss scale, and the skip of a step that is not finite.
 
 Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the device* by optimisers
 that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag, and a scheduled
@@ -21,7 +21,7 @@ from paragan.game import schedule
 from paragan.game.optimizer_arguments import refusal, with_floats
 from paragan.game.options import ScheduleOptions
 
-# Of an optimiser's constructor: an argument it does not have, a value or a weight it does not take.
+# raised by optimizer constructors for unknown arguments and invalid values
 _REFUSALS = (TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 
@@ -38,17 +38,18 @@ class Policy:
     updates_per_step: int = 1
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimiser, fused where torch has it for this device."""
-        held, arguments = list(parameters), with_floats(self.kind, self.arguments)
-        lr = self._lr_on(held[0].device) if schedule.varies(self.schedule) else self.lr
+        """Return the optimizer, fused if torch has a kernel for this device."""
+        weights = list(parameters)
+        arguments = with_floats(self.kind, self.arguments)
+        lr = self._lr_on(weights[0].device) if schedule.varies(self.schedule) else self.lr
         try:
             if "fused" in inspect.signature(self.kind).parameters and "fused" not in arguments:
                 try:
-                    return self.kind(held, lr=lr, fused=True, **arguments)
+                    return self.kind(weights, lr=lr, fused=True, **arguments)
                 except RuntimeError:  # this device or dtype has no fused kernel
                     pass
             on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
-            return self.kind(held, lr=lr if on_device else self.lr, **arguments)
+            return self.kind(weights, lr=lr if on_device else self.lr, **arguments)
         except _REFUSALS as error:
             raise ConfigError(refusal(self.kind, self.arguments, error)) from None
 
@@ -61,7 +62,7 @@ class Policy:
 def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damping: float | None = None) -> None:
     """Write this update's learning rate: in place where it lives on the device, else as a number.
 
-    damping: a factor of its own, beside the schedule's.
+    damping: another factor, besides the schedule's.
     """
     varies = schedule.varies(policy.schedule)
     if not varies and damping is None:
@@ -71,7 +72,7 @@ def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damp
 
 
 def write_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
-    """Of all groups."""
+    """Write the learning rate of all groups."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)
@@ -79,28 +80,27 @@ def write_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
             group["lr"] = float(lr)
 
 
-def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, as_given: bool = False) -> None:
-    """`optimizer.step()` unless `ok` (0-dim bool) is false; the only call of it in the library. The gradients are used
-    up; as_given: they are left as they are.
+def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = False) -> None:
+    """`optimizer.step()` unless `ok` (0-dim bool) is false; the only call of it in the library. The gradients are
+    consumed; keep_layout: their memory layout does not change.
     """
     if getattr(optimizer, "_step_supports_amp_scaling", False):
         where = optimizer.param_groups[0]["params"][0].device  # offloaded weights are stepped on the host
         optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]  # torch's own protocol with its GradScaler
         optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
-        if not as_given:
-            _as_they_lie(optimizer)
+        if not keep_layout:
+            _make_gradients_contiguous(optimizer)
     elif not ok.item():
         return
     optimizer.step()
 
 
-def _as_they_lie(optimizer: torch.optim.Optimizer) -> None:
-    """Channels-last gradients on a processor become contiguous in name alone. Its fused Adam walks weight, moments and
-    gradient in the order of memory, and copies, for nothing, gradients that are not contiguous: twice the time of a
-    step.
+def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
+    """Make channels-last CPU gradients contiguous views of the same memory. The fused Adam runs over weight, moments
+    and gradient in memory order, and would copy gradients that are not contiguous: twice the time of a step.
     """
     kind: Any = type(optimizer)
-    if kind not in (torch.optim.Adam, torch.optim.AdamW) or not _walks_memory(kind):
+    if kind not in (torch.optim.Adam, torch.optim.AdamW) or not _runs_in_memory_order(kind):
         return
     for group in optimizer.param_groups:
         for weight in group["params"] if group.get("fused") else ():
@@ -113,8 +113,8 @@ def _as_they_lie(optimizer: torch.optim.Optimizer) -> None:
 
 
 @cache
-def _walks_memory(kind: type[torch.optim.Optimizer]) -> bool:
-    """Whether this torch does so: two steps of a small weight, with the gradient as it is and as memory has it."""
+def _runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
+    """Return whether this torch does so: compares two steps of a small weight with both gradients."""
     start = torch.arange(24.0).view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     found = []
     for renamed in (False, True):
@@ -123,7 +123,7 @@ def _walks_memory(kind: type[torch.optim.Optimizer]) -> bool:
         for step in (1, 2):
             grad = (start * step).sin()
             weight.grad = grad.permute(0, 2, 3, 1).view(grad.shape) if renamed else grad
-            step_if(torch.tensor(True), optimizer, as_given=True)
+            step_if(torch.tensor(True), optimizer, keep_layout=True)
         found.append(weight.detach())
     return torch.equal(*found)
 
@@ -131,8 +131,8 @@ def _walks_memory(kind: type[torch.optim.Optimizer]) -> bool:
 class Scaler:
     """Loss scale of one player for fp16, kept on the device (Micikevicius et al. 2018, section 3.2).
 
-    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow in D is not G's
-    business."""
+    Halved when a step overflows, doubled after `interval` good steps. One per player: an overflow in D does
+    not affect G."""
 
     def __init__(self, device: torch.device, initial: float = 65536.0, interval: int = 2000) -> None:
         self.scale = torch.tensor(initial, device=device)

@@ -1,4 +1,4 @@
-"""Latents and labels of the global batch, by position."""
+"""Latents and labels, drawn by (seed, stream, step) and row of the global batch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Prior:
     uses_labels: bool = True
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        """z_BZ and y_B for these rows; equal rows of equal streams are equal draws."""
-        z, y = self.drawn(stream, rows)
-        there = z.to(self.device, self.dtype, non_blocking=True)
-        return there, None if y is None else y.to(self.device, non_blocking=True)
+        """Return z_BZ and y_B for these rows, on the device; equal rows of equal streams are equal."""
+        z, y = self.draw_on_cpu(stream, rows)
+        z_on_device = z.to(self.device, self.dtype, non_blocking=True)
+        return z_on_device, None if y is None else y.to(self.device, non_blocking=True)
 
-    def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        """The same where they are drawn: on the CPU."""
+    def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """Return the same on the CPU."""
         z = rng.normal(self.seed, f"{stream}/z", rows, (self.latent,))
         return z, rng.integers(self.seed, f"{stream}/y", rows, self.num_classes) if self.num_classes else None
 
@@ -44,18 +44,20 @@ class Prior:
         return self.num_classes if self.uses_labels else 0
 
     def real_batch(self, real: Batch) -> Batch:
-        """Real samples as both networks and every penalty receive them: without labels in a game without classes."""
+        """Return real samples for networks and penalties: without labels in a game without classes."""
         return real if self.num_classes else replace(real, y_B=None)
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
-        """What a turn of this stream is fed beside `real`."""
+        """Return the inputs of a turn of this stream on the real samples."""
         z, y = self.draw(stream, real.rows)
         return TurnInputs(real.rows, self.seed, z, y, real.condition, self.real_batch(real))
 
 
 def latent_of(generator: nn.Module) -> int:
-    """The length of its z; 0 for one that makes images from images alone. `ConfigError` where it does not say."""
+    """Return the generator's latent length; 0 if it uses images alone. `ConfigError` without the attribute."""
     latent = getattr(generator, "latent", None)
     if not isinstance(latent, int):
-        raise ConfigError(f"model: {type(generator).__name__} has no `latent`, expected the length of z as an int")
+        raise ConfigError(
+            f"model: {type(generator).__name__} has no attribute `latent`; set self.latent to the length of z, an int"
+        )
     return latent

@@ -1,4 +1,4 @@
-"""Images from a generator."""
+"""Sampling of images from a generator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAYS = {
 
 
 def sampling_network(player: Player) -> CalledNetwork:
-    """The averaged generator if there is one, else the live one; in full precision."""
+    """Return the averaged generator if there is one, else the live one; in full precision."""
     if player.ema is not None:
         return CalledNetwork(player.ema.net)
     low = any(weight.dtype == torch.bfloat16 for weight in player.net.parameters())  # `precision: pure`
@@ -42,10 +42,10 @@ def sample(
     seed: int = 0,
     first: int = 0,
 ) -> Tensor:
-    """x_BCHW in [-1, 1], `batch` at a time; weights, the mode of every module and torch's generators are as before.
+    """Generate x_BCHW in [-1, 1], `batch` at a time; weights, modes of modules and torch's generators do not change.
 
     mode: `eval` (running statistics) or `train-stats` (batch statistics, dropout on: Isola et al. 2017, section 3.4).
-    condition: what each image is made from; in train-stats then one at a time, so that a batch norm sees one image.
+    condition: input images; in train-stats then one at a time, so that batch norm normalizes one image.
     Dropout is drawn from (seed, number of the batch's first row); the first row here is number `first`.
     """
     module: nn.Module = generator.module
@@ -61,21 +61,20 @@ def sample(
 def _pieces(
     generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, position: tuple[int, int] | None
 ) -> list[Tensor]:
-    """Position: (seed, number of the first row) of what random layers draw; None: there are none."""
+    """Generate in batches. position: (seed, number of the first row) of random layers; None: there are none."""
     assert inputs[0] is not None
-    made = []
+    images = []
     for row in range(0, len(inputs[0]), batch):
         if position is not None:
             torch.manual_seed(rng.key(position[0], "sample/noise", position[1] + row))
         piece = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
-        made.append(GeneratorOutput.of(generator(*piece)).images.clamp(-1, 1))  # not all generators end in a tanh
-    return made
+        images.append(GeneratorOutput.of(generator(*piece)).images.clamp(-1, 1))  # not all generators end in a tanh
+    return images
 
 
 def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor, Tensor | None]:
-    """Fixed latents for pictures over time.
-
-    One class per row where there are classes (at most ten), equal latents per column.
+    """Return fixed latents for sample sheets over time: with classes (at most ten) one class per row, equal latents per
+    column.
     """
     if not prior.num_comparable_classes:
         return prior.draw("grid", Rows(0, 0, columns * rows, columns * rows))

@@ -1,4 +1,4 @@
-"""A loss of one's own, beside the adversarial one."""
+"""A custom loss term, added to the adversarial loss."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from paragan.core.types import Can, Outputs, TurnInputs
 
 @dataclass(frozen=True)
 class Term(Penalty):
-    """A penalty from a function of what the networks of a turn returned and were fed.
+    """A penalty from a function of the outputs and inputs of a turn.
 
-    function: (outputs, feed) to a value per sample; trailing axes (pixels, patches) count as their mean. It never calls
-    a network: what it needs beside images, the generator returns in `Made.extra`. weight: of the term in the loss.
+    function: (outputs, feed) to one value per sample; trailing axes (pixels, patches) are averaged. It must not call a
+    network: the generator returns other tensors that it needs in `GeneratorOutput.extra`. weight: of the term in the
+    loss.
     """
 
     name: str
@@ -27,9 +28,9 @@ class Term(Penalty):
     needs: frozenset[Can] = frozenset()
     per_sample: bool = False
 
-    def __call__(self, part: PenaltyContext) -> Tensor:
-        values = self.function(part.outputs, part.feed)
+    def __call__(self, context: PenaltyContext) -> Tensor:
+        values = self.function(context.outputs, context.feed)
         if not isinstance(values, Tensor) or values.dim() == 0:
             found = "a mean over the batch" if isinstance(values, Tensor) else f"a {type(values).__name__}"
-            raise ConfigError(f"term {self.name}: found {found}, expected one value per sample: leave the batch axis")
+            raise ConfigError(f"term {self.name} returned {found}; return one value per sample: keep the batch axis")
         return self.weight * self.interval * (values.flatten(1).mean(1) if values.dim() > 1 else values)

@@ -1,4 +1,4 @@
-"""Validate a game with foreign code before anything is written: every failure is one line that names its part."""
+"""Validation of a game with custom code before anything is written: each error is one line that names its cause."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def validate(
     has_pairs: bool,
     turns: bool = True,
 ) -> None:
-    """Call both networks, the loss, and every penalty once, and find out whether the generator uses its labels.
+    """Run both networks, the loss and every penalty once, and check whether the generator uses its labels.
 
-    makers: build networks to try. Of `game` only `prior.uses_labels` changes. shape: of one image, (C, H, W).
+    makers: build networks for this. Of `game` only `prior.uses_labels` changes. shape: of one image, (C, H, W).
     num_classes: of the data. turns: False leaves the penalties out. Raises `ConfigError`.
     """
     nets = {side: makers[side]() for side in Side}
@@ -39,36 +39,36 @@ def validate(
     validate_networks(g, d, game.loss, game.prior, shape, has_pairs)
     if turns:
         with torch.random.fork_rng(devices=[]):
-            _play_each_penalty(game, nets, _noise(game, shape, num_classes, has_pairs))
+            _run_each_penalty(game, nets, _noise(game, shape, num_classes, has_pairs))
     if game.prior.num_classes and not has_pairs:
         game.prior = replace(game.prior, uses_labels=not ignores_labels(nets[Side.G], game.prior))
 
 
-def _play_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> None:
-    """One turn of each side without a penalty, and one with each, up to the gradients."""
+def _run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch) -> None:
+    """Run one turn of each side without penalties, and one with each, up to the gradients."""
     players = {side: Player(side, net) for side, net in nets.items()}
-    alone = replace(game, g=players[Side.G], d=players[Side.D], g_penalties=(), d_penalties=())
+    without = replace(game, g=players[Side.G], d=players[Side.D], g_penalties=(), d_penalties=())
     for side, penalties in ((Side.D, game.d_penalties), (Side.G, game.g_penalties)):
         for penalty in (None, *penalties):
-            augment, own = copy.deepcopy((alone.augment, penalty))  # both may have state
-            tried = replace(alone, augment=augment, **_of(side, own))
-            with reraise_as_config_error(_part(game, side, penalty)):
+            augment, copied = copy.deepcopy((without.augment, penalty))  # both may have state
+            tried = replace(without, augment=augment, **_penalty_field(side, copied))
+            with reraise_as_config_error(_description(game, side, penalty)):
                 turn = tried.d_turn(real) if side is Side.D else tried.g_turn(real)
                 players[side].compute_gradients(turn, against=players[Side.G if side is Side.D else Side.D])
 
 
-def _of(side: Side, penalty: Penalty | None) -> dict[str, Any]:
+def _penalty_field(side: Side, penalty: Penalty | None) -> dict[str, Any]:
     return {} if penalty is None else {f"{side.value}_penalties": (penalty,)}
 
 
-def _part(game: GAN, side: Side, penalty: Penalty | None) -> str:
+def _description(game: GAN, side: Side, penalty: Penalty | None) -> str:
     if penalty is not None:
-        return f"penalties: {penalty.name}"
+        return f"penalty {penalty.name}"
     return f"model: an update of {side.value.upper()}" + ("" if game.augment is None else " with augmented images")
 
 
 def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: bool) -> Batch:
-    """Real samples as the data has them."""
+    """Return random real samples of the shape of the data."""
     rows, prior = Rows(0, 0, ROWS, ROWS), game.prior
 
     def images(stream: str) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""One look at networks and losses from outside, before anything is written: what does not fit is told in a line."""
+"""Validation of custom networks, losses and settings before anything is written: each error is one line."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ ROWS = 4
 def validate_networks(
     g: Network, d: Network, loss: Loss, prior: Prior, shape: tuple[int, int, int], conditioned: bool = False
 ) -> None:
-    """Call both once in training mode, forth and back, with networks made for it. shape: of one image, (C, H, W).
+    """Run both networks and the loss once, forward and backward, in training mode; raise `ConfigError` if one is wrong.
 
-    conditioned: both are also given such an image.
+    g, d: networks built for this. shape: of one image, (C, H, W). conditioned: both also take such an image.
     """
     with torch.random.fork_rng(devices=[]):
         z, y = prior.draw("trial", Rows(0, 0, ROWS, ROWS))
         condition = torch.zeros(ROWS, *shape, device=prior.device, dtype=prior.dtype) if conditioned else None
-        _refuse_other_labels(g, (z, y, condition), "Generator", prior.num_classes)
+        _refuse_label_mismatch(g, (z, y, condition), "Generator", prior.num_classes)
         with reraise_as_config_error(f"model: Generator.forward(z, y{', condition' * conditioned})"):
             images = GeneratorOutput.of(g(z, y, condition)).images
-        _expect(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
-        _refuse_odd_numbers(images, "Generator", "images")
-        _refuse_other_labels(d, (images, y, condition), "Discriminator", prior.num_classes)
+        _expect_shape(images, (ROWS, *shape), "model: Generator", "images of the data's shape")
+        _refuse_non_finite(images, "Generator", "images")
+        _refuse_label_mismatch(d, (images, y, condition), "Discriminator", prior.num_classes)
         logits_B = [_logits(d, x, y, condition) for x in (torch.zeros_like(images), images)]
         with reraise_as_config_error("loss: d_loss(real, fake)"):
             of_d = loss.d(*logits_B)
-        _expect(of_d, (ROWS,), "loss: d_loss", "one value per image, not a mean")
+        _expect_shape(of_d, (ROWS,), "loss: d_loss", "one value per image, not a mean")
         with reraise_as_config_error("loss: g_loss(fake, real)"):
             of_real = logits_B[0] if loss.g_needs_real else None
             of_g = loss.g(logits_B[1], of_real)
-        _expect(of_g, (ROWS,), "loss: g_loss", "one value per image, not a mean")
+        _expect_shape(of_g, (ROWS,), "loss: g_loss", "one value per image, not a mean")
         for name, values in (("d_loss", of_d), ("g_loss", of_g)):
             if not values.requires_grad:
                 raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
-            with reraise_as_config_error(f"model: the way back from {name}"):
+            with reraise_as_config_error(f"model: the backward pass from {name}"):
                 values.sum().backward(retain_graph=True)
 
 
-def _refuse_other_labels(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
-    """`ConfigError` for a `forward` without a place for the labels of the game, or that needs labels without any."""
+def _refuse_label_mismatch(net: Network, inputs: tuple[Any, ...], who: str, num_classes: int) -> None:
+    """Raise `ConfigError` for a `forward` that takes no labels in a game with classes, or needs some without."""
     forward, (_, y, condition) = net.module.forward, inputs
     first = "z" if who == "Generator" else "x"
     if condition is not None or _takes(forward, 1 if y is None else 2):
@@ -73,7 +73,7 @@ def _refuse_other_labels(net: Network, inputs: tuple[Any, ...], who: str, num_cl
 
 
 def _takes(forward: Any, count: int) -> bool:
-    """Whether so many positional arguments fit; True where its signature is unknown."""
+    """Return whether `forward` takes so many positional arguments; True if its signature is unknown."""
     try:
         inspect.signature(forward).bind(*[None] * count)
     except TypeError:
@@ -88,21 +88,23 @@ def _logits(d: Network, x: Tensor, y: Tensor | None, condition: Tensor | None) -
         output = d(x, y, condition)
     logits = DiscriminatorOutput.of(output).logits_B
     if not isinstance(logits, Tensor) or logits.dim() == 0 or len(logits) != len(x):
-        raise ConfigError(f"model: Discriminator returned {_brief(logits)} for {len(x)} images, expected a logit each")
-    _refuse_odd_numbers(logits, "Discriminator", "logits")
+        raise ConfigError(
+            f"model: Discriminator returned {_brief(logits)} for {len(x)} images; return one logit for each"
+        )
+    _refuse_non_finite(logits, "Discriminator", "logits")
     if not logits.requires_grad:
         raise ConfigError("model: Discriminator returned logits without a gradient: is there a detach or a no_grad?")
     return logits.flatten(1).mean(1) if logits.dim() > 1 else logits
 
 
-def _refuse_odd_numbers(values: Tensor, who: str, what: str) -> None:
+def _refuse_non_finite(values: Tensor, who: str, what: str) -> None:
     if not values.isfinite().all():
-        raise ConfigError(f"model: {who} returned {what} that are not finite, expected numbers")
+        raise ConfigError(f"model: {who} returned {what} that are not finite; check its initial weights and divisions")
 
 
-def _expect(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:
+def _expect_shape(found: Any, shape: tuple[int, ...], who: str, what: str) -> None:
     if not isinstance(found, Tensor) or tuple(found.shape) != shape:
-        raise ConfigError(f"{who} returned {_brief(found)}, expected {what}: {shape}")
+        raise ConfigError(f"{who} returned {_brief(found)}; return {what}: {shape}")
 
 
 def _brief(value: Any) -> str:
@@ -110,60 +112,65 @@ def _brief(value: Any) -> str:
 
 
 def refuse_mismatched_data(takes_condition: bool, model: str, has_pairs: bool, data: str) -> None:
-    """`ConfigError` where a generator makes images from images and the data has no pairs, or the other way round."""
+    """Raise `ConfigError` if the generator makes images from images and the data has no pairs, or vice versa."""
     if takes_condition != has_pairs:
         what = "images from images" if takes_condition else "images from latents"
-        expected = "data of pairs: data.name=paired" if takes_condition else "single images, or model.name=pix2pix"
-        raise ConfigError(f"model: {model} makes {what}, found data {data}; expected {expected}")
+        fix = "data.name=paired" if takes_condition else "data of single images, or model.name=pix2pix"
+        raise ConfigError(f"model {model} makes {what}, which does not fit data {data}; use {fix}")
 
 
 def refuse_unsupported(
     options: PlayerOptions,
-    seat: Player,
+    player: Player,
     penalties: tuple[Penalty, ...],
     loss_needs: frozenset[Can] = frozenset(),
     loss: str = "",
 ) -> None:
-    """`ConfigError` if the strategy or the network lacks something this player's settings need."""
-    can = seat.strategy.can
+    """Raise `ConfigError` if the strategy or the network does not support this player's settings."""
+    can = player.strategy.can
     comparing = [f"the loss {loss}"] if Can.COUPLED in loss_needs else []
     comparing += [f"the penalty {penalty.name}" for penalty in penalties if Can.COUPLED in penalty.needs]
     if options.micro_batches > 1 and comparing:
         raise ConfigError(
-            f"micro_batches: found {options.micro_batches} with {comparing[0]}, which couples the samples of a batch; "
-            f"set {seat.side.value}.micro_batches to 1"
+            f"{player.side.value}.micro_batches={options.micro_batches} does not support {comparing[0]}, "
+            f"which compares the samples of a batch; set {player.side.value}.micro_batches=1"
         )
     for need in loss_needs - can:
-        raise ConfigError(f"loss: {loss} needs {need.value}, which strategy {_name(options)!r} cannot run; use none")
+        raise ConfigError(f"strategy {_name(options)} does not support {need.value}, which loss {loss} needs; use none")
     for penalty in penalties:
-        if penalty.per_sample and seat.plain_network.mixes:
+        if penalty.per_sample and player.plain_network.mixes:
             raise ConfigError(
-                f"penalties: {penalty.name} needs a network that keeps samples apart, found batch norm in "
-                f"{seat.side.value}; choose another norm (dcgan: model.d_norm=spectral)"
+                f"penalty {penalty.name} does not support batch norm, which {player.side.value} has; choose another "
+                "norm (dcgan: model.d_norm=spectral)"
             )
         for need in penalty.needs - can:
             raise ConfigError(
-                f"penalties: {penalty.name} needs {need.value}, which strategy {_name(options)!r} cannot run"
+                f"strategy {_name(options)} does not support {need.value}, which penalty {penalty.name} needs; use "
+                "another strategy, or leave the penalty out"
             )
     if options.micro_batches > 1 and Can.PARTS not in can:
         raise ConfigError(
-            f"micro_batches: found {options.micro_batches}, but strategy {_name(options)!r} "
-            "runs one part only; set micro_batches to 1"
+            f"strategy {_name(options)} does not support {player.side.value}.micro_batches="
+            f"{options.micro_batches}; set it to 1"
         )
 
 
 def refuse_invalid_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:
-    """`ConfigError` for counts of images, parts and updates that do not fit each other. world: the player's ranks."""
+    """Raise `ConfigError` for numbers of images, micro-batches and updates that do not fit. world: of the player."""
     if batch < world.size:
-        raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image on each")
+        raise ConfigError(
+            f"train.batch={batch} is less than one image for each of {world.size} ranks; pass a larger batch"
+        )
     if options.micro_batches > batch // world.size:
         on = "" if world.size == 1 else f" on {world.size} ranks"
-        found = f"{options.micro_batches} parts of a batch of {batch}{on}"
-        raise ConfigError(f"{side.value}.micro_batches: found {found}, expected at least one image in each")
-    if side is Side.G and options.updates_per_step > 1:
-        found = f"{options.updates_per_step}, but a step has one update of G"
         raise ConfigError(
-            f"g.updates_per_step: found {found}; set d.updates_per_step, or use a smaller g learning rate"
+            f"{side.value}.micro_batches={options.micro_batches} is too many for a batch of {batch}{on}: each needs an "
+            "image; pass a smaller number"
+        )
+    if side is Side.G and options.updates_per_step > 1:
+        raise ConfigError(
+            f"g.updates_per_step={options.updates_per_step} is not supported: a step has one update of G; set "
+            "d.updates_per_step, or use a smaller g learning rate"
         )
 
 

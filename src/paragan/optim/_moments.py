@@ -1,4 +1,4 @@
-"""What the optimisers of this shelf share: running means of gradients, and steps that are skipped on the device.
+"""Base of the optimizers of this package: running means of gradients, and steps that are skipped on the device.
 
 Torch's protocol with its GradScaler: where `found_inf` (0-dim, on the weights' device) is 1, a call of `step` leaves
 weights and state as they are, and no value passes through the host. `lr` may be a 0-dim tensor on that device.
@@ -54,8 +54,8 @@ class Moments(torch.optim.Optimizer):
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:
-                held = [self._held(weight) for weight in weights]
-                state = {name: [entry[name] for entry in held] for name in ("step", *self.names)}
+                entries = [self._state_of(weight) for weight in weights]
+                state = {name: [entry[name] for entry in entries] for name in ("step", *self.names)}
                 self._step_group(group, weights, state)
 
     def _step_group(self, group: Mapping[str, Any], weights: list[Tensor], state: Mapping[str, list[Tensor]]) -> None:
@@ -72,27 +72,27 @@ class Moments(torch.optim.Optimizer):
 
     @abstractmethod
     def update(self, due: Due) -> list[Tensor]:
-        """What `lr` times of is taken from the weights; new tensors."""
+        """Return the changes, which are multiplied by -lr and added to the weights; new tensors."""
 
-    def _held(self, weight: Tensor) -> dict[str, Tensor]:
-        held = self.state[weight]
-        if not held:
+    def _state_of(self, weight: Tensor) -> dict[str, Tensor]:
+        state = self.state[weight]
+        if not state:
             exact = torch.float64 if weight.dtype == torch.float64 else torch.float32
-            held["step"] = torch.zeros((), dtype=exact, device=weight.device)
+            state["step"] = torch.zeros((), dtype=exact, device=weight.device)
             for name in self.names:
-                held[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
-        return held
+                state[name] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+        return state
 
 
 def follow(means: list[Tensor], values: Sequence[Tensor], beta: float, taken: Tensor) -> None:
     """mean <- beta mean + (1 - beta) value, in place."""
-    apart = torch._foreach_sub(list(values), means)
-    torch._foreach_mul_(apart, (1 - beta) * taken)
-    torch._foreach_add_(means, apart)
+    differences = torch._foreach_sub(list(values), means)
+    torch._foreach_mul_(differences, (1 - beta) * taken)
+    torch._foreach_add_(means, differences)
 
 
 def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tensor]:
-    """Means that began at 0, made up for it: mean / (1 - beta^step); 0 before the first step."""
+    """Return bias-corrected means, mean / (1 - beta^step); 0 before the first step."""
     weights = [1 - beta**step for step in steps]
     return [
         mean / torch.where(weight > 0, weight, 1).to(mean.dtype) for mean, weight in zip(means, weights, strict=True)
@@ -100,7 +100,7 @@ def unbiased(means: list[Tensor], beta: float, steps: list[Tensor]) -> list[Tens
 
 
 def adam_direction(due: Due) -> list[Tensor]:
-    """m / (sqrt(v) + eps), both made up for their start (Kingma & Ba 2015, algorithm 1)."""
+    """m / (sqrt(v) + eps), both bias-corrected (Kingma & Ba 2015, algorithm 1)."""
     first, second = due.group["betas"]
     follow(due.state["exp_avg"], due.grads, first, due.taken)
     follow(due.state["exp_avg_sq"], torch._foreach_mul(due.grads, due.grads), second, due.taken)
@@ -108,7 +108,7 @@ def adam_direction(due: Due) -> list[Tensor]:
 
 
 def over_root(due: Due, second: str) -> list[Tensor]:
-    """m / (sqrt(v) + eps) of running means that are made up for their start at 0; new tensors. second: v's name."""
+    """m / (sqrt(v) + eps) of bias-corrected running means; new tensors. second: v's name."""
     direction = unbiased(due.state["exp_avg"], due.group["betas"][0], due.state["step"])
     under = unbiased(due.state[second], due.group["betas"][1], due.state["step"])
     torch._foreach_sqrt_(under)

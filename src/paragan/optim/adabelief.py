@@ -1,7 +1,7 @@
 """AdaBelief (Zhuang et al. 2020, algorithm 2): steps are long where a gradient is what was expected, short where not.
 
 `eps` counts twice, under the root too, where Adam's 1e-8 would be its 1e-16. For GANs the authors give 1e-12, which is
-the default here; their package has changed its own and rectifies and decays weights unless told: this does neither.
+the default here; their package has changed its own since, and by default rectifies and decays weights; this does not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What changes with the number of workers: the batch, and with the batch the learning rates."""
+"""Scaling with the number of workers: the batch, and with the batch the learning rates."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ RULES: Mapping[str, Callable[[float], float]] = {
 }
 
 
-def fitted(bs: int, num_workers: int, found: int) -> int:
-    """The global batch of `found` workers, each with as many images as where `num_workers` share `bs`.
+def scaled_batch(bs: int, num_workers: int, found: int) -> int:
+    """Return the global batch of `found` workers, with as many images each as `num_workers` workers of a batch of `bs`.
 
-    `ConfigError` where that is no whole number of images, or less than one on each.
+    `ConfigError` if that is no whole number of images, or less than one for each.
     """
     for name, value in (("bs", bs), ("num_workers", num_workers)):
         if type(value) is not int or value < 1:
-            raise ConfigError(f"{name}: found {value!r}, expected a whole number of at least 1")
+            raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")
     if bs < num_workers:
-        raise ConfigError(f"bs: found {bs} images for {num_workers} workers, expected at least one for each")
+        raise ConfigError(f"bs={bs} is less than one image for each of {num_workers} workers; pass a larger bs")
     batch, rest = divmod(bs * found, num_workers)
     if rest:
         nearest = num_workers * round(bs / num_workers)
         raise ConfigError(
-            f"bs: found {bs} images for {num_workers} workers, which is {bs * found / num_workers:g} for the {found} "
-            f"found here; give a multiple of num_workers such as {nearest}"
+            f"bs={bs} for {num_workers} workers is {bs * found / num_workers:g} for the {found} of this run; pass a "
+            f"multiple of num_workers such as {nearest}"
         )
     return batch
 
 
 def factor(rule: str, ratio: float) -> float:
-    """Of the learning rate, where the batch is `ratio` times the one it was chosen at. rule: a name in `RULES`."""
+    """Return the factor of the learning rate for a batch `ratio` times as large. rule: a name in `RULES`."""
     refuse_unknown(rule)
     return RULES[rule](ratio)
 
 
 def refuse_unknown(rule: str) -> None:
+    """Raise `ConfigError` for a rule that is not in `RULES`."""
     if rule not in RULES:
-        raise ConfigError(f"rule: found {rule!r}, expected one of {', '.join(RULES)}")
+        raise ConfigError(f"rule must be one of {', '.join(RULES)}, not {rule!r}")
 
 
 def scaled(player: PlayerOptions, by: float) -> PlayerOptions:
-    """The same player with its learning rate times `by`; its schedule is a factor on that, and stays."""
+    """Return the same player with its learning rate times `by`; its schedule, a factor on it, does not change."""
     return replace(player, optimizer=replace(player.optimizer, lr=player.optimizer.lr * by))

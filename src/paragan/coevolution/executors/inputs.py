@@ -62,7 +62,7 @@ class CellPriors(Prior):
 
     def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         each = replace(rows, count=rows.count // len(self.priors))
-        drawn = [prior.drawn(stream, each) for prior in self.priors]
+        drawn = [prior.draw_on_cpu(stream, each) for prior in self.priors]
         return torch.cat([z for z, _ in drawn]), _concatenate([y for _, y in drawn])
 
 
