@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 import paragan
-from paragan.cli.source import open_run
+from paragan.runs.open_run import open_run
 from tests.attacks import small_run
 from tests.attacks.mutations import VALUES, dump, mutate_bytes, mutate_json
 

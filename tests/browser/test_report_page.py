@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from paragan.cli.serve import open_server
+from paragan.runs.report_server import open_report_server
 from paragan.writers.report import render
 from tests.browser import made_run
 from tests.browser.colours import contrast, luminance
@@ -158,7 +158,7 @@ def test_nothing_is_wider_than_a_telephone(page):
 
 def test_the_served_page_follows_the_record_and_keeps_the_slider(browser, tmp_path):
     folder = made_run.make(tmp_path / "run", steps=40, scores=3, samples=5)
-    with open_server(folder, 0) as server:
+    with open_report_server(folder, 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

@@ -136,7 +136,9 @@ def test_a_request_to_stop_saves_this_step_on_all_ranks(tmp_path, started, capfd
         assert said.count("stopped by a signal; saved") == 1
     ended = json.loads((out / "exit.json").read_text())
     assert (ended["code"], newest(out)) == (85, f"step-{ended['step']:09d}")
-    assert ended["reason"] == f"{'the launcher is gone' if how == 'launcher killed' else 'stopped by a signal'}; saved"
+    assert (
+        ended["reason"] == f"{'the launcher has exited' if how == 'launcher killed' else 'stopped by a signal'}; saved"
+    )
     assert {end["code"] for end in left(out).values()} == {85}
     assert all(path.name.startswith("torchinductor") for path in scratch.iterdir())  # torch's cache
     assert events(out / "ranks" / "rank-1.jsonl")[-1]["step"] == ended["step"]
@@ -180,8 +182,8 @@ def test_killed_ranks_are_replaced_unattended(tmp_path, started):
     said, complaints = process.communicate(timeout=280)
     assert process.returncode == 0, said + complaints
     assert said.count("resuming at step 20") == 2, said  # killed at 30, and in the save at 40
-    assert "starting again from the last checkpoint: rank 1 is gone" in said
-    assert "starting again from the last checkpoint: rank 0 is gone" in said
+    assert "restarting from the last checkpoint: rank 1 is gone" in said
+    assert "restarting from the last checkpoint: rank 0 is gone" in said
     attempts = [x["attempt"] for x in events(tmp_path / "killed" / "ranks" / "rank-1.jsonl") if x["kind"] == "start"]
     assert attempts == [0, 1, 2]
     started.append(straight := torchrun(tmp_path / "straight", *words))

@@ -87,7 +87,7 @@ def test_a_suspended_rank_is_replaced(tmp_path, started):
     os.kill(children(process.pid)[1], signal.SIGSTOP)
     said, complaints = process.communicate(timeout=200)
     assert (process.returncode, complaints) == (0, ""), said
-    assert "starting again from the last checkpoint: " in said
+    assert "restarting from the last checkpoint: " in said
     log = (out / "ranks" / "launch.log").read_text()
     assert "launcher: attempt 0: rank 1 was killed by SIGKILL" in log
     assert "launcher: attempt 1: rank 1 ended with exit code 0" in log

@@ -110,7 +110,7 @@ def test_a_disk_that_fills_while_saving(trained, refused, monkeypatch):
 
 def test_a_pickle_as_a_run(refused, tmp_path):
     (tmp_path / "model.pt").write_bytes(pickle.dumps({"g": 1}))
-    assert "model.pt: found a file, expected a run folder" in refused("eval", "model.pt")
+    assert "model.pt is a file, not a run folder" in refused("eval", "model.pt")
     assert "found nothing, expected a run folder" in refused("sample", "absent")
 
 
@@ -176,7 +176,7 @@ def test_fresh_moves_only_runs(refused, tmp_path):
 
 
 def test_outputs_that_are_no_place(trained, refused):
-    assert "--out: found no folder name" in refused("train", "digits", *TINY, "--out", "")
+    assert "--out is empty; pass a folder" in refused("train", "digits", *TINY, "--out", "")
     assert "a sheet of images is .png" in refused("sample", "run", "--out", "picture.xyz")
 
 

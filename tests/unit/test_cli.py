@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -36,21 +36,21 @@ def empty_folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def verb(monkeypatch):
-    """Stands in for the file of a verb; what it was called with."""
-    called = []
+def stub(monkeypatch):
+    """Replaces a function of a module in paragan.runs; returns the list of its calls."""
+    calls = []
 
-    def replace(name: str, result=0):
-        def run(*arguments):
-            called.append(arguments)
+    def replace(name: str, function: str, result=0):
+        def record(*arguments, **options):
+            calls.append((*arguments, *options.values()))
             if isinstance(result, BaseException):
                 raise result
             return result
 
-        module = ModuleType(f"paragan.cli.{name}")
-        module.run = run
+        module = ModuleType(f"paragan.runs.{name}")
+        setattr(module, function, record)
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        return called
+        return calls
 
     return replace
 
@@ -117,7 +117,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
         "bad.yaml:5: seed",
         "bad.yaml:6: seed",
         "command line: d.micro_batches",
-        "`paragan config digits` prints a whole recipe",
+        "`paragan config digits` prints a complete recipe",
     ]
     assert error.count("did you mean") == 2
 
@@ -126,16 +126,16 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
     ("words", "said"),
     [
         (["tarin"], "Did you mean 'train'?"),
-        (["train", "--batch", "3"], "use train.batch=3"),
-        (["train", "digits", "vanilla-mnist"], "found the recipes digits and vanilla-mnist, expected one"),
+        (["train", "--batch", "3"], "give train.batch=3"),
+        (["train", "digits", "vanilla-mnist"], "digits and vanilla-mnist are several recipes; give one"),
         (
             ["train", "digits", "train.batch"],
-            "found 'train.batch' without a value, expected train.batch=VALUE",
+            "train.batch has no value; give train.batch=VALUE",
         ),
         (["train", "digit"], "did you mean 'digits'?"),
         (["train", "bomb.yaml"], "bomb.yaml:1: a: anchors and aliases"),
         (["list", "modles"], "did you mean 'models'?"),
-        (["eval"], "paragan eval: Missing argument 'RUN'; `paragan eval --help` tells what there is"),
+        (["eval"], "paragan eval: Missing argument 'RUN'; see `paragan eval --help`"),
         (["sample", "run", "--num", "0"], "--num"),
     ],
 )
@@ -153,8 +153,8 @@ def test_no_words_show_the_help(capsys):
     assert "Usage: paragan" in "".join(capsys.readouterr())
 
 
-def test_train_is_given_the_config_and_where_to_write(verb, empty_folder):
-    called = verb("train", result=85)
+def test_train_passes_config_and_run_folder(stub, empty_folder):
+    calls = stub("train", "train_run", result=85)
     (empty_folder / "mine.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\n")
     assert main(["train"]) == 85
     assert main(["train", "train.batch=7", "vanilla-mnist", "--out", "there", "--fresh"]) == 85
@@ -162,23 +162,32 @@ def test_train_is_given_the_config_and_where_to_write(verb, empty_folder):
     (empty_folder / "mygan").mkdir()
     (empty_folder / "mine.yaml").rename(empty_folder / "mygan" / "recipe.yaml")
     assert main(["train", "mygan/recipe.yaml"]) == 85
-    assert [(config.train.batch, config.seed, name, str(out), fresh) for config, name, out, fresh, _ in called] == [
+    assert [(config.train.batch, config.seed, name, str(out), fresh) for config, name, out, fresh, _ in calls] == [
         (64, 0, "digits", "runs/digits", False),
         (7, 0, "vanilla-mnist", "there", True),
         (64, -1, "./mine.yaml", "runs/mine", False),
         (64, 0, "mygan/recipe.yaml", "runs/mygan", False),
     ]
-    assert not called[0][-1].requested
+    assert not calls[0][-1].requested
 
 
-def test_eval_passes_its_words_on(verb):
-    scored = verb("evaluate")
-    main(["eval", "run", "--json", "--num-images", "100", "--seed", "3"])
+def test_eval_passes_its_options(stub, capsys):
+    calls = stub("evaluate", "evaluate_run", result="step 3  fd 1")
+    main(["eval", "run", "--num-images", "100", "--seed", "3"])
     main(["eval", "run", "--trust", "--best"])
-    assert [(str(path), *rest) for path, *rest in scored] == [
-        ("run", True, 100, 3, False, False),
-        ("run", False, None, None, True, True),
+    main(["eval", "run", "--best"])
+    assert [(str(path), *rest) for path, *rest in calls] == [
+        ("run", 100, 3, False, False),
+        ("run", None, None, True, True),
+        ("run", None, None, True, False),
     ]
+    assert capsys.readouterr().out == "step 3  fd 1\n" * 3
+
+
+def test_eval_with_json_prints_json(stub, capsys):
+    stub("evaluate", "evaluate_run", result=SimpleNamespace(to_json=lambda: {"metrics": {}}))
+    main(["eval", "run", "--json"])
+    assert capsys.readouterr().out == '{"metrics": {}}\n'
 
 
 @pytest.mark.parametrize(
@@ -199,8 +208,8 @@ def test_eval_passes_its_words_on(verb):
         (OSError(errno.EACCES, "no", "a\x1b[2J"), 2, "a?[2J: no\n"),
     ],
 )
-def test_what_the_user_can_mend_is_a_line_and_a_code(verb, capsys, raised, code, said):
-    verb("evaluate", result=raised)
+def test_what_the_user_can_mend_is_a_line_and_a_code(stub, capsys, raised, code, said):
+    stub("evaluate", "evaluate_run", result=raised)
     assert main(["eval", "run"]) == code
     assert capsys.readouterr() == ("", said)
 
@@ -226,9 +235,9 @@ def test_what_is_printable():
         (Later("stopped"), 85),
     ],
 )
-def test_an_error_has_the_exit_code_that_its_process_has(verb, raised, code):
+def test_an_error_has_the_exit_code_that_its_process_has(stub, raised, code):
     assert outcome(raised)[0] == code
-    verb("evaluate", result=raised)
+    stub("evaluate", "evaluate_run", result=raised)
     if isinstance(raised, SystemExit) or code == 1:
         with pytest.raises((type(raised), SystemExit)):
             main(["eval", "run"])
@@ -237,8 +246,8 @@ def test_an_error_has_the_exit_code_that_its_process_has(verb, raised, code):
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("ours"), FileNotFoundError(errno.ENOENT, "ours")])
-def test_our_own_bugs_keep_their_traceback(verb, raised):
-    verb("evaluate", result=raised)
+def test_our_own_bugs_keep_their_traceback(stub, raised):
+    stub("evaluate", "evaluate_run", result=raised)
     with pytest.raises(type(raised), match="ours"):
         main(["eval", "run"])
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 from PIL import Image
 
-from paragan.cli import data as verb
+from paragan.cli import data as verb, progress
 from paragan.core.errors import DataError
 from paragan.datasets._dataset_check import check_dataset
 
@@ -47,7 +47,7 @@ def advice(found, word):
 def test_a_good_folder_ends_with_the_command_to_train(folder, capsys):
     code, out, _ = run(capsys, folder)
     assert code == 0
-    assert "32 pictures" in out
+    assert "32 images" in out
     assert "20 to 20 px, median 20; 0 not square" in out
     assert "2: cats 30, dogs 2" in out
     assert f"To train: paragan train own data.path={folder} data.size=16" in out
@@ -185,10 +185,10 @@ def test_a_path_with_a_space_is_quoted(tmp_path):
     assert f"'data.path={tmp_path}/my cats'" in check_dataset(f"{tmp_path}/my cats").command
 
 
-def test_progress_is_told_now_and_then(folder, capsys, monkeypatch):
+def test_check_without_a_terminal_prints_progress_every_ten_seconds(folder, capsys, monkeypatch):
     clock = iter(range(0, 10_000, 5))
-    monkeypatch.setattr(verb.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     _, _, err = run(capsys, folder)
-    told = err.splitlines()
-    assert told[0] == "2 of 32 pictures read, 150 s to go"
-    assert len(told) == 15  # ten seconds apart, where nobody sits at a terminal
+    lines = err.splitlines()
+    assert lines[0] == "2 of 32 images read, about 150 s left"
+    assert len(lines) == 15

@@ -91,12 +91,12 @@ def test_a_worker_that_shares_one_is_told_why():
 
 
 def test_under_mpiexec_it_is_told_by_its_name(tmp_path, monkeypatch):
-    from paragan.cli import train_grid
+    from paragan.runs.start_grid import start_grid
 
     monkeypatch.setenv("PMI_SIZE", "4")
     monkeypatch.setenv("PMI_RANK", "0")
-    with pytest.raises(ConfigError, match="transport: found nccl in 4 processes of mpiexec, expected transport=mpi"):
-        train_grid.start(config(), "digits", list(WORDS), tmp_path / "run", False, None)
+    with pytest.raises(ConfigError, match="transport=nccl does not work in 4 processes of mpiexec; use transport=mpi"):
+        start_grid(config(), "digits", list(WORDS), tmp_path / "run", False, None)
 
 
 def test_the_coordinator_has_links_alone(monkeypatch):

@@ -97,7 +97,7 @@ def test_what_is_wrong_is_told_with_a_cure(case):
     finding = check()
     assert finding.level == level
     assert cure in finding.fix
-    assert "\n" not in doctor.line(finding)
+    assert "\n" not in doctor.format_finding(finding)
 
 
 @pytest.mark.parametrize("case", FINE)
@@ -164,7 +164,7 @@ def test_the_exit_code_is_2_only_if_something_fails(capsys):
 def test_the_block_is_lines_without_the_home_folder(capsys):
     out = run(capsys, found("warn"), broken)[1].splitlines()
     assert out[0] == "warn  it               in ~/runs; mend it"
-    assert out[1].startswith("warn  broken           ValueError: a bug; this check itself broke")
+    assert out[1].startswith("warn  broken           ValueError: a bug; the check itself failed: please report it")
     assert out[-1] == "1 ok, 2 warn, 0 FAIL"
 
 
@@ -196,5 +196,5 @@ def test_every_check_gives_an_answer_and_two_processes_meet():
     assert len(answers) == len(checks)
     for finding in answers.values():
         assert finding.level in ("ok", "warn", "FAIL")
-        assert "itself broke" not in finding.fix
+        assert "itself failed" not in finding.fix
     assert (answers["gloo"].level, answers["gloo"].fix) == ("ok", "")

@@ -225,8 +225,11 @@ def test_onnx_without_its_extra_is_one_line(run, exporting, monkeypatch, tmp_pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--out", "g.pth"], r"--out: found 'g\.pth', expected a folder, or a file in \.safetensors, \.pt2, \.onnx"),
-        (["--out", "g.pt2", "--format", "onnx"], r"--out: found 'g\.pt2', expected a folder for more than one format"),
+        (
+            ["--out", "g.pth"],
+            r"--out: cannot export to 'g\.pth'; use a folder, .* \.safetensors, \.pt2, \.onnx",
+        ),
+        (["--out", "g.pt2", "--format", "onnx"], r"--out: 'g\.pt2' takes one format; use a folder for several"),
     ],
 )
 def test_words_that_do_not_fit_are_one_line(run, exporting, words, said):

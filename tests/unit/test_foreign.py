@@ -17,13 +17,13 @@ from safetensors.torch import load_file, save_file
 
 import paragan as pg
 from paragan.checkpoint import reader
-from paragan.cli import evaluate
 from paragan.cli.export import export
 from paragan.cli.sample import sample
-from paragan.cli.source import open_run
 from paragan.core import registry
 from paragan.engine import trainer
 from paragan.export import generator_file
+from paragan.runs.evaluate import evaluate_run
+from paragan.runs.open_run import open_run
 from tests.tiny_run import newest, rewrite_state, train
 
 
@@ -245,7 +245,7 @@ def test_outside_code_is_never_imported_unasked(run, evil, place):
             with pytest.raises(pg.ConfigError, match=r"if you trust it, pass --trust \(in Python: trust=True\)"):
                 verb(path)
     with pytest.raises(pg.ConfigError, match="pass --trust"):
-        evaluate.run(run, False, None, None, False)
+        evaluate_run(run)
     assert not evil.exists()
 
 

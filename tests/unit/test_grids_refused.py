@@ -10,7 +10,6 @@ import threading
 import pytest
 
 from paragan.build import workers
-from paragan.cli import train_grid
 from paragan.cli.main import main
 from paragan.config import dump, load
 from paragan.core.errors import ConfigError, RankError
@@ -19,6 +18,7 @@ from paragan.distributed.launch import external_workers, handshake, mpiexec
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.distributed.transports.control import Listener
 from paragan.distributed.transports.signed_frames import new_token
+from paragan.runs import start_grid
 from paragan.runs.grids import serve, staffed
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "score.extractor=none")
@@ -29,7 +29,7 @@ def config(*words):
 
 
 def start(tmp_path, *words, place=None):
-    return train_grid.start(config(*words), "digits", list(words), tmp_path / "run", False, place)
+    return start_grid.start_grid(config(*words), "digits", list(words), tmp_path / "run", False, place)
 
 
 @pytest.fixture(autouse=True)
@@ -42,10 +42,10 @@ def alone(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("devices=2",), "devices: found 2 for a grid, expected workers=2 instead"),
+        (("devices=2",), "devices=2 does not apply to a grid; use workers=2"),
         (
             ("transport=mpi",),
-            "workers: found none for transport=mpi, expected workers=N, or mpiexec before the command",
+            "workers is required for transport=mpi; pass workers=N, or put mpiexec before the command",
         ),
     ],
 )
@@ -62,14 +62,16 @@ def test_more_workers_than_cells(tmp_path):
 
 
 def test_mpi_under_torchrun(tmp_path):
-    with pytest.raises(ConfigError, match="transport: found mpi under torchrun, expected gloo, or mpiexec instead"):
+    with pytest.raises(
+        ConfigError, match="transport=mpi does not work under torchrun; use transport=gloo, or mpiexec instead"
+    ):
         start(tmp_path, "transport=mpi", place=RankEnv(0, 3, 0, 3))
 
 
 def test_gloo_under_mpiexec_is_told_once(tmp_path, monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "4")
     monkeypatch.setenv("PMI_RANK", "0")
-    with pytest.raises(ConfigError, match="transport: found gloo in 4 processes of mpiexec, expected transport=mpi"):
+    with pytest.raises(ConfigError, match="transport=gloo does not work in 4 processes of mpiexec; use transport=mpi"):
         start(tmp_path)
     monkeypatch.setenv("PMI_RANK", "2")
     assert start(tmp_path) == 2  # without a word
@@ -150,7 +152,7 @@ class TestWorker:
 
     def test_no_address(self, capfd):
         assert main(["worker", "nowhere"]) == 2
-        assert "worker: found 'nowhere', expected HOST:PORT, as the coordinator prints it" in capfd.readouterr().err
+        assert "worker: 'nowhere' is not HOST:PORT; use the address" in capfd.readouterr().err
 
     def test_no_token(self, capfd, monkeypatch):
         monkeypatch.delenv("PARAGAN_TOKEN", raising=False)
@@ -221,7 +223,7 @@ class TestCompany:
         told = []
         mine = external_workers.ExternalWorkers(0, 6, told.append, lambda: "")
         with pytest.raises(ConfigError, match="found 5 for a grid of 4"):
-            train_grid._together(config(), "digits", tmp_path / "run", False, mine, Interrupt())
+            start_grid._train_together(config(), "digits", tmp_path / "run", False, mine, Interrupt())
         assert told == ["{}"]
 
 

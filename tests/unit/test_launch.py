@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from paragan.cli import train_launch
 from paragan.config import load
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, RankError, outcome
 from paragan.core.event import Event
@@ -17,6 +16,7 @@ from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status, launcher, rank_env
 from paragan.distributed.launch.local_ranks import Job
 from paragan.distributed.launch.rank_env import RankEnv
+from paragan.runs import start
 from paragan.runs.folder import RunFolder
 from paragan.writers.jsonl import RankWriter
 
@@ -150,25 +150,25 @@ def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):
 def test_more_processes_than_cores_are_allowed_and_told_of(tmp_path, capsys, monkeypatch):
     launched = []
     monkeypatch.setattr(launcher, "launch", lambda job, interrupt: launched.append((job, interrupt)) or 7)
-    monkeypatch.setattr(train_launch, "_accelerators", lambda: 0)
+    monkeypatch.setattr(start, "_accelerators", lambda: 0)
     for name in ("LOCAL_RANK", "RANK"):
         monkeypatch.delenv(name, raising=False)
     config = load("digits", ["devices=999", "train.batch=999", "train.timeout_s=5"])
-    assert train_launch.start(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
+    assert start.start_training(config, "digits", ["devices=999"], tmp_path / "a", fresh=True) == 7
     (made, interrupt) = launched[0]
     assert made.words == ("train", "digits", "devices=999", "--out", str(tmp_path / "a"), "--fresh")
     assert (made.devices, made.timeout_s, interrupt.patient) == (999, 5.0, True)
     assert "999 processes share" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="devices: found 999 for a batch of 64, expected at most one for each image"):
-        train_launch.start(load("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True)
+    with pytest.raises(ConfigError, match=r"devices=999 is more than train\.batch=64"):
+        start.start_training(load("digits", ["devices=999"]), "digits", ["devices=999"], tmp_path / "b", fresh=True)
 
 
 def test_all_accelerators_are_used_unless_told(monkeypatch):
-    monkeypatch.setattr(train_launch, "_accelerators", lambda: 4)
-    assert train_launch._devices(load("digits")) == 4
-    assert train_launch._devices(load("digits", ["devices=1"])) == 1
-    monkeypatch.setattr(train_launch, "_accelerators", lambda: 0)
-    assert train_launch._devices(load("digits")) == 1
+    monkeypatch.setattr(start, "_accelerators", lambda: 4)
+    assert start._devices(load("digits")) == 4
+    assert start._devices(load("digits", ["devices=1"])) == 1
+    monkeypatch.setattr(start, "_accelerators", lambda: 0)
+    assert start._devices(load("digits")) == 1
 
 
 def test_the_logs_of_a_live_run_are_left_alone(tmp_path):

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 import paragan as pg
 from paragan.api.estimator import Estimator
-from paragan.cli.verify_networks import VerifyRequest, subject
 from paragan.core.types import Batch, Rows
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork
@@ -21,6 +20,7 @@ from paragan.layers.cross_rank import CrossRankBatchNorm, convert
 from paragan.layers.update_once import mixes_samples
 from paragan.losses import wasserstein
 from paragan.penalties import gradient_penalty
+from paragan.runs.verify_networks import VerifyRequest, verified_networks
 from paragan.schemes import synchronous
 from paragan.verify import diagnosis, double_backward
 from paragan.verify.reference_run import exact_arithmetic
@@ -123,7 +123,7 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path):
         "def Generator(options, shape, num_classes):\n    return Perceptual(16)\n\n"
         "def Discriminator(options, shape, num_classes):\n    return Perceptual(1)\n"
     )
-    tried = subject(VerifyRequest(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
+    tried = verified_networks(VerifyRequest(str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact_arithmetic():
         found = diagnosis.inspect_network(tried, pg.Side.D)
         assert found.mixing_layers == () and found.row_dependence == 0

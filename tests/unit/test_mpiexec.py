@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from paragan.cli import train_grid
 from paragan.config import load
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import mpiexec
 from paragan.distributed.launch.mpiexec import MpiJob
 from paragan.distributed.launch.rank_env import is_running
+from paragan.runs.start_grid import start_grid
 from tests.processes import wait_for
 
 WAIT_S = 60.0
@@ -151,7 +151,7 @@ def test_exit_json_is_written_for_a_coordinator_that_was_killed(tmp_path, monkey
     monkeypatch.setattr(mpiexec, "rank_and_size", lambda: None)
     monkeypatch.setattr(mpiexec, "launch", lambda job, interrupt: (75, "the coordinator was killed"))
     config = load("digits", ["grid.shape=2x2", "workers=2", "transport=mpi"])
-    assert train_grid.start(config, "digits", [], out, False, None) == 75
+    assert start_grid(config, "digits", [], out, False, None) == 75
     found = json.loads((out / "exit.json").read_text())
     assert found == ({"code": 75, "step": 0, "reason": "the coordinator was killed"} if begun else {"code": 85})
     assert capsys.readouterr().err == "the coordinator was killed\n"

@@ -127,11 +127,11 @@ def test_slerp_between_parallel_latents_is_straight():
     [
         (["--out", "a.bmp"], "--out: cannot write 'a.bmp'; a sheet of images is .png, .jpg or .jpeg"),
         (["--walk", "3", "--out", "a.png"], "--out: cannot write 'a.png'; an animation is .webp, .gif or .mp4"),
-        (["--frames", "9"], "--frames: found no --walk beside it"),
-        (["--grid", "3"], "--grid: found '3', expected ROWSxCOLUMNS such as 4x10"),
-        (["--grid", "0x3"], "--grid: found '0x3'"),
-        (["--grid", "3x4", "--num", "12"], "--num: found beside --grid or --classes"),
-        (["--classes", "--num", "12"], "--num: found beside --grid or --classes"),
+        (["--frames", "9"], "--frames applies to a film; give --walk POINTS too"),
+        (["--grid", "3"], "--grid: '3' is not ROWSxCOLUMNS, such as 4x10"),
+        (["--grid", "0x3"], "--grid: '0x3' is not"),
+        (["--grid", "3x4", "--num", "12"], "--num does not combine with --grid or --classes"),
+        (["--classes", "--num", "12"], "--num does not combine with --grid or --classes"),
         (["--classes", "--grid", "11x3"], "--grid: found 11 rows, expected at most one for each of 10 classes"),
         (["--class", "x"], "--class: found 'x', expected one of 0, 1, 2"),
         (["--classes", "--class", "10"], "--class: found '10'"),
@@ -162,34 +162,6 @@ def test_classes_of_an_unconditional_generator(tmp_path, sample):
     assert sample("--num", 2, path=tmp_path / "run")
 
 
-def test_progress_is_told_after_a_while(capsys, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(verb.time, "monotonic", lambda: now)
-    told = verb.progress(100, "images")
-    for done in range(1, 101):
-        now += 0.5
-        told(done)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [f"{done} of 100 images, about {(100 - done) / 2:.0f} s left" for done in (20, 40, 60, 80)]
-    told = verb.progress(3, "images")
-    told(3)
-    assert capsys.readouterr().err == ""
-
-
-def test_progress_on_a_terminal_is_one_line_that_goes(capsys, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(verb.time, "monotonic", lambda: now)
-    monkeypatch.setattr(verb.sys.stderr, "isatty", lambda: True)
-    told = verb.progress(8, "frames")
-    for done in range(1, 9):
-        now += 0.5
-        told(done)
-    said = capsys.readouterr().err
-    assert said.split("\r\x1b[K")[1] == "4 of 8 frames, about 2 s left"
-    assert said.endswith("\r\x1b[K")
-    assert "\n" not in said
-
-
 def test_a_sheet_is_made_a_few_at_a_time(run):
     done = []
     generator = pg.load(run)
@@ -206,5 +178,5 @@ def test_pictures_asked_for_otherwise_do_not_overwrite_one_another(sample):
 
 
 def test_a_sheet_has_bounds(sample):
-    with pytest.raises(ConfigError, match="--grid: found 1,000,000 images, expected at most 10,000"):
+    with pytest.raises(ConfigError, match="--grid: 1,000,000 images are too many; a sheet has at most 10,000"):
         sample("--grid", "1000x1000")

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from paragan.cli import serve as serving
-from paragan.cli.serve import open_server
 from paragan.core.errors import CheckpointError, ConfigError
+from paragan.runs import report_server
+from paragan.runs.report_server import open_report_server
 from tests.browser import made_run
 from tests.processes import running
 
@@ -28,7 +28,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 @pytest.fixture
 def server(tmp_path):
     made_run.make(tmp_path / "run", steps=20)
-    with open_server(tmp_path / "run", 0) as server:
+    with open_report_server(tmp_path / "run", 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield server
@@ -93,7 +93,7 @@ def test_without_the_secret_the_page_is_forbidden(server, path):
 
 
 def test_every_start_has_another_secret_which_the_page_does_not_tell(server, tmp_path):
-    with open_server(tmp_path / "run", 0) as other:
+    with open_report_server(tmp_path / "run", 0) as other:
         assert other.secret != server.secret and len(server.secret) >= 32
     assert server.secret not in ask(server, "/")[2]
     assert server.address == f"http://127.0.0.1:{server.server_address[1]}/{server.secret}/"
@@ -141,7 +141,7 @@ def test_a_page_that_cannot_be_made_is_told_once_and_the_next_is_made(server, mo
             status, headers, text = ask(server, "/")
             assert status == 500 and text.count("\n") == 1 and "odd" not in text
             assert_guarded(headers)
-    assert capsys.readouterr().err == "the page cannot be made: ValueError: odd[2J record\n"
+    assert capsys.readouterr().err == "cannot render the page: ValueError: odd[2J record\n"
     assert ask(server, "/")[0] == 200
 
 
@@ -155,7 +155,7 @@ def test_the_state_changes_when_the_record_grows_and_not_otherwise(server):
 
 
 def test_more_requests_than_it_has_threads_for_are_turned_away(server):
-    silent = [socket.create_connection(server.server_address, 10) for _ in range(serving._AT_ONCE)]
+    silent = [socket.create_connection(server.server_address, 10) for _ in range(report_server._MAX_REQUESTS)]
     try:
         with pytest.raises((ConnectionError, http.client.HTTPException)):
             ask_again_and_again(server)
@@ -170,13 +170,13 @@ def ask_again_and_again(server) -> None:
 
 
 def test_a_client_that_says_nothing_is_let_go(server, monkeypatch):
-    monkeypatch.setattr(serving._Handler, "timeout", 0.1)
+    monkeypatch.setattr(report_server._Handler, "timeout", 0.1)
     with socket.create_connection(server.server_address, 10) as silent:
         assert silent.recv(1) == b""
 
 
 def test_a_client_that_trickles_is_let_go(server, monkeypatch):
-    monkeypatch.setattr(serving, "_REQUEST_S", 0.3)
+    monkeypatch.setattr(report_server, "_REQUEST_S", 0.3)
     with socket.create_connection(server.server_address, 10) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nA: ")
         with pytest.raises(ConnectionError):
@@ -191,20 +191,21 @@ def trickle(connection: socket.socket) -> None:
 
 def test_a_port_in_use_is_told_in_one_line(server, tmp_path):
     port = server.server_address[1]
-    with pytest.raises(
-        ConfigError, match=rf"^--port: found {port}, which is in use, expected a free one; try --port 0$"
-    ):
-        open_server(tmp_path / "run", port)
+    with pytest.raises(ConfigError, match=rf"^--port {port} is in use; use --port 0 for any free port$"):
+        open_report_server(tmp_path / "run", port)
 
 
 def test_no_run_is_refused_before_anything_listens(tmp_path):
     with pytest.raises(CheckpointError, match="not a run folder"):
-        open_server(tmp_path / "none", 0)
+        open_report_server(tmp_path / "none", 0)
 
 
 def test_ctrl_c_ends_it_with_success_and_it_says_how_to_look(tmp_path):
     made_run.make(tmp_path / "run", steps=5)
-    code = "import sys; from pathlib import Path; from paragan.cli.serve import serve; serve(Path(sys.argv[1]), 0)"
+    code = (
+        "import sys; from pathlib import Path; from paragan.runs.report_server import serve_report; "
+        "serve_report(Path(sys.argv[1]), 0)"
+    )
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     with running(command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(SOURCES)}) as process:
         told = process.stdout.readline() + process.stdout.readline()

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from paragan.cli.train import run
 from paragan.config import load
 from paragan.core.interrupt import Interrupt
 from paragan.evaluation import judge as judging
+from paragan.runs.train import train_run
 
 pytestmark = pytest.mark.usefixtures("quick_judge")
 PLAIN = (
@@ -42,7 +42,7 @@ def interrupt(monkeypatch):
 
 
 def trained(out, interrupt, *words):
-    return run(load("digits", [*PLAIN, *words]), "digits", out, False, interrupt)
+    return train_run(load("digits", [*PLAIN, *words]), "digits", out, False, interrupt)
 
 
 def record(out):

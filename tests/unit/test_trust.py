@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from paragan.cli import train_launch
 from paragan.cli.main import main
 from paragan.config import changes, load
 from paragan.config.config_reader import ANY
 from paragan.core import registry
+from paragan.runs import start
 from tests.tiny_run import SMALL, TINY
 
 WORDS = (*TINY, *SMALL)
@@ -125,9 +125,9 @@ def test_what_a_word_replaces_is_not_imported_for_the_record(evil):
 
 def test_ranks_are_started_with_trust_where_their_launcher_had_it(evil, monkeypatch):
     file, jobs = str(run_folder("model") / "config.yaml"), []
-    monkeypatch.setattr(train_launch.launcher, "launch", lambda job, interrupt: jobs.append(job) or 0)
+    monkeypatch.setattr(start.launcher, "launch", lambda job, interrupt: jobs.append(job) or 0)
     config = load(file, ["devices=2"], ANY)
-    assert train_launch.start(config, file, ["devices=2"], Path("runs/x"), fresh=False) == 0
+    assert start.start_training(config, file, ["devices=2"], Path("runs/x"), fresh=False) == 0
     assert jobs[0].words[-1] == "--trust"
-    train_launch.start(load("digits", ["devices=2"]), "digits", ["devices=2"], Path("runs/y"), fresh=False)
+    start.start_training(load("digits", ["devices=2"]), "digits", ["devices=2"], Path("runs/y"), fresh=False)
     assert "--trust" not in jobs[1].words

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from paragan.cli.main import main
-from paragan.cli.verify import table
+from paragan.cli.verify import format_results
 from paragan.core.errors import ConfigError
 from paragan.verify.finding import LawResult
 from paragan.verify.reference_run import TraceDifference, compare_traces
@@ -93,7 +93,7 @@ def test_good_networks_hold_on_two_ranks_and_none_is_left(verified):
     assert [row["result"] for row in several] == ["held"] * 8 + ["not run", "exempt"]
     assert all(row["difference"] < 1e-12 for row in several[:-2])
     left = subprocess.run(
-        ["pgrep", "-f", f"paragan.cli.verify_networks .*{name_of(faulty())}"],
+        ["pgrep", "-f", f"paragan.runs.verify_networks .*{name_of(faulty())}"],
         capture_output=True,
         text=True,
         timeout=30,
@@ -141,9 +141,9 @@ def test_a_recipe_whose_data_is_not_here_says_what_to_do(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["no.such.nets"], "cannot import 'no.such.nets': no module named 'no'"),
-        (["digits", "digits"], "expected one module"),
-        (["digits", "--shape", "32"], "expected channels, height and width"),
+        (["no.such.nets"], "expected the dotted path of a module"),
+        (["digits", "digits"], "verify needs exactly one module"),
+        (["digits", "--shape", "32"], "'32' is not CHANNELSxHEIGHTxWIDTH"),
         (["digits", "--ranks", "0"], "--ranks"),
     ],
 )
@@ -153,11 +153,11 @@ def test_what_cannot_be_tried_is_told_in_a_line(words, said, capsys):
     assert len(told) == 1 and said in told[0]
 
 
-def test_the_table_folds_reasons_to_the_terminal():
+def test_format_results_folds_reasons_to_the_width():
     rows = [LawResult("a", "ddp", "held", 1e-16), LawResult("b", "ddp", "FAILED", None, "because " * 20)]
-    assert max(map(len, table(rows, 90).splitlines())) <= 90
-    assert len(table(rows).splitlines()) == 4
-    assert table(rows).splitlines()[-1] == "1 held, 1 FAILED"
+    assert max(map(len, format_results(rows, 90).splitlines())) <= 90
+    assert len(format_results(rows).splitlines()) == 4
+    assert format_results(rows).splitlines()[-1] == "1 held, 1 FAILED"
 
 
 def test_distance_is_by_bits_where_nothing_is_allowed():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paragan.cli.main import main
-from paragan.cli.run_arguments import home_expanded
+from paragan.cli.run_arguments import expand_home
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def here(tmp_path, monkeypatch):
         (["--train.kimg=5"], "--train.kimg is not an option of VERB; give train.kimg=5"),
         (["--train.kimg", "5"], "--train.kimg is not an option of VERB; give train.kimg=5"),
         (["--loss"], "--loss is not an option of VERB; give loss=VALUE"),
-        (["-x"], "-x is not an option of VERB; settings are given as key.path=value; `paragan config` prints them all"),
+        (["-x"], "-x is not an option of VERB; settings are written key.path=value; `paragan config` prints them all"),
     ],
 )
 def test_options_of_other_trainers_are_answered_with_the_setting_to_give(verb, words, answer, capsys):
@@ -88,7 +88,7 @@ def test_a_folder_that_is_no_run_is_answered_with_how_to_train_on_it(name, here,
 )
 def test_the_home_folder_is_expanded_in_arguments(word, expected, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    assert home_expanded(word) == expected
+    assert expand_home(word) == expected
 
 
 def test_dash_h_is_help(capsys):

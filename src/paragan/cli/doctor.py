@@ -1,4 +1,4 @@
-"""`paragan doctor`: is this machine fit to train? A block of text to paste into a report, and an exit code."""
+"""`paragan doctor`: checks of the installation and the machine, as text for a bug report."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ WITH_TORCH: tuple[Check, ...] = (
     installation.devices,
     loopback.all_reduce,
 )
-Fast = Annotated[bool, typer.Option("--fast", help="Leave out what needs torch or other processes.")]
+Fast = Annotated[bool, typer.Option("--fast", help="Skip the checks that need torch or other processes.")]
 
 
 def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
-    """Check the installation and this machine. Prints a block to paste into a bug report."""
+    """Check the installation and this machine. Prints text to paste into a bug report."""
     findings = []
     for finding in examine((*ALWAYS, *(WITHOUT_TORCH if fast else WITH_TORCH))):
         findings.append(finding)
         if not as_json:
-            print(line(finding), flush=True)
+            print(format_finding(finding), flush=True)
     counts = {level: sum(finding.level == level for finding in findings) for level in ("ok", "warn", "FAIL")}
     if as_json:
         print(json.dumps({"counts": counts, "findings": [asdict(finding) for finding in findings]}, indent=1))
@@ -56,21 +56,21 @@ def doctor(as_json: AsJson = False, fast: Fast = False) -> None:
 
 
 def examine(checks: tuple[Check, ...]) -> Iterator[CheckResult]:
-    """Each check in turn; one that breaks is itself a finding. The home folder is told as ~."""
+    """Run the checks. A check that raises is itself a finding. The home folder is printed as ~."""
     for check in checks:
         try:
-            found = check()
+            finding = check()
         except Exception as error:
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            found = CheckResult(check.__name__, "warn", text, "this check itself broke: please report it")
-        yield CheckResult(found.name, found.level, _homeless(found.message), _homeless(found.fix))
+            finding = CheckResult(check.__name__, "warn", text, "the check itself failed: please report it")
+        yield CheckResult(finding.name, finding.level, _without_home(finding.message), _without_home(finding.fix))
 
 
-def line(finding: CheckResult) -> str:
-    """One line of the block."""
+def format_finding(finding: CheckResult) -> str:
+    """One line of the output."""
     return f"{finding.level:<4}  {finding.name:<15}  {finding.message}" + (f"; {finding.fix}" if finding.fix else "")
 
 
-def _homeless(text: str) -> str:
+def _without_home(text: str) -> str:
     home = str(Path.home())
     return text if home == "/" else text.replace(home, "~")

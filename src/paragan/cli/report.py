@@ -1,4 +1,4 @@
-"""`paragan report`: a run on one page, as a file, as a film or served while it trains."""
+"""`paragan report`: the report page of a run, as a file or served, or a film of its samples."""
 
 from __future__ import annotations
 
@@ -11,41 +11,42 @@ import typer
 from paragan.cli.arguments import AsJson, Run
 from paragan.core.errors import ConfigError
 
-Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help="The page; RUN/report.html unless given.")]
+Out = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Output file (default: RUN/report.html).")]
 Film = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The samples over time as .webp, .gif or .mp4, not the page."),
+    typer.Option(metavar="FILE", help="Write a film of the samples (.webp, .gif, .mp4) instead of the page."),
 ]
-Serve = Annotated[bool, typer.Option("--serve", help="Show it in a browser on this machine and keep it up to date.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="For --serve; 0: any that is free.")]
+Serve = Annotated[bool, typer.Option("--serve", help="Serve the page on this machine and keep it up to date.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port for --serve; 0: any free port.")]
 
 
 def report(
     run: Run, serve: Serve = False, port: Port = 8765, out: Out = None, film: Film = None, as_json: AsJson = False
 ) -> None:
-    """Write a run's report.html, one page that needs nothing else."""
+    """Write a run's report.html: one self-contained page."""
     if serve and (out or film or as_json):
-        raise ConfigError("--serve: found beside --out, --film or --json, which write a file; give one of them")
+        raise ConfigError("--serve writes no file; leave out --out, --film and --json, or --serve")
     if film and out:
-        raise ConfigError("--film: found beside --out, expected one of them: --film names its own file")
+        raise ConfigError("--film names its own file; leave out --out")
     if serve:
-        from paragan.cli.serve import serve as serving
+        from paragan.runs.report_server import serve_report
 
-        serving(run, port)
-    else:
-        made = _film(run, film) if film is not None else _page(run, out)
-        print(json.dumps({"path": str(made), "bytes": made.stat().st_size}) if as_json else made)
+        serve_report(run, port)
+        return
+    path = _write_page(run, out) if film is None else _write_film(run, film)
+    print(json.dumps({"path": str(path), "bytes": path.stat().st_size}) if as_json else path)
 
 
-def _page(run: Path, out: Path | None) -> Path:
+def _write_page(run: Path, out: Path | None) -> Path:
     from paragan.writers.report import NAME, render, save
 
-    page, path = render(run), out or run / NAME
+    page = render(run)
+    path = out or run / NAME
     save(page, path)
     return path
 
 
-def _film(run: Path, path: Path) -> Path:
+def _write_film(run: Path, path: Path) -> Path:
     from paragan.report.sample_frames import save_run_animation
     from paragan.storage.image_formats import check_animation_path
 

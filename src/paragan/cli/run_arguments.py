@@ -1,12 +1,14 @@
-"""The words after `train` and `config`: a recipe or a run folder, and settings."""
+"""Arguments of `train` and `config`: a recipe or a run folder, and settings."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+import sys
+from collections.abc import Container, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,36 +16,65 @@ from paragan.config.overrides import is_override
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
+from paragan.core.printable import to_printable
+from paragan.distributed.launch import mpiexec, rank_env
+
+if TYPE_CHECKING:
+    from paragan.config import RunConfig
 
 _DEFAULT_RECIPE = "digits"
-ANY_OPTION = {"ignore_unknown_options": True}  # settings of a verb: `read_words` answers options that it does not have
+ANY_OPTION = {"ignore_unknown_options": True}  # of a command: `parse_words` answers unknown options
 
 
-def read_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], Path | None]:
-    """The recipe (a name or a YAML file), the settings, and the run folder where one stands in place of a recipe."""
+def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[str, list[str], Path | None]:
+    """The recipe (a name or a YAML file), the settings, and the run folder if one was given instead of a recipe."""
     _refuse_options(words or (), context)
     overrides = [word for word in words or () if is_override(word)]
     recipes = [word for word in words or () if not is_override(word)]
     unfinished = next((word for word in recipes if _is_key(word)), None)
     if unfinished is not None:
-        raise ConfigError(f"command line: found {unfinished!r} without a value, expected {unfinished}=VALUE")
+        raise ConfigError(f"{unfinished} has no value; give {unfinished}=VALUE")
     if len(recipes) > 1:
-        raise ConfigError(f"command line: found the recipes {' and '.join(recipes)}, expected one, then key.path=value")
+        raise ConfigError(f"{' and '.join(recipes)} are several recipes; give one, and settings as key.path=value")
     recipe = recipes[0] if recipes else _DEFAULT_RECIPE
     folder = None if recipe in registry.names("recipes") or not Path(recipe).is_dir() else _run_folder(recipe)
     return (recipe if folder is None else str(folder / "config.yaml")), overrides, folder
 
 
 def run_name(recipe: str) -> str:
-    """What a run of this recipe is called: the name, or of a file its stem, or its folder where that says more."""
+    """Name of a run: the recipe's, or a file's stem, or its folder for a recipe.yaml or config.yaml."""
     path = Path(recipe)
     return path.resolve().parent.name if path.stem in ("recipe", "config") and path.suffix else path.stem
 
 
-def home_expanded(word: str) -> str:
-    """A path argument, or `--option=PATH`, with `~` as the home folder: shells leave the second as it is."""
+def expand_home(word: str) -> str:
+    """Expand `~` in a path argument or in `--option=PATH`, where the shell does not."""
     option, equals, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
     return option + equals + (os.path.expanduser(value) if value == "~" or value.startswith("~/") else value)
+
+
+def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
+    """Load a config; errors end with where to look. outside: custom code that may be imported, as in `config.load`."""
+    from paragan.config import load
+
+    try:
+        return load(recipe, overrides, outside, _print_warning)
+    except ConfigError as error:
+        command = program_command()
+        if recipe in registry.names("recipes"):
+            advice = f"`{command} config {recipe}` prints every setting"
+        elif Path(recipe).is_file():
+            advice = f"`{command} config digits` prints a complete recipe"
+        else:
+            advice = f"`{command} list recipes` describes all recipes"
+        separator = "\n" if "\n" in str(error) else "; "
+        raise ConfigError(f"{error}{separator}{advice}") from None
+
+
+def _print_warning(line: str) -> None:
+    """Print a warning, except on ranks: their launcher has printed it."""
+    if rank_env.from_environment() is None and mpiexec.rank_and_size() is None:
+        print(to_printable(line), file=sys.stderr)
 
 
 def _is_key(word: str) -> bool:
@@ -60,25 +91,26 @@ def _run_folder(word: str) -> Path:
 
 
 def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
-    """An option of another program is answered with the setting that it is here."""
-    found = next((i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1), None)
-    if found is None:
+    """Answer an unknown option, such as one of another training program, with the setting to use."""
+    position = next((i for i, word in enumerate(words) if word.startswith("-") and len(word) > 1), None)
+    if position is None:
         return
     from paragan.config import RunConfig
     from paragan.config.hints import HINTS
 
-    option, given, value = words[found].partition("=")
-    following = words[found + 1] if found + 1 < len(words) else ""
+    option, given, value = words[position].partition("=")
+    following = words[position + 1] if position + 1 < len(words) else ""
     if not given and following and not following.startswith("--"):
         value = following
     key = option.lstrip("-")
-    own = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
-    if (meant := registry.closest_name(option, own, 0.8)) is not None:
+    names = [name for parameter in context.command.params for name in parameter.opts]
+    options = [name for name in names if name.startswith("--")]
+    if (meant := registry.closest_name(option, options, 0.8)) is not None:
         hint = f"did you mean {meant}?"
     elif (known := HINTS.setting(key, value or None)) is not None:
         hint = known
     elif "." in key or key in {field.name for field in fields(RunConfig)}:
         hint = f"give {key}={value or 'VALUE'}"
     else:
-        hint = f"settings are given as key.path=value; `{program_command()} config` prints them all"
+        hint = f"settings are written key.path=value; `{program_command()} config` prints them all"
     raise ConfigError(f"{option} is not an option of {context.info_name}; {hint}")

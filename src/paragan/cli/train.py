@@ -1,120 +1,41 @@
-"""`paragan train`: a run in its folder; the same command again goes on."""
+"""`paragan train`: training of a new run, or a resume."""
 
 from __future__ import annotations
 
-import shlex
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from paragan.config import RunConfig, outside_names
-from paragan.core import registry
-from paragan.core.command import program_command
-from paragan.core.dist import World
-from paragan.core.errors import PREEMPTED, PeerFailedError, outcome
-from paragan.core.interrupt import Interrupt
-from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.external_workers import ExternalWorkers
-from paragan.distributed.launch.failure import resolve_failure
-from paragan.distributed.launch.join import destroy_groups
-from paragan.distributed.launch.rank_env import RankEnv
-from paragan.engine.session import Session
-from paragan.engine.trainer import Trainer
-from paragan.runs.session import RunRequest, end_session, join_world, open_session, printer, record_failure
-from paragan.writers.console import clock_time, score_line
+import typer
+
+from paragan.cli.arguments import Trust, Words
+from paragan.cli.run_arguments import load_config, parse_words, run_name
+from paragan.config.config_reader import ANY
+from paragan.core.errors import ConfigError
+
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder (default: runs/RECIPE).")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run; an existing run folder is renamed.")]
+Change = Annotated[bool, typer.Option("--change", help="Allow a resume to change learning rates and schedules.")]
 
 
-def run(
-    config: RunConfig,
-    recipe: str,
-    out: Path,
-    fresh: bool,
-    interrupt: Interrupt,
-    place: RankEnv | None = None,
-    company: ExternalWorkers | None = None,
-) -> int:
-    """Train `config` in the folder `out`, from its newest checkpoint or from the start; returns the exit code.
+def train(
+    context: typer.Context,
+    words: Words = None,
+    out: Out = None,
+    fresh: Fresh = False,
+    change: Change = False,
+    trust: Trust = False,
+) -> None:
+    """Train a recipe (default: digits), or resume a run folder.
 
-    place: of this process among several. A rank that another one took down says nothing. company: processes that wait
-    to be the workers of a grid.
+    Ctrl-C saves a checkpoint; run the same command again to resume.
     """
-    asked = RunRequest(config, recipe, out, fresh, place, commands=partial(_commands, config, out), company=company)
-    if place is None:
-        return _alone(asked, interrupt)
-    world, code, reason, error = World(), 1, "", None
-    try:
-        exit_status.remove_stale(out, place)
-        world = join_world(config, place, lambda: interrupt.requested)
-        code, reason = _train(asked, world, interrupt)
-        destroy_groups(world)
-        return code
-    except BaseException as raised:
-        error = resolve_failure(world, raised)
-        code, line = outcome(error)
-        reason = line or f"{type(error).__name__}: {error}"[:500]
-        if isinstance(error, PeerFailedError):
-            return code
-        raise error from (None if error is raised else raised)
-    finally:
-        with suppress(OSError):  # a full disk must not hide what went wrong
-            exit_status.write(out, place, error, code, reason)
+    recipe, overrides, folder = parse_words(words, context)
+    if out is not None and out == Path(""):
+        raise ConfigError("--out is empty; pass a folder, such as runs/mine")
+    if change:
+        overrides.append("train.change_rates=true")
+    config = load_config(recipe, overrides, ANY if trust else None)
+    from paragan.runs.start import start_training
 
-
-def _alone(asked: RunRequest, interrupt: Interrupt) -> int:
-    world = join_world(asked.config, None)
-    try:
-        return _train(asked, world, interrupt)[0]
-    finally:
-        destroy_groups(world)
-
-
-def _train(asked: RunRequest, world: World, interrupt: Interrupt) -> tuple[int, str]:
-    """Train to the end or a stop, leave `exit.json`, tell what comes next; the exit code and the reason in words."""
-
-    def why() -> str:
-        """Who asks to stop; empty: nobody."""
-        if interrupt.requested:
-            return "stopped by a signal"
-        return "the launcher is gone" if asked.place is not None and asked.place.is_orphaned() else ""
-
-    with open_session(asked, world, lambda: world.any(bool(why()))) as session:
-        with record_failure(session):
-            session.run()
-        if session.is_complete:
-            return 0, "finished"
-        trainer, say = session.trainer, printer(world)
-        stopped = f"{why() or 'another rank was stopped'}; saved"
-        code, reason = (0, "finished") if trainer.is_complete else (PREEMPTED, stopped)
-        end_session(session, code, reason)
-        done = f"step {trainer.clock.step}, {trainer.clock.images / 1000:g} kimg, {clock_time(session.seconds())}"
-        say(f"{reason}: {done}")
-        if trainer.is_complete:
-            say(_ending(session))
-        return code, reason
-
-
-def _commands(config: RunConfig, out: Path, trainer: Trainer) -> dict[str, str]:
-    """What can be done with the run."""
-    path, trust = shlex.quote(str(out)), " --trust" if outside_names(config) else ""
-    run = f"./{path}" if str(out) in registry.names("recipes") else path  # a recipe of this name would be taken instead
-    held_out = trainer.fixed_samples.held_out
-    num = 64 if held_out is None else min(64, len(held_out))
-    return {
-        "go on": f"{program_command()} train {run}{trust}",
-        "sample": f"{program_command()} sample {path} --num {num}{trust}",
-        "export": f"{program_command()} export {path}{trust}",
-        "score": f"{program_command()} eval {path} --json{trust}",
-    }
-
-
-def _ending(session: Session) -> str:
-    path, commands = session.folder, session.run_info["commands"]
-    scored = bool(session.last_score)
-    more = session.trainer.images * 2 / 1000
-    shown = [commands["sample"], commands["export"], f"{commands['go on']} train.kimg={more:g}    # twice the length"]
-    lines = [
-        f"score     {score_line(session.last_score) if scored else 'off (score.extractor=none)'}",
-        f"where     {path}: report.html, samples/, metrics.jsonl the record, checkpoints/",
-        *(f"{'next' if i == 0 else '':<10}{command}" for i, command in enumerate(shown)),
-    ]
-    return "\n".join(lines)
+    folder = out or folder or Path("runs") / run_name(recipe)
+    raise typer.Exit(start_training(config, recipe, overrides, folder, fresh))

@@ -1,4 +1,4 @@
-"""`paragan watch`: a run in the terminal, read from its record while another process writes it."""
+"""`paragan watch`: a live view of a run in the terminal, read from its record."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from paragan.report.record import Record
 
-_LOOK_S, _PLAIN_S = 1.0, 10.0
+_POLL_S = 1.0
+_LINE_PERIOD_S = 10.0  # without a terminal
 
-Once = Annotated[bool, typer.Option("--once", help="Show the run as it is and end.")]
+Once = Annotated[bool, typer.Option("--once", help="Print the current state and exit.")]
 
 
 def watch(run: Run, once: Once = False) -> None:
@@ -36,36 +37,36 @@ def watch(run: Run, once: Once = False) -> None:
         if once:
             console.print(render_run(run, record.history))
         elif console.is_terminal:
-            _live(run, record, console)
+            _update_view(run, record, console)
         else:
-            _lines(run, record, lambda: print(summary_line(run, record.history), flush=True))
+            _print_lines(run, record, lambda: print(summary_line(run, record.history), flush=True))
 
 
-def _live(run: Path, record: Record, console: Console) -> None:
+def _update_view(run: Path, record: Record, console: Console) -> None:
     from rich.live import Live
 
     from paragan.report.terminal import render_run
 
     with Live(render_run(run, record.history), console=console, auto_refresh=False) as screen:
-        while not _ended(run, record):
-            time.sleep(_LOOK_S)
+        while not _has_ended(run, record):
+            time.sleep(_POLL_S)
             record.read()
             screen.update(render_run(run, record.history), refresh=True)
 
 
-def _lines(run: Path, record: Record, say: Callable[[], None]) -> None:
-    say()
+def _print_lines(run: Path, record: Record, print_line: Callable[[], None]) -> None:
+    print_line()
     last = time.monotonic()
-    while not _ended(run, record):
-        time.sleep(_LOOK_S)
+    while not _has_ended(run, record):
+        time.sleep(_POLL_S)
         record.read()
-        if time.monotonic() - last >= _PLAIN_S or _ended(run, record):
+        if time.monotonic() - last >= _LINE_PERIOD_S or _has_ended(run, record):
             last = time.monotonic()
-            say()
+            print_line()
 
 
-def _ended(run: Path, record: Record) -> bool:
-    """A silent run may go on yet, so it is watched further."""
+def _has_ended(run: Path, record: Record) -> bool:
+    """Whether the run has ended. A run without new records may still be training."""
     from paragan.report.run_state import run_state
 
     return run_state(run, record.history).word in ("finished", "stopped", "failed")

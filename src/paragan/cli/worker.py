@@ -1,4 +1,4 @@
-"""`paragan worker`: a process that trains cells of a grid, for a coordinator that listens somewhere."""
+"""`paragan worker`: a process that trains cells of a grid run on another host."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import typer
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.printable import to_printable
 
-Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the coordinator listens, as it prints it.")]
+Address = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of the coordinator, as it prints it.")]
 
 
-Device = Annotated[str, typer.Option(help="auto, cpu, or the number of an accelerator of this host.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, or the index of an accelerator of this host.")]
 
 
 def worker(address: Address, device: Device = "auto") -> None:
     """Join a grid run as a worker.
 
-    The access token is read from PARAGAN_TOKEN, or from the file that PARAGAN_TOKEN_FILE names.
+    The access token is read from PARAGAN_TOKEN, or from the file named by PARAGAN_TOKEN_FILE.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise ConfigError(f"worker: found {address!r}, expected HOST:PORT, as the coordinator prints it")
-    with _ignoring_warnings():
+        raise ConfigError(f"worker: {address!r} is not HOST:PORT; use the address that the coordinator prints")
+    with _ignore_sigusr1():
         from paragan.build.workers import worker as work
         from paragan.distributed.transports.signed_frames import find_token
 
@@ -35,8 +35,8 @@ def worker(address: Address, device: Device = "auto") -> None:
 
 
 @contextmanager
-def _ignoring_warnings() -> Iterator[None]:
-    """A scheduler may send SIGUSR1 to all processes of a job: the coordinator saves, and ends its workers."""
+def _ignore_sigusr1() -> Iterator[None]:
+    """Ignore SIGUSR1, which a scheduler may send to all processes of a job; the coordinator ends its workers."""
     before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         yield

@@ -1,4 +1,4 @@
-"""`paragan report --serve`: the page of a live run, to this machine alone and to nobody else."""
+"""HTTP server for the report page of a live run, reachable from this machine only."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from paragan.writers.report import Page
 
 _ADDRESS = "127.0.0.1"
-_AT_ONCE = 16
-_PAUSE_S, _REQUEST_S = 10.0, 30.0  # the longest silence; all of a request, so that a trickle of bytes ends, too
+_MAX_REQUESTS = 16
+_SILENCE_S = 10.0  # longest pause of a client
+_REQUEST_S = 30.0  # longest duration of a request, so that a slow trickle of bytes ends
 _HOSTS = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?", re.IGNORECASE | re.ASCII)
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -38,50 +39,53 @@ _HEADERS = {
 }
 
 
-def serve(run: Path, port: int) -> None:
-    """Until Ctrl-C, which is the way to end it and no error."""
-    with open_server(run, port) as server, suppress(KeyboardInterrupt):
+def serve_report(run: Path, port: int) -> None:
+    """Serve the report page of a run until Ctrl-C."""
+    with open_report_server(run, port) as server, suppress(KeyboardInterrupt):
         port = server.server_address[1]
-        print(f"{server.address}  (Ctrl-C ends)")
-        print(f"from elsewhere: ssh -L {port}:{_ADDRESS}:{port} {_me()}  and open the same address there", flush=True)
+        print(f"{server.address}  (Ctrl-C to stop)")
+        print(
+            f"from another machine: ssh -L {port}:{_ADDRESS}:{port} {_ssh_target()}  and open the same URL", flush=True
+        )
         server.serve_forever()
 
 
-def open_server(run: Path, port: int) -> Server:
-    """Bound and not serving yet. port 0: any that is free.
+def open_report_server(run: Path, port: int) -> ReportServer:
+    """A server that is bound but not serving yet. port 0: any free port.
 
-    Raises `CheckpointError` where `run` is no run folder, `ConfigError` where the port is taken.
+    Raises `CheckpointError` if `run` is not a run folder, `ConfigError` if the port is in use.
     """
     from paragan.writers.report import Page
 
     try:
-        return Server(Page(run), port)
+        return ReportServer(Page(run), port)
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
-        why = "in use" if error.errno == errno.EADDRINUSE else "not allowed here"
-        raise ConfigError(f"--port: found {port}, which is {why}, expected a free one; try --port 0") from None
+        reason = "in use" if error.errno == errno.EADDRINUSE else "not permitted for this user"
+        raise ConfigError(f"--port {port} is {reason}; use --port 0 for any free port") from None
 
 
-class Server(ThreadingHTTPServer):
-    """On the loopback alone, to those who know its secret: other users of the machine reach the loopback, too.
+class ReportServer(ThreadingHTTPServer):
+    """Server on the loopback interface; every path starts with a secret, since other users can reach the interface.
 
-    At most so many requests at once; one more is turned away.
+    Requests beyond `_MAX_REQUESTS` at a time are rejected.
     """
 
     daemon_threads = True
     request_queue_size = 32
 
     def __init__(self, page: Page, port: int) -> None:
-        self.page, self.rendering = page, threading.Lock()
-        self.secret = secrets.token_urlsafe(24)  # the first part of every path
-        self._said = ""
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self.page = page
+        self.rendering = threading.Lock()
+        self.secret = secrets.token_urlsafe(24)  # first part of every path
+        self._last_error = ""
+        self._slots = threading.BoundedSemaphore(_MAX_REQUESTS)
         super().__init__((_ADDRESS, port), _Handler)
 
     @property
     def address(self) -> str:
-        """Where a browser finds the page."""
+        """URL of the page."""
         return f"http://{_ADDRESS}:{self.server_address[1]}/{self.secret}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -91,7 +95,7 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        end = threading.Timer(_REQUEST_S, _cut, (request,))
+        end = threading.Timer(_REQUEST_S, _shut_down, (request,))
         end.daemon = True
         end.start()
         try:
@@ -101,54 +105,55 @@ class Server(ThreadingHTTPServer):
             self._slots.release()
 
     def render(self) -> str | None:
-        """The page; None where it cannot be made, which the terminal says once."""
+        """The page; None if it cannot be rendered. An error is printed once."""
         from paragan.report.record import single_line
 
         try:
             with self.rendering:
                 return self.page.render(live=True)
-        except Exception as error:  # whatever it is, the next request finds a longer record
-            told = single_line(f"the page cannot be made: {type(error).__name__}: {error}")
-            if told != self._said:
-                print(told, file=sys.stderr, flush=True)
-            self._said = told
+        except Exception as error:  # a later request may succeed: the record grows
+            message = single_line(f"cannot render the page: {type(error).__name__}: {error}")
+            if message != self._last_error:
+                print(message, file=sys.stderr, flush=True)
+            self._last_error = message
             return None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that went away is no news."""
+        """Ignore errors of a connection: browsers close theirs at any time."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _PAUSE_S
-    server: Server
-    server_version, sys_version = "paragan", ""
+    timeout = _SILENCE_S
+    server: ReportServer
+    server_version = "paragan"
+    sys_version = ""
 
     def do_GET(self) -> None:
-        host = self.headers.get("Host", "")  # behind `ssh -L` the port may be another
-        if not _HOSTS.fullmatch(host):  # another name for this address: a page from elsewhere asks
+        host = self.headers.get("Host", "")  # with `ssh -L` the port may differ
+        if not _HOSTS.fullmatch(host):  # DNS rebinding: a foreign page uses another name for this address
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "open this page as 127.0.0.1 or localhost\n")
             return
         secret, _, page = self.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(secret.encode(), self.server.secret.encode()):
-            text = "open the whole address, as the terminal has printed it\n"
+            text = "open the complete URL that the terminal has printed\n"
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", text)
         elif self.path.endswith("/") and not page:
             self._page()
         elif page == "state":
             self._answer(HTTPStatus.OK, "application/json", json.dumps({"token": self.server.page.token()}))
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is the page, and state\n")
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "not found; there are / and /state\n")
 
     def _page(self) -> None:
         page = self.server.render()
         if page is None:
-            why = f"the page cannot be made; the terminal of `{program_command()} report --serve` says why\n"
-            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", why)
+            text = f"cannot render the page; see the terminal of `{program_command()} report --serve`\n"
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", text)
         else:
             self._answer(HTTPStatus.OK, "text/html", page, self.server.page.policy(live=True))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class refuses by itself, with our headers and without an echo of the request."""
+        """Answer errors of the base class with our headers and without echoing the request."""
         self._answer(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}\n")
 
     def _answer(self, status: HTTPStatus, kind: str, text: str, policy: str = "default-src 'none'") -> None:
@@ -164,17 +169,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """The terminal stays quiet."""
+        """Do not log requests."""
 
 
-def _cut(request: socket.socket) -> None:
-    with suppress(OSError):  # answered meanwhile
+def _shut_down(request: socket.socket) -> None:
+    with suppress(OSError):  # already closed
         request.shutdown(socket.SHUT_RDWR)
 
 
-def _me() -> str:
+def _ssh_target() -> str:
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # no name behind this number, in a container
+    except (KeyError, OSError):  # no user name, as in some containers
         user = "USER"
     return f"{user}@{platform.node() or 'HOST'}"

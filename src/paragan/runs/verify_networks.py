@@ -1,6 +1,6 @@
-"""What `paragan verify` is asked to try: networks by their dotted path, or a recipe's, with shapes and no data.
+"""Networks for `paragan verify`, from a dotted path or a recipe: built from shapes, without data.
 
-Run as a program it is one of the ranks: `python -m paragan.cli.verify_networks ASKED RANK SIZE NUMBER STORE FOLDER`.
+As a program, this is one of the ranks: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE NUMBER STORE`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from paragan.verify.reference_run import VerifiedNetworks, exact_arithmetic
 
 _BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
 _SHAPE = (3, 32, 32)
-_EPS = 1e-3  # of Adam and its like: a gradient that is nothing but rounding must not become a whole step
+_EPS = 1e-3  # of Adam-like optimizers: a gradient that is only rounding error must not become a full step
 _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class VerifyRequest:
-    """The words of the command. shape, classes: None where the recipe's data tells them."""
+    """Arguments of the command. shape, classes: None takes those of the recipe's data."""
 
     target: str
     overrides: tuple[str, ...] = ()
@@ -42,24 +42,26 @@ class VerifyRequest:
     ranks: int = 2
     trust: bool = False
 
-    def text(self) -> str:
-        """For a process that is to try the same."""
+    def to_json(self) -> str:
+        """The request for another process."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def of(cls, text: str) -> VerifyRequest:
-        words: Mapping[str, Any] = json.loads(text)
-        shape = None if words["shape"] is None else tuple(words["shape"])
-        return cls(words["target"], tuple(words["overrides"]), shape, words["classes"], words["ranks"], words["trust"])
+    def from_json(cls, text: str) -> VerifyRequest:
+        """The request that `to_json` has written."""
+        values: Mapping[str, Any] = json.loads(text)
+        shape = None if values["shape"] is None else tuple(values["shape"])
+        return cls(**{**values, "overrides": tuple(values["overrides"]), "shape": shape})
 
 
-class _Seen:
-    """Stands for a data set of which nothing but shape and classes is asked."""
+class _ShapeOnlySource:
+    """Data set that has a shape and classes, but no images."""
 
     fingerprint = "none"
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
-        self.shape, self.class_names = shape, tuple(map(str, range(classes)))
+        self.shape = shape
+        self.class_names = tuple(map(str, range(classes)))
 
     def __len__(self) -> int:
         return 1
@@ -68,38 +70,39 @@ class _Seen:
         raise AssertionError("the laws draw their images themselves")
 
 
-class _SeenPairs(_Seen):
+class _ShapeOnlyPairs(_ShapeOnlySource):
     def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
         raise AssertionError("the laws draw their images themselves")
 
 
-def subject(asked: VerifyRequest) -> VerifiedNetworks:
-    """Its networks are built in float64, later. `ConfigError` for such as do not fit the shape or the game.
+def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
+    """The networks of a request, to be built in float64 later.
 
-    To be called outside `exact()`: the game is tried once as a run would, in float32.
+    Raises `ConfigError` if they do not fit the shape or the game. Call it outside `exact_arithmetic()`: the game is
+    tried once in float32, as in a run.
     """
-    config, found = _config(asked)
-    game = build.gan(config, found, _CPU, turns=False)  # the laws play them
+    config, data = _config(request)
+    game = build.gan(config, data, _CPU, turns=False)  # the laws run the turns
     return VerifiedNetworks(
-        {side: _in_float64(build.maker(config, side, found, _CPU)) for side in Side},
+        {side: _in_float64(build.maker(config, side, data, _CPU)) for side in Side},
         {Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},
         {Side.G: config.g.ema, Side.D: config.d.ema},
         replace(game, prior=replace(game.prior, dtype=torch.float64)),
         build.scheme(config),
-        found.train.shape,
-        found.num_classes,
-        found.has_pairs,
-        batch=max(8, 4 * asked.ranks),
+        data.train.shape,
+        data.num_classes,
+        data.has_pairs,
+        batch=max(8, 4 * request.ranks),
     )
 
 
-def _config(asked: VerifyRequest) -> tuple[RunConfig, build.Data]:
-    """The recipe's, or that of a bare game for a module; players play as on one process, in full precision."""
-    is_recipe = asked.target.endswith((".yaml", ".yml")) or asked.target in registry.names("recipes")
+def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data]:
+    """Config of the recipe, or a minimal one for a module; players run on one process, in full precision."""
+    is_recipe = request.target.endswith((".yaml", ".yml")) or request.target in registry.names("recipes")
     if is_recipe:
-        config = load(asked.target, asked.overrides, ANY if asked.trust else None)
+        config = load(request.target, request.overrides, ANY if request.trust else None)
     else:
-        config = load("digits", [f"model.name={asked.target}", *_BARE, *asked.overrides])
+        config = load("digits", [f"model.name={request.target}", *_BARE, *request.overrides])
     plain: dict[str, Any] = {
         "precision": "fp32",
         "strategy": None,
@@ -108,20 +111,20 @@ def _config(asked: VerifyRequest) -> tuple[RunConfig, build.Data]:
         "channels_last": False,
     }
     config = replace(config, g=replace(config.g, **plain), d=replace(config.d, **plain))
-    if config.scheme.name == "asynchronous":  # without delay it is one of these; with delay nothing repeats exactly
+    if config.scheme.name == "asynchronous":  # without delay it equals shared_fakes; with delay no run repeats exactly
         config = replace(config, scheme=choose("schemes", "shared_fakes"))
-    if is_recipe and (asked.shape is None or asked.classes is None):
+    if is_recipe and (request.shape is None or request.classes is None):
         try:
             real = build.open_data(config)
         except Exception as error:
-            raise ConfigError(f"{error}; or give --shape CxHxW and --classes N: no data is needed then") from None
+            raise ConfigError(f"{error}; or pass --shape CxHxW and --classes N, which need no data") from None
         shape, classes, pairs = real.train.shape, real.num_classes, real.has_pairs
     else:
         kind = registry.load("models", config.model.name).Generator
         shape, classes, pairs = _SHAPE, 0, bool(getattr(kind, "takes_condition", False))
-    classes = classes if asked.classes is None else asked.classes
-    seen = (_SeenPairs if pairs else _Seen)(asked.shape or shape, classes)
-    return config, build.Data(seen, seen)
+    classes = classes if request.classes is None else request.classes
+    source = (_ShapeOnlyPairs if pairs else _ShapeOnlySource)(request.shape or shape, classes)
+    return config, build.Data(source, source)
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:
@@ -139,14 +142,15 @@ def _policy(config: RunConfig, side: Side) -> Policy:
 
 
 def main(words: list[str]) -> None:
-    """One rank of `engine.laws_on_ranks.Ranks`."""
+    """One rank of `verify.on_ranks.RankProcesses`."""
     from paragan.verify.on_ranks import serve
 
-    asked, folder = VerifyRequest.of(words[0]), Path(words[1])
+    request = VerifyRequest.from_json(words[0])
+    folder = Path(words[1])
     rank, size, number = map(int, words[2:5])
-    tried = subject(asked)
+    networks = verified_networks(request)
     with exact_arithmetic():
-        serve(tried, rank, size, number, folder, Path(words[5]))
+        serve(networks, rank, size, number, folder, Path(words[5]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Where `paragan train` runs: in this process, as one of several ranks, or on ranks that it starts itself.
+"""Start of a training run: in this process, as one of several ranks, or on ranks that are launched here.
 
-torch is imported only where this process trains, or where the accelerators must be counted.
+torch is imported only where this process trains, or to count the accelerators.
 """
 
 from __future__ import annotations
@@ -20,38 +20,39 @@ from paragan.distributed.launch.rank_env import RankEnv, from_environment, num_c
 from paragan.runs.folder import RunFolder
 
 
-def start(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
+def start_training(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
     """Train `config` in the folder `out`; returns the exit code."""
     place = from_environment()
     if config.grid is not None:
-        from paragan.cli import train_grid
+        from paragan.runs.start_grid import start_grid
 
-        return train_grid.start(config, recipe, overrides, out, fresh, place)
+        return start_grid(config, recipe, overrides, out, fresh, place)
     if place is not None:
-        return _as_rank(place, config, recipe, out, fresh)
+        return _train_as_rank(place, config, recipe, out, fresh)
     with install() as interrupt:
         devices = _devices(config)
         if devices == 1:
-            from paragan.cli.train import run
+            from paragan.runs.train import train_run
 
-            return run(config, recipe, out, fresh, interrupt)
+            return train_run(config, recipe, out, fresh, interrupt)
         if config.train.batch < devices:
             raise ConfigError(
-                f"devices: found {devices} for a batch of {config.train.batch}, expected at most one for each image"
+                f"devices={devices} is more than train.batch={config.train.batch}: each device needs an image; "
+                "lower devices or raise train.batch"
             )
         interrupt.patient = True
         words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
         words += ("--trust",) if outside_names(config) else ()
-        with RunFolder(out) as folder:  # a second start is refused before it touches anything
+        with RunFolder(out) as folder:  # refuses a run folder that is in use before anything is changed
             if devices > num_cores() and config.devices and not _accelerators():
-                print(f"devices: {devices} processes share {num_cores()} cores: fewer may be faster", file=sys.stderr)
+                print(f"warning: {devices} processes share {num_cores()} cores; fewer may be faster", file=sys.stderr)
             return launcher.launch(Job(words, out, devices, config.train.timeout_s, folder.lock), interrupt)
 
 
-def _as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:
-    """One of several: rank 0 speaks for all, and what could not be helped before is not tried again."""
+def _train_as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: bool) -> int:
+    """Train as one of several ranks. Rank 0 prints; an attempt that failed for good is not repeated."""
     if place.rank:
-        os.dup2(2, 1)  # what outside code prints, it prints on every rank
+        os.dup2(2, 1)  # custom code prints on every rank
     if (before := exit_status.final_failure(out, place)) is not None:
         return before.code
     with install(patient=True, message="" if place.rank else "stopping after this step") as interrupt:
@@ -60,10 +61,10 @@ def _as_rank(place: RankEnv, config: RunConfig, recipe: str, out: Path, fresh: b
             and exit_status.is_owned(out, place)
             and (last := exit_status.first_failure(exit_status.read_all(out, place.run_id)))
         ):
-            print(to_printable(f"starting again from the last checkpoint: {last.reason}"), flush=True)
-        from paragan.cli.train import run
+            print(to_printable(f"restarting from the last checkpoint: {last.reason}"), flush=True)
+        from paragan.runs.train import train_run
 
-        return run(config, recipe, out, fresh, interrupt, place)
+        return train_run(config, recipe, out, fresh, interrupt, place)
 
 
 def _devices(config: RunConfig) -> int:

@@ -1,4 +1,4 @@
-"""Where `paragan train` with a grid runs: here, on workers that it starts, or as one of many that somebody started."""
+"""Start of a grid run: in this process, on workers that are launched here, or as a process of torchrun or mpiexec."""
 
 from __future__ import annotations
 
@@ -17,35 +17,37 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs.folder import RunFolder
 
 
-def start(
+def start_grid(
     config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool, place: RankEnv | None
 ) -> int:
     """Train a grid in the folder `out`; returns the exit code."""
     if config.devices not in (None, 1):
-        raise ConfigError(f"devices: found {config.devices} for a grid, expected workers={config.devices} instead")
+        raise ConfigError(f"devices={config.devices} does not apply to a grid; use workers={config.devices}")
     if place is not None and place.size > 1:
         return _on_torchrun(config, recipe, out, fresh, place)
-    among = mpiexec.rank_and_size()
-    if config.transport == "mpi" and among is None:
+    mpi_rank = mpiexec.rank_and_size()
+    if config.transport == "mpi" and mpi_rank is None:
         return _on_mpiexec(config, recipe, overrides, out, fresh)
     if config.transport == "mpi":
-        assert among is not None
-        return _as_mpi_rank(config, recipe, out, fresh, among)
-    if among is not None:
-        if among[0]:
-            return ConfigError.exit_code  # the first speaks
+        assert mpi_rank is not None
+        return _as_mpi_rank(config, recipe, out, fresh, mpi_rank)
+    if mpi_rank is not None:
+        if mpi_rank[0]:
+            return ConfigError.exit_code  # rank 0 prints the error
         raise ConfigError(
-            f"transport: found {config.transport} in {among[1]} processes of mpiexec, expected transport=mpi"
+            f"transport={config.transport} does not work in {mpi_rank[1]} processes of mpiexec; use transport=mpi"
         )
-    from paragan.cli.train import run
+    from paragan.runs.train import train_run
 
     with install() as interrupt:
-        return run(config, recipe, out, fresh, interrupt)
+        return train_run(config, recipe, out, fresh, interrupt)
 
 
 def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: RankEnv) -> int:
     if config.transport == "mpi":
-        raise ConfigError("transport: found mpi under torchrun, expected gloo, or mpiexec instead of torchrun")
+        raise ConfigError(
+            "transport=mpi does not work under torchrun; use transport=gloo, or mpiexec instead of torchrun"
+        )
     from paragan.core.dist import World
     from paragan.distributed.launch.join import destroy_groups
     from paragan.runs.grids import of_torchrun
@@ -53,15 +55,15 @@ def _on_torchrun(config: RunConfig, recipe: str, out: Path, fresh: bool, place: 
     company = of_torchrun(config, place)
     try:
         with install(patient=True, message="") if place.rank else install() as interrupt:
-            return _together(config, recipe, out, fresh, company, interrupt)
+            return _train_together(config, recipe, out, fresh, company, interrupt)
     finally:
         destroy_groups(World())
 
 
 def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: Path, fresh: bool) -> int:
-    """As many workers as are asked for, and a coordinator."""
+    """Launch the requested number of workers and a coordinator."""
     if config.workers is None:
-        raise ConfigError("workers: found none for transport=mpi, expected workers=N, or mpiexec before the command")
+        raise ConfigError("workers is required for transport=mpi; pass workers=N, or put mpiexec before the command")
     RunFolder(out).refuse_in_use()
     words = ("train", recipe, *overrides, "--out", str(out), *(["--fresh"] if fresh else []))
     words += ("--trust",) if outside_names(config) else ()
@@ -70,47 +72,49 @@ def _on_mpiexec(config: RunConfig, recipe: str, overrides: Sequence[str], out: P
         code, reason = mpiexec.launch(mpiexec.MpiJob(words, config.workers + 1, out, config.train.timeout_s), interrupt)
     if reason:
         if exit_status.lacks_exit(out):
-            with suppress(CheckpointError), RunFolder(out):  # another process may run in it by now
+            with suppress(CheckpointError), RunFolder(out):  # another process may use the folder by now
                 exit_status.write_exit(out, code, reason)
         print(reason, file=sys.stderr)
     return code
 
 
-def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, among: tuple[int, int]) -> int:
-    """One process of mpiexec. Our launcher reports requests to stop, and reads how rank 0 ended."""
-    rank, size = among
+def _as_mpi_rank(config: RunConfig, recipe: str, out: Path, fresh: bool, mpi_rank: tuple[int, int]) -> int:
+    """Train as one process of mpiexec. Our launcher forwards stop requests and reads the exit status of rank 0."""
+    rank, size = mpi_rank
     run = os.environ.get(mpiexec.RUN)
-    error, code = None, 1
+    error: BaseException | None = None
+    code = 1
     interrupt = (
         install(patient=True, message="") if rank or run else install()
-    )  # until the process ends: so does mpiexec
+    )  # until the process ends, as mpiexec does
     try:
         from paragan.runs.grids import of_mpiexec
 
-        code = _together(config, recipe, out, fresh, of_mpiexec(config), interrupt)
+        code = _train_together(config, recipe, out, fresh, of_mpiexec(config), interrupt)
         return code
     except BaseException as raised:
-        error, code = raised, outcome(raised)[0]
+        error = raised
+        code = outcome(raised)[0]
         raise
     finally:
         if rank == 0 and run:
-            with suppress(OSError, CheckpointError):  # a full disk must not hide what went wrong
+            with suppress(OSError, CheckpointError):  # a full disk must not hide the error
                 exit_status.write(out, RankEnv(rank, size, rank, size, run_id=run), error, code, str(error or ""))
 
 
-def _together(
+def _train_together(
     config: RunConfig, recipe: str, out: Path, fresh: bool, company: ExternalWorkers, interrupt: Interrupt
 ) -> int:
-    """Rank 0 is the coordinator, and speaks; the others work."""
+    """Train a grid on the processes of torchrun or mpiexec: rank 0 is the coordinator, the others are workers."""
     from paragan.runs.grids import serve, staffed
 
     if company.rank:
         return serve(staffed(config, company), company)
-    from paragan.cli.train import run
+    from paragan.runs.train import train_run
 
     try:
-        return run(staffed(config, company), recipe, out, fresh, interrupt, company=company)
+        return train_run(staffed(config, company), recipe, out, fresh, interrupt, company=company)
     finally:
         if not company.has_broadcast:
             with suppress(RankError, OSError):
-                company.broadcast({})  # nothing to do: this one tells why
+                company.broadcast({})  # no work for them: this process reports the reason

@@ -1,0 +1,62 @@
+"""Progress on standard error: a bar on a terminal, otherwise a line every ten seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+_PERIOD_S = 10.0
+Item = TypeVar("Item")
+Update = Callable[[int, int], None]  # (number done, total)
+
+
+@contextmanager
+def show_progress(unit: str) -> Iterator[Update]:
+    """Yield a function to call with the number of items done and their total. unit: such as images."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _log_lines(unit)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(unit, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def show_status(items: Iterable[Item], describe: Callable[[Item], str]) -> Iterator[Item]:
+    """The same items; each is described in a line, on a terminal in one line that is replaced."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        for item in items:
+            print(describe(item), file=sys.stderr, flush=True)
+            yield item
+        return
+    with console.status("") as status:
+        for item in items:
+            status.update(Text(describe(item)))
+            yield item
+
+
+def _log_lines(unit: str) -> Update:
+    start = time.monotonic()
+    last = start
+
+    def update(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _PERIOD_S and done < total:
+            last = now
+            left = (now - start) / done * (total - done)
+            print(f"{done:,} of {total:,} {unit}, about {left:.0f} s left", file=sys.stderr, flush=True)
+
+    return update

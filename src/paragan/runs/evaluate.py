@@ -1,0 +1,47 @@
+"""Scores of a finished or stopped run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paragan.core.errors import ConfigError
+from paragan.evaluation.evaluator import Score
+from paragan.runs.open_run import open_run
+from paragan.writers.console import score_line
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """A score and the step of its checkpoint."""
+
+    step: int
+    score: Score
+
+    def to_json(self) -> dict[str, Any]:
+        """Metrics, those of real images, number of images and protocol."""
+        score = self.score
+        numbers = {"metrics": score.metrics, "real": score.real, "num_images": score.num_images}
+        return {**numbers, "protocol": score.protocol}
+
+    def __str__(self) -> str:
+        return f"step {self.step}  {score_line(self.score.values)}  ({self.score.num_images} images)"
+
+
+def evaluate_run(
+    path: Path,
+    num_images: int | None = None,
+    seed: int | None = None,
+    *,
+    best: bool = False,
+    trust: bool = False,
+) -> RunScore:
+    """Score the averaged generator of the run at `path`. The arguments are those of `open_run`; seed: of the latents.
+
+    Raises `ConfigError` for a run without scores.
+    """
+    run = open_run(path, num_images, trust, best)
+    if not run.trainer.is_scored:
+        raise ConfigError(f"{path} has no scores (score.extractor=none); resume it with score.extractor=auto")
+    return RunScore(run.trainer.clock.step, run.trainer.compute_score(run.prior(seed)))

@@ -1,0 +1,72 @@
+"""Runs and generators opened for reading: a run as a trainer at a checkpoint, or a generator alone."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from paragan import build
+from paragan.build import grid
+from paragan.config import RunConfig, load, loads
+from paragan.config.config_reader import ANY
+from paragan.core.command import program_command
+from paragan.core.errors import CheckpointError
+from paragan.core.printable import to_printable
+from paragan.engine.trainer import Trainer
+from paragan.export.generator import GeneratorReader, load_generator
+from paragan.export.sampler import Sampler
+from paragan.game.prior import Prior
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run at one of its checkpoints."""
+
+    config: RunConfig
+    trainer: Trainer
+
+    def prior(self, seed: int | None) -> Prior:
+        """The run's prior, with another seed if one is given."""
+        return self.trainer.prior if seed is None else replace(self.trainer.prior, seed=seed)
+
+
+def open_run(path: Path, num_images: int | None = None, trust: bool = False, best: bool = False) -> OpenedRun:
+    """Open a run folder at its newest checkpoint.
+
+    num_images: scored instead of the run's number. trust: import the custom code that the config names. best: use the
+    checkpoint with the best score instead of the newest.
+
+    Raises `CheckpointError` if `path` is not a run folder or has no checkpoint yet. Opening writes nothing; scoring
+    saves a judge that it had to train, if the folder is writable.
+    """
+    config_file = path / "config.yaml"
+    if not config_file.is_file():
+        raise CheckpointError(f"{path} {_why_no_run(path)}; pass a run folder, made by `{program_command()} train`")
+    overrides = [] if num_images is None else [f"score.num_images={num_images}"]
+    config = load(str(config_file), overrides, ANY if trust else ())
+    trainer = grid.trainer(config, path, _print_line, lambda: False, reading=True)
+    if not trainer.resume(best):
+        raise CheckpointError(f"{path} has no checkpoint yet; train longer, or lower every.save_kimg")
+    return OpenedRun(config, trainer)
+
+
+def open_generator(path: Path, trust: bool = False, best: bool = False) -> Sampler:
+    """Open the generator of a run folder or an exported file, as `paragan.load` does."""
+    outside = ANY if trust else ()
+    read = partial(load, outside=outside)
+    read_text = partial(loads, outside=outside)
+    return load_generator(
+        path, GeneratorReader(read, read_text, lambda config: build.open_data(config), _print_line), best
+    )
+
+
+def _why_no_run(path: Path) -> str:
+    if path.is_file():
+        return "is a file, not a run folder"
+    return "is a folder without config.yaml" if path.is_dir() else "does not exist"
+
+
+def _print_line(line: str) -> None:
+    print(to_printable(line), file=sys.stderr)

@@ -1,0 +1,83 @@
+"""Repetition of an asynchronous run in its recorded order of updates, compared bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from paragan.checkpoint.reader import Checkpoint, read_checkpoint
+from paragan.checkpoint.writer import CheckpointWriter
+from paragan.config import RunConfig, load
+from paragan.config.config_reader import ANY
+from paragan.core.command import program_command
+from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.types import Side
+from paragan.runs.start import start_training
+from paragan.schemes.asynchronous.update_order import read_used
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """Outcome of a replay. code: exit code. text: one line for a person, empty if training failed."""
+
+    code: int
+    text: str = ""
+
+
+def replay_run(path: Path, out: Path | None = None, trust: bool = False) -> ReplayResult:
+    """Repeat the asynchronous run at `path` in `out` (default: RUN/replay) and compare the last common checkpoint.
+
+    Raises `CheckpointError` for a folder that is not a run, `ConfigError` for a run that is not asynchronous.
+    """
+    config_file = path / "config.yaml"
+    if not config_file.is_file():
+        raise CheckpointError(f"{path} has no config.yaml; pass a run folder, made by `{program_command()} train`")
+    outside = ANY if trust else ()
+    config = load(str(config_file), (), outside)
+    if config.scheme.name != "asynchronous":
+        raise ConfigError(
+            f"replay needs a run with the asynchronous scheme; this one has {config.scheme.name}, without a "
+            "recorded order; to repeat it, run the same command with another --out"
+        )
+    steps = _num_steps(path, config)
+    kimg = steps * config.train.batch * config.d.updates_per_step / 1000
+    overrides = [f"scheme.order={path.resolve()}", f"train.kimg={kimg:g}", "writers=[jsonl, console]"]
+    folder = out or path / "replay"
+    repetition = load(str(config_file), overrides, outside)
+    code = start_training(repetition, str(config_file), overrides, folder, fresh=True)
+    return ReplayResult(code) if code else _compare(path, folder, steps)
+
+
+def _num_steps(path: Path, config: RunConfig) -> int:
+    """Number of steps that are recorded for both players."""
+    num_g, num_d = (min(map(len, read_used(path, side))) for side in (Side.G, Side.D))
+    return min(num_g, num_d // config.d.updates_per_step)
+
+
+def _compare(original: Path, repetition: Path, steps: int) -> ReplayResult:
+    """Compare the newest checkpoint that both folders have."""
+    name = _last_common([CheckpointWriter(folder / "checkpoints") for folder in (original, repetition)])
+    if name is None:
+        return ReplayResult(0, f"replayed {steps} steps; {original} has no checkpoint to compare with (every.keep)")
+    a, b = (read_checkpoint(folder / "checkpoints" / name) for folder in (original, repetition))
+    different = _first_difference(a, b)
+    if different is not None:
+        return ReplayResult(2, f"replayed {steps} steps; at step {a.step} {different} differs")
+    return ReplayResult(0, f"replayed {steps} steps; at step {a.step} all tensors are equal bit for bit")
+
+
+def _last_common(checkpoints: Sequence[CheckpointWriter]) -> str | None:
+    """Name of the newest checkpoint in all folders."""
+    common = set.intersection(*({path.name for path in one.paths()} for one in checkpoints))
+    return max(common, default=None)
+
+
+def _first_difference(a: Checkpoint, b: Checkpoint) -> str | None:
+    for group, tensors in a.groups.items():
+        for name, value in tensors.items():
+            if name not in b.groups[group] or not torch.equal(value, b.groups[group][name]):
+                return f"{group}: {name}"
+    return None

@@ -1,0 +1,155 @@
+"""Sheets and films of a generator, as files named after their options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from paragan.core.errors import ConfigError
+from paragan.core.files import create_subfolder
+from paragan.storage.image_formats import check_animation_path, check_sheet_path
+
+if TYPE_CHECKING:
+    from paragan.export.gallery import Sheet
+    from paragan.export.sampler import Sampler
+
+_MAX_IMAGES = 10_000
+_NUM_PAIRS = 8
+_NUM_IMAGES = 64
+_FRAMES_PER_POINT = 16
+Update = Callable[[int, int], None]  # (number done, total)
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """Options of `paragan sample`; None takes the default. grid: ROWSxCOLUMNS. walk: number of latents of a film."""
+
+    num: int | None = None
+    seed: int | None = None
+    classes: tuple[str, ...] = ()
+    truncation: float | None = None
+    out: Path | None = None
+    grid: str | None = None
+    by_class: bool = False
+    walk: int | None = None
+    frames: int | None = None
+    mode: Literal["eval", "train-stats"] | None = None
+    inputs: Path | None = None
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """(rows, columns) of the sheet. Raises `ConfigError` for an invalid grid."""
+        if self.grid is None:
+            return None
+        if not re.fullmatch(r"[1-9]\d{0,4}x[1-9]\d{0,4}", self.grid, re.ASCII):
+            raise ConfigError(f"--grid: {self.grid!r} is not ROWSxCOLUMNS, such as 4x10")
+        rows, columns = map(int, self.grid.split("x"))
+        if rows * columns > _MAX_IMAGES:
+            raise ConfigError(f"--grid: {rows * columns:,} images are too many; a sheet has at most {_MAX_IMAGES:,}")
+        return rows, columns
+
+    @property
+    def name_words(self) -> list[str]:
+        """Options as words of a file name."""
+        values = {"grid": self.grid, "class": "-".join(self.classes), "truncation": self.truncation, "mode": self.mode}
+        words = [f"{name}-{value}" for name, value in values.items() if value]
+        if self.by_class:
+            words.append("classes")
+        return words if self.inputs is None else [*words, f"input-{self.inputs.stem}"]
+
+
+def check_request(request: SampleRequest) -> None:
+    """Raise `ConfigError` for options that do not fit together; needs no generator."""
+    if request.out is not None:
+        check_path = check_sheet_path if request.walk is None else check_animation_path
+        check_path("--out", request.out)
+    if request.frames is not None and request.walk is None:
+        raise ConfigError("--frames applies to a film; give --walk POINTS too, such as --walk 8")
+    if request.num is not None and (request.grid or request.by_class):
+        raise ConfigError("--num does not combine with --grid or --classes, which set the number; leave one out")
+    _ = request.shape
+
+
+def write_samples(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
+    """Write a sheet or a film and return its path. path: run folder or file of the generator."""
+    if sampler.takes_condition or request.inputs is not None:
+        _refuse_latent_options(sampler, request)
+        return _write_translated(sampler, path, request, update)
+    from paragan.export import gallery
+
+    target = _target(sampler, path, request)
+    sheet = _sheet(sampler, request)
+    if request.walk is not None:
+        frames = request.frames or _FRAMES_PER_POINT * request.walk
+        film = gallery.Film(sheet, request.walk, frames, request.mode)
+        film.save(sampler, target, request.seed, request.truncation, lambda done: update(done, film.frames))
+        return target
+    total = len(sheet.which_B)
+    images = gallery.render_sheet(
+        sampler, sheet, request.seed, request.truncation, lambda done: update(done, total), request.mode
+    )
+    images.save(target, sheet.columns)
+    return target
+
+
+def _refuse_latent_options(sampler: Sampler, request: SampleRequest) -> None:
+    if not sampler.takes_condition:
+        raise ConfigError("--input does not apply: this generator makes images from latents; leave it out")
+    options = {
+        "--grid": request.grid,
+        "--class": request.classes,
+        "--classes": request.by_class,
+        "--truncation": request.truncation,
+        "--walk": request.walk,
+    }
+    for option, value in options.items():
+        if value:
+            raise ConfigError(f"{option} does not apply: this generator makes images from images; leave it out")
+
+
+def _write_translated(sampler: Sampler, path: Path, request: SampleRequest, update: Update) -> Path:
+    """A sheet of inputs, outputs and, for held-out pairs, targets."""
+    from paragan.datasets import paired
+    from paragan.export import gallery
+    from paragan.loading.loader import normalise
+
+    inputs = None
+    count = request.num or min(_NUM_PAIRS, sampler.num_pairs)
+    if request.inputs is not None:
+        inputs = normalise(paired.read_inputs(str(request.inputs), sampler.info.shape))[: request.num]
+        count = len(inputs)
+    images, columns = gallery.render_pairs(
+        sampler, count, inputs, request.seed, lambda done: update(done, count), request.mode
+    )
+    return images.save(_target(sampler, path, request), columns)
+
+
+def _sheet(sampler: Sampler, request: SampleRequest) -> Sheet:
+    from paragan.export import gallery
+
+    rows, columns = request.shape or (None, gallery.COLUMNS)
+    if request.by_class:
+        return gallery.class_sheet(sampler, request.classes, rows, columns)
+    num = request.num or (_NUM_IMAGES if request.walk is None else 1)
+    return gallery.latent_sheet(
+        sampler, num if rows is None else rows * columns, columns, request.classes, request.seed
+    )
+
+
+def _target(sampler: Sampler, path: Path, request: SampleRequest) -> Path:
+    """Requested path, or one in the run's samples/ (next to a generator's file) named after the options."""
+    if request.out is not None:
+        return request.out
+    kind, ending = ("sample", ".png") if request.walk is None else ("walk", ".webp")
+    seed = sampler.seed if request.seed is None else request.seed
+    words = [kind, f"step-{sampler.info.step}", f"seed-{seed}", *map(_file_name_word, request.name_words)]
+    name = "-".join(words)[:150] + ending
+    return create_subfolder(path, "samples") / name if path.is_dir() else path.parent / name
+
+
+def _file_name_word(word: str) -> str:
+    """The word without characters that some file systems do not support."""
+    return re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)

@@ -1,0 +1,51 @@
+"""Progress of long commands: lines every ten seconds, or a bar on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from paragan.cli import progress
+from paragan.cli.progress import show_progress, show_status
+
+
+def test_show_progress_without_a_terminal_prints_a_line_every_ten_seconds(capsys, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with show_progress("images") as update:
+        for done in range(1, 101):
+            now += 0.5
+            update(done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"{done} of 100 images, about {(100 - done) / 2:.0f} s left" for done in (20, 40, 60, 80)]
+
+
+def test_show_progress_of_a_short_task_prints_nothing(capsys):
+    with show_progress("images") as update:
+        update(3, 3)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Make rich treat standard error as a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def test_show_progress_on_a_terminal_draws_a_bar_and_removes_it(capsys, terminal):
+    with show_progress("frames") as update:
+        update(4, 8)
+    text = capsys.readouterr().err
+    assert "frames" in text and "4/8" in text
+    assert text.endswith("\x1b[2K")  # the line is erased
+
+
+def test_show_status_without_a_terminal_prints_a_line_per_item(capsys):
+    assert list(show_status([1, 2], lambda item: f"item {item}")) == [1, 2]
+    assert capsys.readouterr().err == "item 1\nitem 2\n"
+
+
+def test_show_status_on_a_terminal_replaces_its_line(capsys, terminal):
+    assert list(show_status([1, 2], lambda item: f"[red]item {item}")) == [1, 2]
+    assert capsys.readouterr().err.endswith("\x1b[2K")
