@@ -111,7 +111,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
     assert main(["train", "bad.yaml", "d.micro_batches=0"]) == 2
     out, error = capsys.readouterr()
     assert out == ""
-    assert [": ".join(line.split(": ")[:2]) for line in error.splitlines()] == [
+    prefixes = [
         "bad.yaml:2: model.name",
         "bad.yaml:4: train.batchsize",
         "bad.yaml:5: seed",
@@ -119,6 +119,8 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
         "command line: d.micro_batches",
         "`paragan config digits` prints a complete recipe",
     ]
+    for line, prefix in zip(error.splitlines(), prefixes, strict=True):
+        assert line.startswith(prefix)
     assert error.count("did you mean") == 2
 
 
@@ -126,11 +128,11 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
     ("words", "said"),
     [
         (["tarin"], "Did you mean 'train'?"),
-        (["train", "--batch", "3"], "give train.batch=3"),
-        (["train", "digits", "vanilla-mnist"], "digits and vanilla-mnist are several recipes; give one"),
+        (["train", "--batch", "3"], "use train.batch=3"),
+        (["train", "digits", "vanilla-mnist"], "digits and vanilla-mnist are several recipes; use one"),
         (
             ["train", "digits", "train.batch"],
-            "train.batch has no value; give train.batch=VALUE",
+            "train.batch has no value; use train.batch=VALUE",
         ),
         (["train", "digit"], "did you mean 'digits'?"),
         (["train", "bomb.yaml"], "bomb.yaml:1: a: anchors and aliases"),

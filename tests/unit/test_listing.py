@@ -28,7 +28,7 @@ def test_list_names_what_is_on_a_shelf(name, capsys):
 
 def test_list_says_what_each_is(capsys):
     main(["list", "schemes"])
-    assert re.search(r"synchronous +The whole algorithm", capsys.readouterr().out)
+    assert re.search(r"synchronous +The GAN algorithm", capsys.readouterr().out)
     main(["list", "recipes"])
     assert "The vanilla GAN on MNIST" in capsys.readouterr().out
 

@@ -33,9 +33,9 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
     recipes = [word for word in words or () if not is_override(word)]
     unfinished = next((word for word in recipes if _is_key(word)), None)
     if unfinished is not None:
-        raise ConfigError(f"{unfinished} has no value; give {unfinished}=VALUE")
+        raise ConfigError(f"{unfinished} has no value; use {unfinished}=VALUE")
     if len(recipes) > 1:
-        raise ConfigError(f"{' and '.join(recipes)} are several recipes; give one, and settings as key.path=value")
+        raise ConfigError(f"{' and '.join(recipes)} are several recipes; use one, and settings as key.path=value")
     recipe = recipes[0] if recipes else _DEFAULT_RECIPE
     folder = None if recipe in registry.names("recipes") or not Path(recipe).is_dir() else _run_folder(recipe)
     return (recipe if folder is None else str(folder / "config.yaml")), overrides, folder
@@ -110,7 +110,7 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     elif (known := HINTS.setting(key, value or None)) is not None:
         hint = known
     elif "." in key or key in {field.name for field in fields(RunConfig)}:
-        hint = f"give {key}={value or 'VALUE'}"
+        hint = f"use {key}={value or 'VALUE'}"
     else:
         hint = f"settings are written key.path=value; `{program_command()} config` prints them all"
     raise ConfigError(f"{option} is not an option of {context.info_name}; {hint}")
