@@ -141,7 +141,7 @@ def test_a_recipe_whose_data_is_not_here_says_what_to_do(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["no.such.nets"], "expected the dotted path of a module"),
+        (["no.such.nets"], "cannot import 'no.such.nets': no module named 'no'"),
         (["digits", "digits"], "verify needs exactly one module"),
         (["digits", "--shape", "32"], "'32' is not CHANNELSxHEIGHTxWIDTH"),
         (["digits", "--ranks", "0"], "--ranks"),
