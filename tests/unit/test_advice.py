@@ -87,7 +87,7 @@ SIGNS = [
     (looks(gradient_norm_ratio=[200, 1000, 150]), ["gradients_out_of_balance"]),
     (looks(gradient_norm_ratio=[1e-3, 1e-4, 2e-3]), ["gradients_out_of_balance"]),
     (looks(gradient_norm_ratio=[200, 1e-3, 150]), []),
-    (looks(diversity=[0.9, 0.1, 0.2]), ["samples_alike"]),
+    (looks(diversity=[0.9, 0.1, 0.2]), ["mode_collapse"]),
     (looks(diversity=[0.9, 0.1, 0.9]), []),
     (looks(diversity=[0.9, 0.8, 0.1]), []),
     (looks(diversity=[0.08, 0.09, 0.07, 0.07]), []),  # a G that starts out grey
@@ -128,7 +128,7 @@ def test_missing_and_infinite_values_are_passed_over():
     history = [{"kimg": 1}, *looks(d_saturation=[nan, float("inf"), nan], diversity=[nan, nan, nan]), *scores(nan, nan)]
     assert names(history) == []
     broken = looks(diversity=[0.9, 0.1, nan, 0.1])
-    assert names(broken) == ["samples_alike"]
+    assert names(broken) == ["mode_collapse"]
 
 
 def test_distances_of_another_extractor_are_not_compared():

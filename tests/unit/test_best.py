@@ -144,7 +144,7 @@ def test_cli_best_option_reads_best_checkpoint(quick_judge, run, capsys, tmp_pat
     assert main(["eval", str(run), "--best", "--num-images", "10"]) == 0
     assert capsys.readouterr().out.strip().splitlines()[-1].startswith("step 2 ")
     assert main(["sample", str(tmp_path / "generator.safetensors"), "--best"]) == 2
-    assert "best: found beside the file" in capsys.readouterr().err
+    assert "best is for run folders" in capsys.readouterr().err
 
 
 def test_run_never_scored_has_no_best(tmp_path):

@@ -30,9 +30,9 @@ def small():
         (
             True,
             (),
-            "the judge tells which way up 25.0% of held-out images are; 25% by chance, so its scores mean little",
+            "the judge finds the rotation of 25.0% of held-out images; 25% by chance, so its scores mean little",
         ),
-        (True, tuple("abcdefghij"), r"the judge is right on \d+.\d% of held-out images; its scores are rough: compare"),
+        (True, tuple("abcdefghij"), r"the judge is right on \d+.\d% of held-out images; its scores are rough; compare"),
         (False, tuple("abcdefghij"), None),
     ],
 )

@@ -22,9 +22,9 @@ def test_label_accuracy_is_the_share_recognised():
 
 def test_label_accuracy_needs_classes_and_images():
     without = SampleFeatures(normal(4))
-    with pytest.raises(ConfigError, match="without classes"):
+    with pytest.raises(ConfigError, match="the requested labels"):
         label_accuracy.Metric.from_reference(without).update(without)
-    with pytest.raises(ConfigError, match="no images"):
+    with pytest.raises(ConfigError, match="needs at least 1 image"):
         label_accuracy.Metric.from_reference(without).compute()
 
 
@@ -63,17 +63,21 @@ def test_real_classes_that_do_not_vary_are_left_out():
 @pytest.mark.parametrize(
     ("real", "fake", "found"),
     [
-        (SampleFeatures(normal(4)), None, "without labels"),
-        (SampleFeatures(normal(2), None, torch.tensor([0, 1])), None, "no class whose real images differ"),
-        (SampleFeatures(normal(4), None, torch.zeros(4).long()), SampleFeatures(normal(4)), "without classes"),
+        (SampleFeatures(normal(4)), None, "needs real images with labels"),
+        (SampleFeatures(normal(2), None, torch.tensor([0, 1])), None, "the real images of every class are equal"),
+        (
+            SampleFeatures(normal(4), None, torch.zeros(4).long()),
+            SampleFeatures(normal(4)),
+            "needs images with the requested labels",
+        ),
         (
             SampleFeatures(normal(4), None, torch.zeros(4).long()),
             SampleFeatures(normal(1), None, torch.tensor([3])),
-            "found class 3",
+            "label 3 is out of range",
         ),
     ],
 )
-def test_class_variance_refuses(real, fake, found):
+def test_class_variance_invalid_input_is_refused(real, fake, found):
     with pytest.raises(ConfigError, match=found):
         class_variance_min.Metric.from_reference(real).update(fake)
 
@@ -139,7 +143,7 @@ def test_coverage_needs_more_than_k_real_images():
         coverage.Metric.from_reference(SampleFeatures(normal(coverage.K)))
 
 
-def test_joined_pieces_are_the_whole():
+def test_sample_features_concatenated_rows_are_the_whole():
     whole = SampleFeatures(normal(10), normal(10, 3), torch.arange(10))
     joined = SampleFeatures.concatenate([whole.rows(0, 4), whole.rows(4, 5), whole.rows(5, 10)])
     assert torch.equal(joined.features_BF, whole.features_BF)

@@ -72,7 +72,7 @@ def test_l1_and_psnr():
 
 
 def test_no_pairs_have_no_score():
-    with pytest.raises(ConfigError, match="found no pairs"):
+    with pytest.raises(ConfigError, match="there are no held-out pairs"):
         l1.Metric().compute()
 
 

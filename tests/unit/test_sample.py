@@ -132,7 +132,7 @@ def test_slerp_between_parallel_latents_is_straight():
         (["--grid", "0x3"], "--grid: '0x3' is not"),
         (["--grid", "3x4", "--num", "12"], "--num does not combine with --grid or --classes"),
         (["--classes", "--num", "12"], "--num does not combine with --grid or --classes"),
-        (["--classes", "--grid", "11x3"], "--grid: found 11 rows, expected at most one for each of 10 classes"),
+        (["--classes", "--grid", "11x3"], "--grid: 11 rows are more than the 10 classes"),
         (["--class", "x"], "--class: found 'x', expected one of 0, 1, 2"),
         (["--classes", "--class", "10"], "--class: found '10'"),
         (["--truncation", "2"], "truncation: found 2.0"),
@@ -154,8 +154,8 @@ def test_numbers_out_of_bounds_are_refused(sample, words):
 def test_classes_of_an_unconditional_generator(tmp_path, sample):
     train(tmp_path / "run", "model.conditional=false")
     for words, said in (
-        (["--classes"], "--classes: found an unconditional"),
-        (["--class", "1"], "--class: found a class"),
+        (["--classes"], "--classes: the generator is unconditional"),
+        (["--class", "1"], "--class: this generator is unconditional"),
     ):
         with pytest.raises(ConfigError, match=said):
             sample(*words, path=tmp_path / "run")

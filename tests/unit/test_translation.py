@@ -236,7 +236,7 @@ def tree(run):
         ("digits", ["penalties.0.name=l1"], "penalties: l1 needs the targets of pairs"),
         ("pix2pix-facades", ["model=dcgan"], "model dcgan makes images from latents, which does not fit data paired"),
         ("pix2pix-facades", ["augment=diffaugment"], "augment: found diffaugment with pairs"),
-        ("pix2pix-facades", ["score.extractor=mnist-cnn"], "score.extractor: found mnist-cnn, but data of pairs"),
+        ("pix2pix-facades", ["score.extractor=mnist-cnn"], "score.extractor=mnist-cnn is not used: data of pairs"),
     ],
 )
 def test_what_does_not_fit_is_refused(pairs, tmp_path, recipe, words, told):

@@ -1,7 +1,7 @@
-"""What telemetry and scores usually mean, and what to try: a list of rules over what a run has told so far.
+"""Advice on common failures of GAN training: rules over the telemetry and scores of a run.
 
-Every bound stands with its source; "measured" are the runs in docs/telemetry.md. A rule wants its sign at several
-moments in a row, for one look at a game is noise.
+Every threshold has its source next to it; "measured" refers to the runs in docs/telemetry.md. A rule needs its sign in
+several observations in a row, because a single one is noise.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from typing import Any
 History = Sequence[Mapping[str, Any]]
 
 # Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the fewer images, the
-# sooner D overfits, with a few thousand long before G is done.
+# sooner D overfits; with a few thousand, long before G has converged.
 MANY_IMAGES = 1000
 OVERFITTING = 0.5  # of r_v, in [-1, 1]. Measured: at most 0.34 in good runs, 0.6 to 1 on 64 images
 OVERFITTING_GAP = 0.2  # of D's accuracies: a weak D's r_v is noise. Measured: at most 0.12; 0.4 to 0.8 on 64 images
 SATURATED = 0.9  # share. Measured: at most 0.59 in a good run (hinge: beyond the margin), 0.91 to 0.99 with a strong D
 CERTAIN = 0.2  # share. Measured: 0.22 to 0.76 with learning rates too large, where D is wrong more often than right
-RIGHT = 0.98  # accuracy. Measured: at most 0.95 in good runs, 1.00 with a strong D or a G that stands still
-UNDECIDED = 0.6  # accuracy, while the score is bad: a good game ends there too. Measured: 0 to 0.1 if D stands still
-HARDLY_BETTER = 1 / 3  # of the first distance. Measured: 0.2 to 0.31 after 8 to 16 kimg of good runs, 0.4 to 1 in bad
-RATIO = 100.0  # either way. Measured: 0.17 to 1.2 in good runs; 0.001 if D stands still, 115 to 30,000 if G does
-ALIKE = 0.4  # of the run's best, of 1 at most. Measured: 0.7 to 1 of it in good runs, 0.6 on 64 images, 0.2 collapsed
-SOME_COVERAGE = 0.2  # below, a fall is noise. Measured: 0.01 to 0.04 in runs that never got going
+RIGHT = 0.98  # accuracy. Measured: at most 0.95 in good runs, 1.00 with a strong D or a frozen G
+UNDECIDED = 0.6  # accuracy, while the score is bad: a good run ends there, too. Measured: 0 to 0.1 if D is frozen
+IMPROVED = 1 / 3  # of the first distance. Measured: 0.2 to 0.31 after 8 to 16 kimg of good runs, 0.4 to 1 in bad
+RATIO = 100.0  # either way. Measured: 0.17 to 1.2 in good runs; 0.001 if D is frozen, 115 to 30,000 if G is
+LOW_DIVERSITY = (
+    0.4  # of the run's best (at most 1). Measured: 0.7 to 1 of it in good runs, 0.6 on 64 images, 0.2 collapsed
+)
+SOME_COVERAGE = 0.2  # below this, a decrease is noise. Measured: 0.01 to 0.04 in runs that never got going
 COVERAGE_LOST = 0.5  # of its best. Measured: 0.9 of it at worst in a good run, 0.2 where learning rates were raised
 WORSE = 2.0  # times the best distance. Measured: 1.5 once in a good run, 3.2 where learning rates were raised
 EXPLODED = 3.0  # times the largest before. Measured: 1.4 at most, 35 where learning rates were raised in mid-run
@@ -33,7 +35,7 @@ EXPLODED = 3.0  # times the largest before. Measured: 1.4 at most, 35 where lear
 
 @dataclass(frozen=True)
 class Advice:
-    """name: of the rule. value: what it saw. means, try_: a sentence each, what it usually is and what to try."""
+    """One piece of advice. name: of the rule. value: that triggered it. means, try_: likely cause and remedy."""
 
     name: str
     value: float
@@ -42,13 +44,13 @@ class Advice:
 
     @property
     def line(self) -> dict[str, Any]:
-        """As the record has it."""
+        """The advice as values of an event."""
         return {"name": self.name, "value": self.value, "means": self.means, "try": self.try_}
 
 
 @dataclass(frozen=True)
 class AdviceRule:
-    """sees: the telling value where the rule holds at the end of a history, else None."""
+    """One rule. sees: returns the value that triggers the rule at the end of a history, else None."""
 
     name: str
     sees: Callable[[History], float | None]
@@ -57,14 +59,14 @@ class AdviceRule:
 
 
 def advise(history: History, num_images: int, augmented: bool = False, has_pairs: bool = False) -> tuple[Advice, ...]:
-    """What holds now; the caller tells each name once.
+    """All rules that hold now; the caller reports each of them once.
 
-    history: values of telemetry and scores by name, oldest first, one map for each or both in one; missing and
-    non-finite values are passed over. num_images: real images to train on. augmented: D sees augmented images.
-    has_pairs: they are pairs, whose images cannot be augmented apart from their conditions.
+    history: values of telemetry and scores by name, oldest first; missing and non-finite values are skipped.
+    num_images: training images. augmented: D's inputs are augmented. has_pairs: the data are pairs, whose images
+    cannot be augmented without their conditions.
     """
-    seen = [(rule, rule.sees(history)) for rule in RULES]
-    given = [Advice(rule.name, value, rule.means, rule.try_) for rule, value in seen if value is not None]
+    triggered = [(rule, rule.sees(history)) for rule in RULES]
+    given = [Advice(rule.name, value, rule.means, rule.try_) for rule, value in triggered if value is not None]
     if augmented or has_pairs:
         given = [replace(advice, try_=advice.try_.replace(f"{_AUGMENT}, ", "")) for advice in given]
     return (*([] if augmented or num_images >= MANY_IMAGES else [_few(num_images, has_pairs)]), *given)
@@ -74,7 +76,7 @@ _AUGMENT = "augment.name=diffaugment"
 
 
 def _few(num_images: int, has_pairs: bool) -> Advice:
-    means = "There are few training images: D usually knows them by heart before G has learnt much."
+    means = "The data set is small: D usually memorizes it before G has learned much."
     other = "data.flip, a larger data.load_size" if has_pairs else _AUGMENT
     return Advice("few_images", num_images, means, f"Try {other}, or add {'pairs' if has_pairs else 'images'}.")
 
@@ -116,7 +118,7 @@ def _out_of_balance(history: History) -> float | None:
 
 def _same_samples(history: History) -> float | None:
     values = _all(history, "diversity")
-    if len(values) < 3 or max(values[-2:]) > ALIKE * min(1, max(values)):
+    if len(values) < 3 or max(values[-2:]) > LOW_DIVERSITY * min(1, max(values)):
         return None
     return values[-1]
 
@@ -136,7 +138,7 @@ def _diverges(history: History) -> float | None:
 
 
 def _exploded(history: History) -> float | None:
-    """A jump from what is usual in this run: training itself lets them grow slowly, the more so at the start."""
+    """The largest jump over all earlier values of this run; training itself lets them grow slowly."""
     trained = [moment for moment in history if _number(moment.get("kimg", 1)) > 0]
     jumps = [
         values[-1] / max(values[:-1])
@@ -147,13 +149,13 @@ def _exploded(history: History) -> float | None:
 
 
 def _better(history: History) -> bool:
-    """Whether the score is much better than it was at first; without scores nobody can say it is not."""
+    """Whether the score has improved much since the first one; True without scores."""
     values = _distances(history)
-    return len(values) < 2 or values[-1] < HARDLY_BETTER * values[0]
+    return len(values) < 2 or values[-1] < IMPROVED * values[0]
 
 
 def _distances(history: History) -> list[float]:
-    """The Frechet distances by the extractor of the newest, oldest first; smaller is better."""
+    """Frechet distances by the newest score's extractor, oldest first; lower is better."""
     names = [name for moment in history for name in moment if name.startswith("fd[")]
     return _all(history, names[-1]) if names else []
 
@@ -163,7 +165,7 @@ def _all(history: History, name: str) -> list[float]:
 
 
 def _newest(history: History, count: int, *names: str) -> list[tuple[float, ...]]:
-    """The last `count` moments that tell all of `names`; none where there are fewer."""
+    """The last `count` observations that have all of `names`; empty where there are fewer."""
     rows = _rows(history, *names)
     return rows[-count:] if len(rows) >= count else []
 
@@ -174,7 +176,7 @@ def _rows(history: History, *names: str) -> list[tuple[float, ...]]:
 
 
 def _number(value: object) -> float:
-    """Of a record, in which anything can stand; not a number unless it is one."""
+    """A value of a record as a float; NaN for anything that is not a number."""
     try:
         return float(value) if isinstance(value, (int, float)) else nan
     except OverflowError:  # hundreds of digits
@@ -185,61 +187,61 @@ RULES = (
     AdviceRule(
         "d_overfits",
         _overfits,
-        "D knows its training images by heart and takes held-out ones for generated: G is led to copy.",
+        "D overfits: it recognizes its training images and takes held-out ones for generated, which leads G to copy.",
         "If the score no longer falls, try augment.name=diffaugment, more images or a stronger r1 in penalties.",
     ),
     AdviceRule(
         "d_saturated",
         _saturated,
-        "D is certain about nearly all images, so its loss hardly teaches it: D is too strong or its logits ran away.",
+        "D's loss is saturated on nearly all images, so its gradients vanish: D is too strong or its logits diverged.",
         "Try a smaller d.optimizer.lr, r1 in penalties, or fewer d.updates_per_step.",
     ),
     AdviceRule(
         "d_too_strong",
         _too_strong,
-        "D tells real from generated without fail while the score stays bad: G does not keep up.",
+        "D classifies every image correctly and the score does not improve: D is too strong for G.",
         "Try a larger g.optimizer.lr, a smaller d.optimizer.lr, fewer d.updates_per_step, or r1 in penalties.",
     ),
     AdviceRule(
         "d_too_weak",
         _too_weak,
-        "D cannot tell real from generated although the score is still bad: G gets no direction.",
+        "D cannot distinguish real from generated images although the score is bad: G gets no useful gradient.",
         "Try a larger d.optimizer.lr, more d.updates_per_step, a smaller weight in penalties, or a larger D.",
     ),
     AdviceRule(
         "d_certain_and_wrong",
         _certain_and_wrong,
-        "D is certain of many images and wrong about most: both players take steps too large to answer each other.",
+        "D is confident on many images and wrong on most: the learning rates of both players are too large.",
         "Try g.optimizer.lr and d.optimizer.lr ten times smaller, or clipping (g.max_norm, d.max_norm).",
     ),
     AdviceRule(
         "gradients_out_of_balance",
         _out_of_balance,
-        "One player's gradients are far larger than the other's: one of them learns next to nothing or runs away.",
+        "One player's gradients are far larger than the other's: one player hardly learns or diverges.",
         "Try another ratio of g.optimizer.lr to d.optimizer.lr, or max_norm for the larger (g.max_norm, d.max_norm).",
     ),
     AdviceRule(
-        "samples_alike",
+        "mode_collapse",
         _same_samples,
-        "Samples lie much closer together than real images do: mode collapse.",
+        "Samples are much closer together than real images are: mode collapse.",
         "Try going back to the best checkpoint, a smaller g.optimizer.lr, r1 in penalties, or a larger train.batch.",
     ),
     AdviceRule(
         "coverage_lost",
         _coverage_lost,
-        "Samples cover far fewer of the held-out images than they once did: modes were dropped.",
+        "Samples cover far fewer of the held-out images than before: G has dropped modes.",
         "Try going back to the best checkpoint, a smaller g.optimizer.lr, g.ema, or r1 in penalties.",
     ),
     AdviceRule(
         "score_diverges",
         _diverges,
-        "The score has been far from its best for several evaluations: the run is past its best or has diverged.",
+        "The score has been far from its best for several evaluations: the run has overfitted or diverged.",
         "Try the best checkpoint, a decay of both learning rates (g.schedule, d.schedule), or r1 in penalties.",
     ),
     AdviceRule(
         "weights_explode",
         _exploded,
-        "A layer's largest singular value has jumped far above all before it, which often comes before collapse.",
+        "A layer's largest singular value has jumped far above all earlier values, which often precedes collapse.",
         "Try smaller g.optimizer.lr and d.optimizer.lr, spectral norm in D, or orthogonal or r1 in penalties.",
     ),
 )

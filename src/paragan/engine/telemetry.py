@@ -1,10 +1,11 @@
-"""How the game stands: what D makes of images it never trained on, and whether G still makes different ones."""
+"""Telemetry: how D classifies images it was never trained on, and how diverse G's samples are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from math import prod
 from typing import cast
 
@@ -25,22 +26,22 @@ from paragan.layers.random import preserved_state
 from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 
-_MOST_BYTES = 1 << 27  # of real images, kept for either split
-_USEFUL = 0.01  # of the gradient that an undecided D gets
+_MAX_BYTES = 1 << 27  # of real images, per split
+_USEFUL = 0.01  # share of the gradient of an undecided D
 _ITERATIONS = 15
-_MOST_PAIRS = 16  # they are large, and their generators slow
+_MAX_PAIRS = 16  # they are large, and their generators slow
 
 Inputs = tuple[Tensor, Tensor | None, Tensor | None]  # of a network: images or latents, labels, conditions
 
 
 @dataclass
 class Telemetry:
-    """Looks at a game and changes nothing of it: weights, buffers, gradients, modes and generators are as before.
+    """Measures a game without side effects on weights, buffers, gradients, modes and random generators.
 
-    Costs one generation and three judgements of `num_images` images (of pairs at most 16), at most `batch` at a time,
-    and waits for the device once. Always the same images and latents; both networks run as they train (with batch
-    statistics, if they have batch norm), and D is shown augmented images where the game augments.
-    layers: the layers that the last look found the top singular values in.
+    One call costs one forward of G and three of D on `num_images` images (at most 16 for pairs), `batch` at a time,
+    and one device synchronization. Images and latents are always the same; both networks run in training mode (batch
+    norm uses batch statistics), and D's inputs are augmented where the game augments.
+    layers: names of the layers with the top singular values of the last call.
     """
 
     train: Source
@@ -50,10 +51,10 @@ class Telemetry:
     layers: dict[str, str] = field(default_factory=dict, init=False)
 
     def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] | None = None) -> dict[str, float]:
-        """The values by name; scalars: of the newest report, for the ratio of the gradient norms.
+        """Compute the values by name. scalars: of the newest report, for the ratio of the gradient norms.
 
-        d/accuracy_train, d/accuracy_held_out, d/accuracy_fake: share judged right. Real is what lies above the point
-        midway between the medians of training images and fakes, so it holds for losses whose zero means nothing.
+        d/accuracy_train, d/accuracy_held_out, d/accuracy_fake: share classified correctly. The threshold is midway
+        between the medians of training images and fakes, so it is valid for losses whose zero has no meaning.
         d/held_out: mean logit of held-out images, to compare with d/real and d/fake of the steps.
         d/overfitting: r_v of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", equation
         1, within [-1, 1]: 0 where D judges held-out images like training images, 1 where like fakes.
@@ -62,24 +63,24 @@ class Telemetry:
         diversity: mean distance of samples to the nearest other one, over that of as many training images.
         g/top_singular_value, d/top_singular_value: largest over the layers, of the weights as they are used.
 
-        Left out where they cannot be told: without held-out images, without gradient norms.
+        Values that need held-out images or gradient norms are left out where there are none.
         """
         g, d = gan.g.network(), gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
             values = {**self._of_images(gan, g, d), **_ratio(scalars or {})}
             tops = {side: singular_values(net.module) for side, net in (("g", g), ("d", d))}
-            held = [*values.values(), *(value for layers in tops.values() for value in layers.values())]
-            told = iter(torch.stack([value.to(gan.prior.device, torch.float32) for value in held]).tolist())
-        found = dict(zip(values, told, strict=False))
+            tensors = [*values.values(), *chain.from_iterable(layers.values() for layers in tops.values())]
+            numbers = iter(torch.stack([value.to(gan.prior.device, torch.float32) for value in tensors]).tolist())
+        telemetry = dict(zip(values, numbers, strict=False))
         for side, layers in tops.items():
-            if sizes := dict(zip(layers, told, strict=False)):
+            if sizes := dict(zip(layers, numbers, strict=False)):
                 key = f"{side}/top_singular_value"
                 self.layers[key] = max(sizes, key=sizes.__getitem__)
-                found[key] = sizes[self.layers[key]]
-        return found
+                telemetry[key] = sizes[self.layers[key]]
+        return telemetry
 
     def _of_images(self, gan: GAN, g: Network, d: Network) -> dict[str, Tensor]:
-        """What follows from real images, fakes and D's logits of them."""
+        """The values that follow from real images, fakes and D's logits of them."""
         train = _placed(self._train, gan)
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
@@ -112,7 +113,7 @@ class Telemetry:
 
 
 def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
-    """D's accuracy on what it trains on, from logits."""
+    """D's accuracy on training images and fakes, from logits."""
     border = _border(train_B, fake_B)
     return {
         "d/accuracy_train": _share(train_B > border, border),
@@ -121,19 +122,20 @@ def judgement(train_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
 
 
 def overfitting(train_B: Tensor, held_out_B: Tensor, fake_B: Tensor) -> dict[str, Tensor]:
-    """D's judgement of held-out images beside that of what it trains on, from logits."""
-    border, held_out = _border(train_B, fake_B), held_out_B.mean()
-    apart = train_B.mean() - fake_B.mean()
-    ratio = ((train_B.mean() - held_out) / apart).clamp(-1, 1)
+    """D's accuracy and mean on held-out images, and its overfitting, from logits."""
+    border = _border(train_B, fake_B)
+    held_out = held_out_B.mean()
+    gap = train_B.mean() - fake_B.mean()
+    ratio = ((train_B.mean() - held_out) / gap).clamp(-1, 1)
     return {
         "d/accuracy_held_out": _share(held_out_B > border, border),
         "d/held_out": held_out,
-        "d/overfitting": torch.where(apart <= 0, torch.zeros_like(ratio), ratio),  # nothing learnt, by heart or not
+        "d/overfitting": torch.where(gap <= 0, torch.zeros_like(ratio), ratio),  # D has learned nothing yet
     }
 
 
 def saturation(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
-    """Share of logits, any shape, with less than 1 % of the gradient of an undecided D (all logits 0)."""
+    """Share of logits (any shape) with less than 1 % of the gradient of an undecided D (all logits 0)."""
     now = _slopes(d_loss, real, fake)
     undecided = _slopes(d_loss, torch.zeros_like(real), torch.zeros_like(fake)).mean()
     return _share(now < _USEFUL * undecided, now.sum())
@@ -146,11 +148,10 @@ def nearest_distance(x_BCHW: Tensor) -> Tensor:
 
 
 def singular_values(net: nn.Module) -> dict[str, Tensor]:
-    """The largest singular value of every layer's weight, normalised where the layer does so, by the layer's name.
+    """The largest singular value of every layer's weight as the layer uses it, by the layer's name.
 
-    A weight is read as a matrix of (outputs, all the rest); tables that labels look up in are no layers. A fixed start
-    and 15 power iterations: never above the true value, at most a few per cent below. Of a network that lies in pieces
-    every rank has to ask.
+    A weight is a matrix of (outputs, all other axes); embeddings are left out. 15 power iterations from a fixed start
+    give a lower bound, at most a few per cent below the true value. Collective for sharded networks.
     """
     weights = ((name, module, _weight(module)) for name, module in net.named_modules())
     return {
@@ -161,24 +162,24 @@ def singular_values(net: nn.Module) -> dict[str, Tensor]:
 
 
 def _weight(module: nn.Module) -> Tensor | None:
-    """The whole of it, as the layer uses it."""
+    """The unsharded weight as the layer uses it."""
     if not parametrize.is_parametrized(module, "weight"):
         held = getattr(module, "weight", None)
         return gather_full(held) if isinstance(held, Tensor) else None
     chain = cast(parametrize.ParametrizationList, cast(nn.ModuleDict, module.parametrizations)["weight"])
     if not isinstance(chain.original, DTensor):
         return cast(Tensor, module.weight)
-    weight = gather_full(chain.original)  # computed here from all of it: a layer alone would use its piece
+    weight = gather_full(chain.original)  # computed from the unsharded weight: the layer would use its shard
     for step in chain:
         weight = step(weight)
     return weight
 
 
 def _some(source: Source, most: int) -> Inputs:
-    """Up to `most` rows at random, always the same ones: files are often sorted by class. At least two."""
+    """Fetch `most` random rows, at least two; always the same ones. Random because files are often sorted by class."""
     pairs = paired(source)
-    most = most if pairs is None else min(most, _MOST_PAIRS)
-    count = max(2, min(most, len(source), _MOST_BYTES // prod(source.shape)))
+    most = most if pairs is None else min(most, _MAX_PAIRS)
+    count = max(2, min(most, len(source), _MAX_BYTES // prod(source.shape)))
     rows = Order(len(source), 0).at(np.arange(count) % len(source))
     if pairs is None:
         return *source.fetch(rows), None
@@ -187,7 +188,7 @@ def _some(source: Source, most: int) -> Inputs:
 
 
 def _placed(reals: Inputs, gan: GAN) -> Inputs:
-    """Where D is; with labels only where fakes have them too."""
+    """Move the inputs to the device; labels only where fakes have them, too."""
     x, y, condition = reals
     device, dtype = gan.prior.device, gan.prior.dtype
     return (
@@ -198,7 +199,7 @@ def _placed(reals: Inputs, gan: GAN) -> Inputs:
 
 
 def _in_pieces(call: Callable[..., Tensor], inputs: Inputs, batch: int) -> Tensor:
-    """In pieces of nearly equal size: a norm over the batch cannot take a last piece of one."""
+    """Call in chunks of nearly equal size, because batch norm cannot take a last chunk of one sample."""
     pieces = -(-len(inputs[0]) // batch)
     cut = [[None] * pieces if tensor is None else tensor.tensor_split(pieces) for tensor in inputs]
     return torch.cat([call(*piece) for piece in zip(*cut, strict=True)])
@@ -212,13 +213,13 @@ def _border(train_B: Tensor, fake_B: Tensor) -> Tensor:
     return (train_B.median() + fake_B.median()) / 2
 
 
-def _share(right: Tensor, told: Tensor) -> Tensor:
-    """Of true entries; NaN where `told`, which they were compared with, is not finite: no comparison tells that."""
-    return right.float().mean() + 0 * told
+def _share(is_true: Tensor, threshold: Tensor) -> Tensor:
+    """Share of true entries; NaN where the threshold that they were compared with is not finite."""
+    return is_true.float().mean() + 0 * threshold
 
 
 def _slopes(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: Tensor) -> Tensor:
-    """Absolute values of the summed loss's gradient, of all logits."""
+    """Absolute gradient of the summed loss with respect to all logits."""
     with torch.enable_grad():
         logits = real.detach().requires_grad_(), fake.detach().requires_grad_()
         slopes = torch.autograd.grad(d_loss(*logits).sum(), logits, materialize_grads=True)
@@ -231,7 +232,7 @@ def _matrix(module: nn.Module, weight: Tensor) -> Tensor:
 
 
 def _top(matrix: Tensor) -> Tensor:
-    """The largest singular value, from below."""
+    """A lower bound of the largest singular value."""
     start = torch.randn(len(matrix), generator=rng.generator("telemetry", *matrix.shape))
     u = start.to(matrix)
     for _ in range(_ITERATIONS):

@@ -1,4 +1,4 @@
-"""The classifier that is trained for a score: it returns (features, logits)."""
+"""The classifier that is trained as the judge of a run; it returns (features, logits)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Classifier(nn.Module):
 
 
 def build_classifier(shape: tuple[int, int, int], num_classes: int, seed: int) -> Classifier:
-    """Weights from this seed; the global random state stays as it was."""
+    """Build an untrained classifier from a seed, without side effect on the global random state."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(rng.key(seed, "judge", "init"))
         return Classifier(shape, num_classes).float()
 
 
 def train_classifier(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
-    """A classifier of the labels of `train`: a fixed number of steps on the CPU, images shifted by up to a pixel.
+    """Train a classifier on `train`: a fixed number of steps on the CPU, images shifted by up to one pixel.
 
     progress: called before each step with the number of steps done; it may raise to end the training.
 
@@ -90,7 +90,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _shift(x_BCHW: Tensor, down: int, right: int) -> Tensor:
-    """What leaves on one side is lost, what enters on the other repeats the edge."""
+    """Shift images; entering pixels repeat the edge."""
     height, width = x_BCHW.shape[2:]
     framed = F.pad(x_BCHW, (SHIFT,) * 4, mode="replicate")
     return framed[:, :, SHIFT - down : SHIFT - down + height, SHIFT - right : SHIFT - right + width]

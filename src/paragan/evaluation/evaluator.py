@@ -1,4 +1,4 @@
-"""How good a generator is: the same images, reference and settings every time, told beside the numbers."""
+"""Evaluator: scores generators by a fixed protocol, which is recorded with the numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Source
 from paragan.core.types import Rows
-from paragan.evaluation.judge import CLASSES, JUDGE, MOST_MEASURED, TURNS, Judge, accuracy, accuracy_warning
+from paragan.evaluation.judge import CLASSES, JUDGE, MAX_FOR_ACCURACY, TURNS, Judge, accuracy, accuracy_warning
 from paragan.game.network import CalledNetwork
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -22,19 +22,20 @@ from paragan.game.sample import SAYS, Mode, sample, sampling_network
 from paragan.metrics import class_variance_mean, class_variance_min, coverage, frechet, label_accuracy
 from paragan.metrics._sample_features import SampleFeatures
 
-# (first row, count) -> x_BCHW in [-1, 1], classes asked for
+# (first row, count) -> x_BCHW in [-1, 1], requested labels
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
 
 _AT_ONCE = 250
-_MOST_FOR_COVERAGE = 2000  # it takes time with the square of the number
+_MAX_FOR_COVERAGE = 2000  # its cost is quadratic in this number
 
 
 @dataclass(frozen=True)
 class Score:
-    """metrics: values by name. num_images: generated. protocol: what has to be equal where two scores are compared.
+    """The score of a generator.
 
-    real: the values of held-out real images by the same metrics, to read `metrics` against; empty: there are none.
-    seconds: what it took, without what only the first score has to do.
+    metrics: values by name. num_images: number of generated images. protocol: must be equal where two scores are
+    compared. real: values of held-out real images by the same metrics, as a reference; empty where there are none.
+    seconds: duration without the work that only the first score has.
     """
 
     metrics: dict[str, float]
@@ -45,17 +46,17 @@ class Score:
 
     @property
     def values(self) -> dict[str, Any]:
-        """As the record and `score.json` have it."""
+        """The score as values of an event and of `score.json`."""
         real = {"real": self.real} if self.real else {}
         return {**self.metrics, **real, "num_images": self.num_images, "protocol": self.protocol}
 
 
 @dataclass
 class Evaluator:
-    """Scores generators against one data set. What it needs of the real images is computed at the first score and kept.
+    """Scores generators against one data set; statistics of the real images are computed once, at the first score.
 
-    warn: receives one line at the first score where the judge is often wrong. Raises `ConfigError` where the judge
-    reads other images than these, or there are too few.
+    warn: receives one line at the first score where the judge's accuracy is low.
+    Raises `ConfigError` where the judge reads images of another shape, or there are too few images.
     """
 
     judge: Judge
@@ -78,13 +79,13 @@ class Evaluator:
             raise ConfigError(f"score.num_images: found {self.num_images} images, expected at least {coverage.K + 1}")
 
     def __call__(self, player: Player, prior: Prior) -> Score:
-        """The score of a player's sampling generator on latents of their own stream."""
+        """Score a player's sampling generator on the latents of the stream "score"."""
         return self.score(sample_player(player, prior, self.num_images, self.mode))
 
     def score(self, generate: Generate) -> Score:
-        """The score of `num_images` rows of `generate`; label accuracy and class variance only where it tells classes.
+        """Score `num_images` rows of `generate`; label accuracy and class variance only where it returns labels.
 
-        Raises `ConfigError` where images are not finite: no distance could be told.
+        Raises `ConfigError` where images are not finite.
         """
         real_values = self._real_values  # computed once, before the clock starts
         began = time.monotonic()
@@ -94,10 +95,10 @@ class Evaluator:
         return Score(values, self.num_images, self.protocol, real, time.monotonic() - began)
 
     def _fakes(self, generate: Generate) -> SampleFeatures:
-        """All rows, judged: blocks are dealt to the ranks, and every rank has the whole in the end.
+        """Features of all rows, gathered on every rank. Collective.
 
-        Each makes equally many calls of the generator, which may lie in pieces over them. Where training statistics are
-        taken, ranks must see the same images.
+        Blocks are distributed round-robin. Every rank makes the same number of calls of the generator, which may be
+        sharded. In mode `train-stats` every rank generates all images, because batches must be equal.
         """
         world = self.world if self.mode == "eval" else ALONE
         size = self._at_once
@@ -106,42 +107,42 @@ class Evaluator:
         mine += blocks[-1:] * (-(-len(blocks) // world.size) - len(mine))
         judged = []
         for first, count in mine:
-            x, asked = generate(first, count)
+            x, labels = generate(first, count)
             require_finite(x, world)
-            judged.append(self.judge.judge(x, asked if self._recognises else None))
+            judged.append(self.judge.judge(x, labels if self._has_classes else None))
         return _whole(SampleFeatures.concatenate(judged), [count for _, count in blocks], world)
 
     @property
     def _at_once(self) -> int:
-        """Images that are made together: fewer large ones, for memory, but where what is with them changes them."""
+        """Images per generator call; in mode `eval` fewer large ones, to limit memory."""
         _, height, width = self.train.shape
         return _AT_ONCE if self.mode != "eval" else max(4, min(_AT_ONCE, _AT_ONCE * 64 * 64 // (height * width)))
 
     def distance(self, fakes: SampleFeatures) -> float:
-        """The Frechet distance of judged images from the training images; infinite where they are not finite."""
+        """The Frechet distance to the training images; infinite where features are not finite."""
         if not fakes.features_BF.isfinite().all():
             return float("inf")
         return self._frechet.update(fakes).compute()
 
     @property
-    def _recognises(self) -> bool:
-        """Whether the judge's classes are those of the data."""
+    def _has_classes(self) -> bool:
+        """Whether the data has classes, which are then the judge's."""
         return len(self.train.class_names) > 1
 
     @property
     def num_reference(self) -> int:
-        """Real training images that samples are compared with."""
+        """Number of real training images that samples are compared with."""
         return min(self.num_images, len(self.train))
 
     @property
     def num_covered(self) -> int:
-        """Held-out images to be covered, and generated images to cover them; 0: too few to tell coverage by."""
-        count = min(self.num_images, len(self.held_out), _MOST_FOR_COVERAGE)
+        """Number of held-out and of generated images for coverage; 0: too few."""
+        count = min(self.num_images, len(self.held_out), _MAX_FOR_COVERAGE)
         return count if count > coverage.K else 0
 
     @property
     def num_real(self) -> int:
-        """Held-out images that are scored like generated ones, to have values to compare with."""
+        """Number of held-out images that are scored like generated ones, as a reference."""
         return min(self.num_images, len(self.held_out)) if self.num_covered else 0
 
     @cached_property
@@ -160,9 +161,9 @@ class Evaluator:
         }
 
     def _measure(self, judged: SampleFeatures, covering: SampleFeatures) -> dict[str, float]:
-        """Of `judged`; its first rows, `covering`, are those that coverage counts."""
+        """Compute the metrics. covering: the first rows of `judged`, for coverage."""
         values = {f"{frechet.Metric.name}[{self.judge.name}]": self._frechet.update(judged).compute()}
-        if judged.requested_labels_B is not None and self._recognises:
+        if judged.requested_labels_B is not None and self._has_classes:
             for metric in (label_accuracy.Metric, class_variance_min.Metric, class_variance_mean.Metric):
                 values[metric.name] = metric.from_reference(self._reference).update(judged).compute()
         if self._coverage is not None:
@@ -171,9 +172,9 @@ class Evaluator:
 
     @cached_property
     def _real_values(self) -> dict[str, float]:
-        """Held-out images in place of generated ones; training images cover them, since they cannot cover themselves.
+        """The metrics of held-out images in place of generated ones; for coverage, training images take their place.
 
-        Empty where there are too few. Says the warning, since this comes before the first score.
+        Empty where there are too few. Also emits the warning about the judge, once, before the first score.
         """
         warning = accuracy_warning(self.judge.name, self._task, self._accuracy, self.judge.num_classes)
         if warning is not None:
@@ -184,8 +185,8 @@ class Evaluator:
 
     @property
     def _task(self) -> str:
-        """What the judge tells of images; a judge of data without classes has learnt `Turned`."""
-        return TURNS if self.judge.name == JUDGE and not self._recognises else CLASSES
+        """The judge's task; a judge of data without classes is trained on `RotatedSource`."""
+        return TURNS if self.judge.name == JUDGE and not self._has_classes else CLASSES
 
     @cached_property
     def _accuracy(self) -> float | None:
@@ -199,9 +200,9 @@ class Evaluator:
 
     @cached_property
     def _held_out(self) -> SampleFeatures:
-        """As many as any number here is computed of."""
+        """Features of the held-out images, as many as any metric needs."""
         enough = max(self.num_real, self.num_covered)
-        count = MOST_MEASURED if self.judge.accuracy is None else enough
+        count = MAX_FOR_ACCURACY if self.judge.accuracy is None else enough
         return self.judge.judge_rows(self.held_out, max(enough, min(count, len(self.held_out))))
 
     @cached_property
@@ -216,12 +217,12 @@ class Evaluator:
 
 
 def sample_player(player: Player, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
-    """Rows of `total` images of the sampling generator; the latents depend on the run's seed and `total` alone."""
+    """Generate rows of `total` images by the sampling generator; latents depend on the run's seed and `total` only."""
     return sample_generator(sampling_network(player), prior, total, mode)
 
 
 def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: Mode = "eval") -> Generate:
-    """The same of a network that is ready to sample from."""
+    """Generate rows of `total` images by a network; see `sample_player`."""
     z_BZ, y_B = prior.draw("score", Rows(0, 0, total, total))
 
     def generate(first: int, count: int) -> tuple[Tensor, Tensor | None]:
@@ -233,7 +234,7 @@ def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: M
 
 
 def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatures:
-    """Blocks of `counts` rows that were dealt to the ranks, in order; what a rank has beyond its blocks is left out."""
+    """Gather the blocks of `counts` rows of all ranks, in order, without the padding blocks. Collective."""
     if world.size == 1:
         return mine
     columns = [
@@ -249,11 +250,10 @@ def _whole(mine: SampleFeatures, counts: list[int], world: World) -> SampleFeatu
 
 
 def require_finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
-    """The same images. `ConfigError` on all ranks where some are not finite."""
+    """Return the images. Raises `ConfigError` on all ranks where some are not finite. Collective."""
     if world.any(not x_BCHW.isfinite().all()):
         raise ConfigError(
-            "score: found generated images that are not finite, expected numbers: the run has diverged; "
-            "go back to an earlier checkpoint"
+            "score: generated images are not finite, the run has diverged; go back to an earlier checkpoint"
         )
     return x_BCHW
 

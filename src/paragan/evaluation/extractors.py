@@ -1,4 +1,4 @@
-"""Ready-made classifiers that score: networks whose weights come as an npz, each to (features, logits)."""
+"""Pretrained classifiers whose weights are read from an npz; each returns (features, logits)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CifarResNet(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two 3x3 beside the identity; where the width doubles the resolution halves and the new channels start at 0."""
+    """Two 3x3 convolutions and a short cut; where the width doubles, it has stride 2 and new channels of zeros."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class _Block(nn.Module):
 
 
 class _FixedNorm(nn.Module):
-    """Batch norm by statistics that never change."""
+    """Batch norm with fixed statistics."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -98,7 +98,7 @@ def _conv(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
 
 @dataclass(frozen=True)
 class Extractor:
-    """make: the network. file: what its weights are called beside the data. told: what they are, for messages."""
+    """One classifier. make: builds it. file: name of the weights next to the data. description: for messages."""
 
     make: Callable[[], nn.Module]
     file: str
@@ -106,22 +106,22 @@ class Extractor:
     description: str
 
 
-_MNIST_TOLD = "weight and bias of conv1 (10, 1, 5, 5), conv2 (20, 10, 5, 5), fc1 (50, 320), fc2 (10, 50) as floats"
-_RESNET_TOLD = "conv1, bn1, layer1 to layer3, linear as floats"
+_MNIST_WEIGHTS = "weight and bias of conv1 (10, 1, 5, 5), conv2 (20, 10, 5, 5), fc1 (50, 320), fc2 (10, 50) as floats"
+_RESNET_WEIGHTS = "conv1, bn1, layer1 to layer3, linear as floats"
 
 EXTRACTORS = {
-    "mnist-cnn": Extractor(MnistCnn, "mnist_cnn.npz", (1, 28, 28), f"the MNIST CNN ({_MNIST_TOLD})"),
+    "mnist-cnn": Extractor(MnistCnn, "mnist_cnn.npz", (1, 28, 28), f"the MNIST CNN ({_MNIST_WEIGHTS})"),
     "cifar-resnet20": Extractor(
-        lambda: CifarResNet(3), "resnet20_cifar10.npz", (3, 32, 32), f"the CIFAR ResNet-20 ({_RESNET_TOLD})"
+        lambda: CifarResNet(3), "resnet20_cifar10.npz", (3, 32, 32), f"the CIFAR ResNet-20 ({_RESNET_WEIGHTS})"
     ),
     "cifar-resnet56": Extractor(
-        lambda: CifarResNet(9), "resnet56_cifar10.npz", (3, 32, 32), f"the CIFAR ResNet-56 ({_RESNET_TOLD})"
+        lambda: CifarResNet(9), "resnet56_cifar10.npz", (3, 32, 32), f"the CIFAR ResNet-56 ({_RESNET_WEIGHTS})"
     ),
 }
 
 
 def load_extractor(name: str, path: Path) -> nn.Module:
-    """The network with the weights in an npz. Raises `DataError` if the file is missing or holds anything else."""
+    """Load the network with the weights of an npz. Raises `DataError` if the file is missing or has other arrays."""
     extractor = EXTRACTORS[name]
     with torch.device("meta"):  # no initial weights: none are drawn from the global random state
         net = extractor.make()
@@ -135,7 +135,7 @@ def load_extractor(name: str, path: Path) -> nn.Module:
 
 
 def find_weights(data: str | None, name: str) -> Path:
-    """The file with an extractor's weights in or next to the folder of the data. `ConfigError` where there is none."""
+    """Find the weights of an extractor in or next to the data folder. Raises `ConfigError` if there are none."""
     file, folder = EXTRACTORS[name].file, Path(data or "")
     candidates = [folder / file, folder.parent / "classifiers" / file, folder.parent.parent / "classifiers" / file]
     found = next((path for path in candidates if data and path.exists()), None)

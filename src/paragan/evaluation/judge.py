@@ -1,4 +1,4 @@
-"""The classifier that scores: what samples are recognised as, and the features that distances are measured in."""
+"""The judge: a classifier whose logits and features scores are computed from."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from paragan.loading.loader import normalise
 from paragan.loading.order import Order
 from paragan.metrics._sample_features import SampleFeatures
 
-JUDGE = "judge"  # the name of one that is trained for a run
-CLASSES, TURNS = "classes", "which way up"  # what a judge tells of images
-MOST_MEASURED = 10_000
+JUDGE = "judge"  # name of a judge that is trained for a run
+CLASSES, TURNS = "classes", "which way up"  # tasks of a judge
+MAX_FOR_ACCURACY = 10_000
 _AT_ONCE = 500
-_DOUBTFUL = 0.95  # accuracy below which a score is printed with a warning
+_RELIABLE = 0.95  # a score by a judge of lower accuracy is printed with a warning
 _REFERENCE = 0  # the seed of the order in which real images are judged
 _FORMAT = 1
-_MOST_NOTE_BYTES, _MOST_BYTES = 1 << 20, 1 << 30  # of judge.json and of weights
+_MAX_INFO_BYTES, _MAX_BYTES = 1 << 20, 1 << 30  # of judge.json and of weights
 
 
 @dataclass(frozen=True)
 class Judge:
     """A trained classifier, on the CPU in full precision and evaluation mode.
 
-    shape: of the images it is given. crop: pixels cut off at each edge before it looks. sha256: of its weights; equal
-    where two scores come from one judge. accuracy: on held-out images; None: unknown.
+    shape: (C, H, W) of its inputs. crop: pixels that are cut off at each edge. sha256: of its weights; equal where two
+    scores are by one judge. accuracy: on held-out images; None: unknown.
     """
 
     name: str
@@ -55,23 +55,23 @@ class Judge:
     crop: int = 0
 
     @torch.no_grad()
-    def judge(self, x_BCHW: Tensor, asked_B: Tensor | None = None) -> SampleFeatures:
-        """What it makes of images in [-1, 1] from any device; `asked_B`, the classes they should show, is passed on."""
+    def judge(self, x_BCHW: Tensor, labels_B: Tensor | None = None) -> SampleFeatures:
+        """Compute features and logits of images in [-1, 1] on any device. labels_B: requested labels, passed on."""
         self.net.eval()
-        seen_BCHW = F.pad(x_BCHW.detach().float().cpu(), (-self.crop,) * 4)
-        pieces = [self.net(part) for part in seen_BCHW.split(_AT_ONCE)]
-        features, logits = zip(*pieces, strict=True)
-        return SampleFeatures(torch.cat(features), torch.cat(logits), None if asked_B is None else asked_B.cpu())
+        cropped_BCHW = F.pad(x_BCHW.detach().float().cpu(), (-self.crop,) * 4)
+        outputs = [self.net(chunk) for chunk in cropped_BCHW.split(_AT_ONCE)]
+        features, logits = zip(*outputs, strict=True)
+        return SampleFeatures(torch.cat(features), torch.cat(logits), None if labels_B is None else labels_B.cpu())
 
     def judge_rows(self, source: Source, count: int) -> SampleFeatures:
-        """`count` images of a data set, always the same ones, with their labels as the classes asked for."""
+        """Judge `count` images of a data set, always the same ones, with their labels."""
         return SampleFeatures.concatenate(
             [self.judge(normalise(x_BCHW), y_B) for x_BCHW, y_B in _batches(source, count)]
         )
 
 
 class RotatedSource:
-    """Images of `source` turned by quarters (by halves where they are not square): its labels are the turns.
+    """Images of `source` rotated by multiples of 90 degrees (180 if not square); labels are the rotations.
 
     Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
     ICLR 2018.
@@ -87,7 +87,7 @@ class RotatedSource:
         return len(self.source) * len(self.class_names)
 
     def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """Row i is image i % n, turned i // n times: rows spread evenly see every turn."""
+        """Row i is image i % n, rotated i // n times, so that evenly spread rows have every rotation."""
         turns, rows = np.divmod(np.asarray(indices), len(self.source))
         x_BCHW, _ = self.source.fetch(rows)
         turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
@@ -103,12 +103,12 @@ def train_or_load(
     world: World = ALONE,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> Judge:
-    """The judge of this data: the one in `folder` if data, settings and seed are the same, else trained and kept.
+    """The judge of this data: read from `folder` if data, settings and seed are equal, else trained and saved there.
 
-    Where there are no two classes it learns which way up images are (`Turned`): its features serve all the same.
-    Raises `CheckpointError` if the folder cannot be written, unless it need not be kept. On several ranks each trains
-    the same one, so that none waits for another; rank 0's is taken and kept. progress: as `fitted` calls it; where it
-    raises, nothing is written.
+    Data with fewer than two classes give a judge of rotations (`RotatedSource`), whose features serve the same purpose.
+    Every rank trains the same judge, so that no rank waits; the weights of rank 0 are used and saved.
+    progress: see `train_classifier`; where it raises, nothing is written.
+    Raises `CheckpointError` if the folder cannot be written and `must_keep` is set.
     """
     if len(train.class_names) < 2:
         train, held_out = RotatedSource(train), RotatedSource(held_out)
@@ -129,18 +129,18 @@ def train_or_load(
 
 
 def load_pretrained(name: str, path: Path, size: int | None = None) -> Judge:
-    """The classifier `name` of `EXTRACTORS` with the weights in an npz. Raises `DataError` if the file is not that.
+    """Load the classifier `name` of `EXTRACTORS` with the weights of an npz. Raises `DataError` for another file.
 
-    size: of the images; 32 gives MNIST a frame of two pixels, which its classifier does not see. None: as trained.
+    size: of the images; MNIST of size 32 has a frame of two pixels, which is cropped. None: as trained.
     """
     net, (channels, side, _) = load_extractor(name, path), EXTRACTORS[name].shape
     crop = 2 if (name, size) == ("mnist-cnn", 32) else 0
     shape = (channels, side + 2 * crop, side + 2 * crop)
-    return Judge(name, net, shape, 10, hashlib.sha256(read_bytes(path, _MOST_BYTES)).hexdigest(), crop=crop)
+    return Judge(name, net, shape, 10, hashlib.sha256(read_bytes(path, _MAX_BYTES)).hexdigest(), crop=crop)
 
 
 def load_packaged(name: str, size: int) -> Judge:
-    """The extractor `name` of the package for images of `size` pixels. Raises `DataError` if its file is damaged."""
+    """Load the packaged extractor `name` for images of `size` pixels. Raises `DataError` if its file is damaged."""
     extractor = packaged_extractors.PACKAGED[name]
     net, sha256 = packaged_extractors.load_network(name)
     crop, (channels, side, _) = extractor.crops.get(size, 0), extractor.shape
@@ -148,37 +148,37 @@ def load_packaged(name: str, size: int) -> Judge:
 
 
 def with_accuracy(judge: Judge, held_out: Source) -> Judge:
-    """The same judge with its accuracy on at most 10,000 of these images; as it was if they have no labels."""
+    """A copy with the accuracy on at most 10,000 of these images; unchanged if they have no labels."""
     if not held_out.class_names:
         return judge
-    return replace(judge, accuracy=accuracy(judge.judge_rows(held_out, min(len(held_out), MOST_MEASURED))))
+    return replace(judge, accuracy=accuracy(judge.judge_rows(held_out, min(len(held_out), MAX_FOR_ACCURACY))))
 
 
 def accuracy(judged: SampleFeatures) -> float:
-    """Share of labelled images that are recognised."""
+    """Share of labelled images that are classified correctly."""
     assert judged.logits_BK is not None and judged.requested_labels_B is not None
     return float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean())
 
 
 def accuracy_warning(name: str, task: str, accuracy: float | None, num_classes: int) -> str | None:
-    """A warning for scores by an extractor that is often wrong; None: it is not, or its accuracy is unknown."""
-    if accuracy is None or accuracy >= _DOUBTFUL:
+    """A warning for scores by an extractor of low accuracy; None: the accuracy is high enough or unknown."""
+    if accuracy is None or accuracy >= _RELIABLE:
         return None
-    who = "the judge" if name == JUDGE else f"the extractor {name}"
+    extractor = "the judge" if name == JUDGE else f"the extractor {name}"
     if task == CLASSES:
-        means = "its scores are rough: compare them with those of real images, in brackets"
-        return f"warning: score: {who} is right on {accuracy:.1%} of held-out images; {means}"
+        means = "its scores are rough; compare them with those of real images, in brackets"
+        return f"warning: score: {extractor} is right on {accuracy:.1%} of held-out images; {means}"
     means = "compare its scores with those of real images, in brackets"
     if accuracy < 1.5 / num_classes:
-        means = f"{1 / num_classes:.0%} by chance, so its scores mean little; look at the pictures, or add classes"
-    return f"warning: score: {who} tells which way up {accuracy:.1%} of held-out images are; {means}"
+        means = f"{1 / num_classes:.0%} by chance, so its scores mean little; look at the samples, or add classes"
+    return f"warning: score: {extractor} finds the rotation of {accuracy:.1%} of held-out images; {means}"
 
 
 def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | None:
-    """The judge in the folder; None if there is none, it is damaged, or it belongs to other data."""
+    """The judge of the folder; None if there is none, it is damaged, or it was trained on other data."""
     try:
-        note = json.loads(read_bytes(folder / "judge.json", _MOST_NOTE_BYTES))
-        weights = read_bytes(folder / "judge.safetensors", _MOST_BYTES)
+        note = json.loads(read_bytes(folder / "judge.json", _MAX_INFO_BYTES))
+        weights = read_bytes(folder / "judge.safetensors", _MAX_BYTES)
         sha256 = hashlib.sha256(weights).hexdigest()
         if (note["format"], note["fingerprint"], note["sha256"]) != (_FORMAT, fingerprint, sha256):
             return None
@@ -193,7 +193,7 @@ def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> Judge | N
 
 
 def _save(judge: Judge, folder: Path, weights: bytes, fingerprint: str) -> None:
-    """Each file whole or not at all, the note last: without it the weights do not count."""
+    """Write both files atomically; judge.json last, because it makes the weights valid."""
     note: dict[str, Any] = {
         "format": _FORMAT,
         "accuracy": judge.accuracy,
@@ -206,12 +206,12 @@ def _save(judge: Judge, folder: Path, weights: bytes, fingerprint: str) -> None:
             write_bytes(folder / name, content)
     except OSError as error:
         raise CheckpointError(
-            f"judge: its weights were not written to {folder}: {error.strerror}; make room or choose another folder"
+            f"judge: its weights were not written to {folder}: {error.strerror}; free disk space or use another folder"
         ) from None
 
 
 def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
-    """Of everything that the trained weights and their accuracy depend on."""
+    """Hash of everything that the trained weights and their accuracy depend on."""
     settings = (classifier.NUM_FEATURES, classifier.STEPS, classifier.BATCH, classifier.LEARNING_RATE, classifier.SHIFT)
     digest = hashlib.sha256(repr((_FORMAT, seed, settings, train.shape, train.class_names, len(train))).encode())
     for source in (train, held_out):
@@ -220,9 +220,10 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
 
 
 def _batches(source: Source, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """`count` images, a few at a time: always the same ones, at random, since files may lie class by class or in turns.
+    """Random batches of `count` images, always the same ones; random because files may be sorted by class.
 
-    (MNIST's do: of its training images the even and the odd rows lie fd 6.7 apart, random halves 0.4.)
+    (MNIST is not shuffled: its training images with even and with uneven row numbers are fd 6.7 apart, random halves
+    0.4.)
     """
     rows = Order(len(source), _REFERENCE).at(np.arange(count))
     for first in range(0, count, _AT_ONCE):

@@ -22,7 +22,7 @@ TABLE = FOLDER / "extractors.json"
 
 @dataclass(frozen=True)
 class PackagedExtractor:
-    """shape: of the images that the network reads. crops: pixels cut off at each edge, by size of the data's images."""
+    """One extractor. shape: (C, H, W) of its inputs. crops: pixels cut off at each edge, by image size."""
 
     make: Callable[[], nn.Module]
     shape: tuple[int, int, int]
@@ -37,7 +37,7 @@ PACKAGED = {
 
 
 def find_packaged(dataset: str, shape: tuple[int, int, int]) -> str | None:
-    """The extractor that was trained on this data set and reads its images at this size; None: there is none."""
+    """Name of the extractor that was trained on this data set and reads images of this shape; None: there is none."""
     extractor = PACKAGED.get(dataset)
     channels, height, width = shape
     fits = extractor is not None and height == width and height in extractor.crops and channels == extractor.shape[0]
@@ -45,13 +45,13 @@ def find_packaged(dataset: str, shape: tuple[int, int, int]) -> str | None:
 
 
 def extractor_info(name: str) -> dict[str, Any]:
-    """sha256, trained_on, trained_by, and accuracy by the images that it was measured on."""
+    """Read sha256, trained_on, trained_by, and accuracy by test images."""
     facts: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))[name]
     return facts
 
 
 def load_network(name: str) -> tuple[nn.Module, str]:
-    """The network with its weights, and their sha256. Raises `DataError` unless that is the one in the table."""
+    """Load the network and the sha256 of its weights. Raises `DataError` if it is not the one in the table."""
     path = FOLDER / f"{name}.safetensors"
     content = path.read_bytes() if path.is_file() else b""
     sha256 = hashlib.sha256(content).hexdigest()
@@ -62,7 +62,7 @@ def load_network(name: str) -> tuple[nn.Module, str]:
 
 
 def network_from_bytes(name: str, content: bytes) -> nn.Module:
-    """The network with the weights of a safetensors file, which are stored in half precision."""
+    """Build the network with the weights of a safetensors file, which are stored in half precision."""
     with torch.device("meta"):  # no initial weights: none are drawn from the global random state
         net = PACKAGED[name].make()
     weights = {key: t.float() if t.is_floating_point() else t for key, t in load(content).items()}

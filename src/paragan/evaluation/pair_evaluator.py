@@ -1,4 +1,4 @@
-"""How good a generator is that makes images from images: compared with held-out targets."""
+"""Evaluator of generators that map images to images, by comparison with held-out targets."""
 
 from __future__ import annotations
 
@@ -27,10 +27,7 @@ _PAIRS_AT_ONCE = 10
 
 @dataclass(frozen=True)
 class PairEvaluator:
-    """Scores generators that make images from images by how near they come to held-out targets.
-
-    The first `num_images` pairs, always the same.
-    """
+    """Scores image-to-image generators by the distance to the targets of the first `num_images` held-out pairs."""
 
     held_out: Paired
     num_images: int
@@ -53,7 +50,7 @@ class PairEvaluator:
         return self.score(translate)
 
     def score(self, translate: Translate) -> Score:
-        """l1, psnr and ssim of what it makes of the conditions. Raises `ConfigError` where that is not finite."""
+        """Compute l1, psnr and ssim of the translated conditions. Raises `ConfigError` where they are not finite."""
         began = time.monotonic()
         metrics = [l1.Metric(), psnr.Metric(), ssim.Metric()]
         for first in range(0, self.num_pairs, _PAIRS_AT_ONCE):

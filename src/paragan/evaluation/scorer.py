@@ -1,5 +1,5 @@
-"""Scorers of a run: comparison with targets where there are pairs, else an extractor, which is part of the package,
-read from a file, or trained on the run's data."""
+"""Scorers of a run: comparison with targets for data of pairs, else an extractor that is part of the package, read
+from a file, or trained on the run's data."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _PERIOD_S = 10.0  # between two lines of progress
 
 @dataclass(frozen=True)
 class ExtractorCache:
-    """folder: where a trained judge is kept; must: it is an error if it cannot be. say: receives progress and warnings.
+    """Where and how a judge is trained.
 
-    stop: whether the run is to stop, which ends the training of a judge. Collective where the world has several ranks.
+    folder: of the trained judge. must: failing to write it is an error. say: receives progress and warnings.
+    world: all ranks. stop: True ends the training of a judge; collective.
     """
 
     folder: Path
@@ -43,7 +44,7 @@ class ExtractorCache:
 
 
 def resolve_extractor(options: ScoreOptions, dataset: str, shape: tuple[int, int, int]) -> ScoreOptions:
-    """With the extractor that `auto` stands for: the packaged one of this data set and size, else the run's judge."""
+    """Replace `auto` by the packaged extractor of this data set and size, else by the run's judge."""
     if options.extractor != _AUTO:
         return options
     name: Any = packaged_extractors.find_packaged(dataset, shape) or JUDGE
@@ -51,7 +52,7 @@ def resolve_extractor(options: ScoreOptions, dataset: str, shape: tuple[int, int
 
 
 def describe_extractor(options: ScoreOptions) -> str:
-    """The ready-made extractor of resolved options, for the opening of a run."""
+    """Describe the extractor of resolved options in one line, for the start of a run."""
     name = options.extractor
     if name in packaged_extractors.PACKAGED:
         what, accuracy = next(iter(packaged_extractors.extractor_info(name)["accuracy"].items()))
@@ -62,15 +63,17 @@ def describe_extractor(options: ScoreOptions) -> str:
 def build_scorer(
     options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[Player, Prior], Score] | None:
-    """Scores a generator player; None: scoring is off. options: resolved. path: of the data, for weights next to it.
+    """Build the scorer of a player; None: scoring is off.
 
-    A judge is trained, or read from the run folder, when the first score is due; other extractors are read now, so that
-    a missing file is reported before anything is written.
+    options: resolved. path: of the data, to find weights next to it. A judge is trained or read at the first score;
+    other extractors are read now, so that a missing file is reported before anything is written.
     """
     if options.extractor != "none" and (pairs := paired(held_out)) is not None:
         if options.extractor != JUDGE:
-            told = f"score.extractor: found {options.extractor}, but data of pairs is scored against its targets"
-            raise ConfigError(f"{told}; leave it out, or set it to none")
+            raise ConfigError(
+                f"score.extractor={options.extractor} is not used: data of pairs is scored against its targets; leave "
+                "it out, or set it to none"
+            )
         return PairEvaluator(pairs, options.num_images, options.mode)
 
     found = build_evaluator(options, train, held_out, path, keeping)
@@ -80,7 +83,7 @@ def build_scorer(
 def build_evaluator(
     options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[], Evaluator] | None:
-    """Makes the evaluator of this data at the first call; None: scoring is off."""
+    """Build a function that returns the evaluator of this data; None: scoring is off."""
 
     def scored_by(judge: Judge) -> Evaluator:
         return Evaluator(judge, train, held_out, options.num_images, options.mode, keeping.world, keeping.say)
@@ -104,7 +107,7 @@ def build_evaluator(
 
 
 def _read(options: ScoreOptions, path: str | None, size: int) -> Judge:
-    """The packaged extractor, or the one of a file."""
+    """Load the packaged extractor, or the one of a file."""
     name = options.extractor
     if name in EXTRACTORS:
         return load_pretrained(name, Path(options.weights or find_weights(path, name)), size)
@@ -113,7 +116,7 @@ def _read(options: ScoreOptions, path: str | None, size: int) -> Judge:
 
 @dataclass
 class _TrainingProgress:
-    """Says how long the training of a judge takes, and ends it where the run is to stop."""
+    """Prints the progress of a judge's training, and ends it where the run is to stop."""
 
     num_images: int
     say: Callable[[str], None]

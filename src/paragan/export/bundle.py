@@ -1,4 +1,4 @@
-"""An exported generator as files: the weights, other formats, a picture and the card."""
+"""Export of a generator to files: weights, programs in other formats, a sample sheet and the model card."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from paragan.export.model_card import render_card
 from paragan.export.sampler import Sampler
 
 ENDINGS = {"safetensors": ".safetensors", "torch": ".pt2", "onnx": ".onnx"}
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """tree: the config as plain maps and lists. score: as in `score.json`, or empty. trust: outside code is named."""
+    """A generator to export.
+
+    tree: the config as maps and lists. score: as in `score.json`, or empty. trust: the config names outside code.
+    """
 
     sampler: Sampler
     tree: Mapping[str, Any]
@@ -30,7 +33,7 @@ class Bundle:
     trust: bool = False
 
     def write(self, folder: Path, formats: Sequence[str]) -> list[str]:
-        """All of it, into `folder`; a line per file. The weights are always among them, the card comes last."""
+        """Write all files into `folder` and return a line per file; always with the weights, the model card last."""
         folder.mkdir(parents=True, exist_ok=True)
         wanted = ["safetensors", *(name for name in ENDINGS if name in formats and name != "safetensors")]
         files = {name: folder / f"generator{ENDINGS[name]}" for name in wanted}
@@ -42,7 +45,7 @@ class Bundle:
         return [*lines, *shown, str(folder / "README.md")]
 
     def write_file(self, path: Path, name: str) -> str:
-        """One format; returns a line that tells where it is and how far it differs from the network."""
+        """Write one format and return a line with its path and its difference from the network."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if name == "safetensors":
             self._weights(path)
@@ -56,7 +59,7 @@ class Bundle:
         generator_file.write(path, generator_file.GeneratorFile(weights, config, self.sampler.info, self.score))
 
     def _picture(self, path: Path) -> list[str]:
-        """Where it is; nothing where the generator needs pictures to make others from and the data is not at hand."""
+        """Write the sample sheet and return its path; empty where it needs held-out pairs that are not available."""
         s = self.sampler
         if s.takes_condition:
             with suppress(ParaganError):
@@ -69,18 +72,18 @@ class Bundle:
 
 
 def read_score(path: Path, best: bool = False) -> Mapping[str, Any]:
-    """The newest score of a run, or its best, or an exported file's, with its step; empty where there is none."""
+    """Read the newest or the best score of a run, or that of an exported file; empty where there is none."""
     if path.is_file():
         return generator_file.read(path).score
     try:
-        found = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MOST_BYTES))
+        found = json.loads(read_bytes((Best(path / "best").path() if best else path) / "score.json", _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _without_folders(tree: Any) -> Any:
-    """Folders of the machine a model was trained on are nobody's business: of a path the last part stays."""
+    """The config with paths shortened to their last part, so that no folders of this machine are published."""
     if isinstance(tree, Mapping):
         return {key: Path(item).name if _is_place(key, item) else _without_folders(item) for key, item in tree.items()}
     return [_without_folders(item) for item in tree] if isinstance(tree, list) else tree

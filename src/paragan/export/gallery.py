@@ -1,4 +1,4 @@
-"""Sheets and films of a generator: which latents and classes go where."""
+"""Sample sheets and latent walks of a generator: the latents and classes of every tile."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import picture
 
-_LONE_PX = 128  # one small image alone is enlarged to this
+_SINGLE_TILE_PX = 128  # a single small image is enlarged to this
 COLUMNS = 10
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Tile i shows latent number which_B[i] of class y_B[i]; `columns` to a row."""
+    """A layout of tiles: tile i has latent number which_B[i] and class y_B[i]; `columns` tiles per row."""
 
     which_B: Tensor
     y_B: Tensor | None
@@ -33,25 +33,27 @@ class Sheet:
 
     @property
     def num_latents(self) -> int:
-        """How many different latents there are."""
+        """Number of different latents."""
         return int(self.which_B.max()) + 1
 
 
-def latent_sheet(sampler: Sampler, num: int, columns: int, asked: Sequence[Label], seed: int | None) -> Sheet:
-    """A latent per tile; the asked classes in turn, or drawn."""
-    return Sheet(torch.arange(num), sampler.labels(num, asked or None, seed, "--class"), min(num, columns))
+def latent_sheet(sampler: Sampler, num: int, columns: int, labels: Sequence[Label], seed: int | None) -> Sheet:
+    """Layout with one latent per tile; labels: taken in turn, drawn where empty."""
+    return Sheet(torch.arange(num), sampler.labels(num, labels or None, seed, "--class"), min(num, columns))
 
 
-def class_sheet(sampler: Sampler, asked: Sequence[Label], rows: int | None, columns: int) -> Sheet:
-    """A class per row, all unless some are asked for, at most `rows` of them; the same latents in every row."""
+def class_sheet(sampler: Sampler, labels: Sequence[Label], rows: int | None, columns: int) -> Sheet:
+    """Layout with one class per row and the same latents in every row. labels: all classes where empty."""
     if not sampler.num_classes:
-        raise ConfigError("--classes: found an unconditional generator, which has none; leave --classes out")
+        raise ConfigError("--classes: the generator is unconditional; leave --classes out")
     if not sampler.num_comparable_classes:
         raise ConfigError("--classes: this generator ignores its labels: all rows would be equal; leave --classes out")
-    classes = asked or range(sampler.num_classes)
+    classes = labels or range(sampler.num_classes)
     if rows is not None and rows > len(classes):
-        raise ConfigError(f"--grid: found {rows} rows, expected at most one for each of {len(classes)} classes")
-    y_B = sampler.labels(rows or len(classes), classes, what="--class")
+        raise ConfigError(
+            f"--grid: {rows} rows are more than the {len(classes)} classes; use at most one row per class"
+        )
+    y_B = sampler.labels(rows or len(classes), classes, option="--class")
     assert y_B is not None
     return Sheet(torch.arange(columns).repeat(len(y_B)), y_B.repeat_interleave(columns), columns)
 
@@ -61,12 +63,12 @@ def render_sheet(
     tiles: Sheet,
     seed: int | None,
     truncation: float | None,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
     mode: Mode | None = None,
 ) -> SampledImages:
-    """The images of a sheet. told: how many are done. mode: as `Sampler.sample` has it."""
+    """Sample the images of a sheet. progress: receives the number of finished images. mode: see `Sampler.sample`."""
     z_BZ = sampler.latents(tiles.num_latents, seed, truncation)
-    return sampler.generate(z_BZ[tiles.which_B], tiles.y_B, told, mode, seed=seed, truncation=truncation)
+    return sampler.generate(z_BZ[tiles.which_B], tiles.y_B, progress, mode, seed=seed, truncation=truncation)
 
 
 def render_pairs(
@@ -74,23 +76,23 @@ def render_pairs(
     num: int,
     given: Tensor | None,
     seed: int | None,
-    told: Callable[[int], None],
+    progress: Callable[[int], None],
     mode: Mode | None = None,
 ) -> tuple[SampledImages, int]:
-    """Each input, the image made from it and, of held-out pairs, the target; how many to a row.
+    """Sample from inputs: input, output and, for held-out pairs, target of each; and the number of tiles per row.
 
-    given: inputs, (num, C, H, W) in [-1, 1]; the first `num` held-out pairs unless given.
+    given: inputs, (num, C, H, W) in [-1, 1]; None: the first `num` held-out pairs.
     """
-    beside = (given,) if given is not None else sampler.pairs(num)[::-1]
-    condition, *target = (x.cpu() for x in beside)
-    made = sampler.generate(sampler.latents(num, seed), None, told, mode, condition, seed).tensor
+    inputs = (given,) if given is not None else sampler.pairs(num)[::-1]
+    condition, *target = (x.cpu() for x in inputs)
+    made = sampler.generate(sampler.latents(num, seed), None, progress, mode, condition, seed).tensor
     columns = 2 + len(target)
     return SampledImages(side_by_side(condition, made, *target)), columns * min(2, num)
 
 
 @dataclass(frozen=True)
 class Film:
-    """Every tile walks through `points` latents of its own and back to its first, in so many frames."""
+    """A latent walk: each tile moves through `points` latents and back to the first, in `frames` frames."""
 
     tiles: Sheet
     points: int
@@ -98,19 +100,19 @@ class Film:
     mode: Mode | None = None
 
     def save(
-        self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, told: Callable[[int], None]
+        self, sampler: Sampler, path: Path, seed: int | None, truncation: float | None, progress: Callable[[int], None]
     ) -> None:
-        """As the ending of `path` says: .webp, .gif or .mp4. told: how many frames are done."""
-        save_frames(self._pictures(sampler, seed, truncation, told), path)
+        """Write the film; `path` ends in .webp, .gif or .mp4. progress: receives the number of finished frames."""
+        save_frames(self._frames(sampler, seed, truncation, progress), path)
 
-    def _pictures(
-        self, sampler: Sampler, seed: int | None, truncation: float | None, told: Callable[[int], None]
+    def _frames(
+        self, sampler: Sampler, seed: int | None, truncation: float | None, progress: Callable[[int], None]
     ) -> Iterator[Image.Image]:
         count = self.tiles.num_latents
         z_KBZ = sampler.latents(self.points * count, seed, truncation).unflatten(0, (self.points, count))
-        least = _LONE_PX if len(self.tiles.which_B) == 1 else 32
+        least = _SINGLE_TILE_PX if len(self.tiles.which_B) == 1 else 32
         for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
             z_BZ = z_BZ[self.tiles.which_B]
             x = sampler.generate(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
             yield picture(make_sheet(x, self.tiles.columns, least))
-            told(done)
+            progress(done)

@@ -1,4 +1,4 @@
-"""A generator from a run folder or from an exported file. The training data is not needed, nor is the other player."""
+"""Loading of a generator from a run folder or an exported file, without training data and discriminator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EXPORTED = "generator.safetensors"  # of a folder that `paragan export` wrote
 
 
 class GeneratorConfig(Protocol):
-    """What is read of a run's config here."""
+    """The settings that are read of a run's config."""
 
     @property
     def model(self) -> Choice: ...
@@ -54,9 +54,11 @@ class Splits(Protocol):
 
 @dataclass(frozen=True)
 class GeneratorReader:
-    """How a config becomes objects, which is known above. config: from a file. text: from a config in memory and its
-    name. data: both splits. model: networks from memory, where the config names none. device: see
-    `device.device_by_name`.
+    """Functions of higher layers that turn a config into objects.
+
+    config: reads a file. text: reads a config in memory, with a name for messages. data: opens both splits.
+    say: receives a line for every damaged checkpoint that is skipped. model: networks from memory, where the config
+    names none. device: a device or its name (`device.device_by_name`).
     """
 
     config: Callable[[str], Any]
@@ -67,7 +69,7 @@ class GeneratorReader:
     device: str | torch.device = "auto"
 
     def network(self, config: GeneratorConfig, where: str) -> Model:
-        """The file of `models/`, or the networks from memory that a run without such a file needs."""
+        """The module of `models/`, or the networks from memory of a run without such a module."""
         module: Any = registry.load("models", config.model.name)
         from_memory = config.model.name == registry.FROM_MEMORY
         if from_memory and self.model is None:
@@ -79,7 +81,7 @@ class GeneratorReader:
 
 
 def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> Sampler:
-    """The generator at `path`, on the reader's device. best: of a run the checkpoint with the best score.
+    """Load the generator at `path` on the reader's device. best: from the run's checkpoint with the best score.
 
     Raises `CheckpointError` for anything but a run folder with a checkpoint or an exported file, `ConfigError` where
     `reader` refuses its config.
@@ -88,7 +90,7 @@ def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> S
         path = path / _EXPORTED
     if path.is_file():
         if best:
-            raise ConfigError(f"best: found beside the file {path}, expected a run folder; leave it out")
+            raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         file = generator_file.read(path)
         config = reader.text(file.config, f"{path} (config)")
         return _sampler(config, reader, file.weights, file.info, str(path))
@@ -116,32 +118,32 @@ def _generator_info(state: generator_state.GeneratorState) -> GeneratorInfo:
 
 
 def _sampler(
-    config: GeneratorConfig, reader: GeneratorReader, weights: dict[str, Tensor], facts: GeneratorInfo, where: str
+    config: GeneratorConfig, reader: GeneratorReader, weights: dict[str, Tensor], info: GeneratorInfo, where: str
 ) -> Sampler:
     module = reader.network(config, where)
 
     def one() -> nn.Module:
-        with torch.random.fork_rng(devices=[]):  # a constructor draws; the caller's generator stays as it is
-            net: nn.Module = module.Generator(config.model.options, facts.shape, len(facts.class_names))
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # constructors draw random numbers; the caller's random state is preserved
+            net: nn.Module = module.Generator(config.model.options, info.shape, len(info.class_names))
             return net
 
     def make() -> nn.Module:
         return one() if config.grid is None else of_members(one, weights)
 
-    if "." not in config.model.name and reader.model is None:  # ours: sizes are checked before memory is taken for them
+    if "." not in config.model.name and reader.model is None:  # a built-in model: check sizes before allocating memory
         _refuse_other_sizes(make, weights, where)
     net = make()
     check_same(weights, net.state_dict(), where)
     _fill(net, weights, where)
     latent_of(net)
     remember_modes(net)
-    return Sampler(
-        net.to(device.device_by_name(reader.device)).eval().requires_grad_(False), facts, config.seed, config
-    )
+    return Sampler(net.to(device.device_by_name(reader.device)).eval().requires_grad_(False), info, config.seed, config)
 
 
 def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
-    """Copying would turn complex numbers or integers into weights without a word."""
+    """Load the weights; refuses other dtypes, because copying would silently convert complex numbers and integers."""
     for name, mine in net.state_dict().items():
         if weights[name].is_floating_point() != mine.is_floating_point():
             raise CheckpointError(
@@ -150,12 +152,12 @@ def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
     try:
         net.load_state_dict(weights)
     except RuntimeError as error:
-        told = " ".join(str(error).split())[:100]
-        raise CheckpointError(f"{where}: found weights that cannot be read ({told}); export it again") from None
+        text = " ".join(str(error).split())[:100]
+        raise CheckpointError(f"{where}: weights cannot be read ({text}); export it again") from None
 
 
 def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor], where: str) -> None:
-    """A foreign config may ask for more layers than time allows, or for sizes beyond any number."""
+    """Compare tensor sizes on the meta device: a foreign config may request any number of layers of any size."""
     left = 4 * len(weights) + 100  # parametrised weights are registered more than once
 
     def count(*_: object) -> None:
@@ -169,6 +171,6 @@ def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor
         with torch.device("meta"):
             check_same(weights, make().state_dict(), where)
     except (RuntimeError, TypeError, OverflowError) as error:
-        raise CheckpointError(f"{where}: found an impossible model ({str(error).splitlines()[0][:100]})") from None
+        raise CheckpointError(f"{where}: invalid model ({str(error).splitlines()[0][:100]})") from None
     finally:
         hook.remove()

@@ -1,4 +1,4 @@
-"""One file that holds a generator and everything needed to use it: weights as safetensors, the rest as its metadata."""
+"""File format of an exported generator: weights as safetensors, everything else as its metadata."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from paragan.core.files import open_regular_file, write_bytes
 from paragan.export.sampler import GeneratorInfo
 
 FORMAT = "paragan generator 1"
-_MOST_BYTES = 16 << 20  # of the header: names of tensors and metadata
+_MAX_HEADER_BYTES = 16 << 20  # of the header: names of tensors and metadata
 
 
 @dataclass(frozen=True)
 class GeneratorFile:
-    """config: JSON. score: as `score.json` has it; empty where the run was never scored."""
+    """The content of an exported file. config: JSON. score: as in `score.json`; empty if the run was never scored."""
 
     weights: dict[str, Tensor]
     config: str
@@ -36,16 +36,16 @@ class GeneratorFile:
 
 
 def write(path: Path, exported: GeneratorFile) -> None:
-    """The file; every value of its metadata is text."""
-    facts = exported.info
+    """Write the file; every value of its metadata is text."""
+    info = exported.info
     metadata = {
         "format": FORMAT,
         "config": exported.config,
-        "shape": json.dumps(facts.shape),
-        "class_names": json.dumps(facts.class_names),
-        "step": str(facts.step),
-        "kimg": str(facts.images / 1000),
-        "images": str(facts.images),
+        "shape": json.dumps(info.shape),
+        "class_names": json.dumps(info.class_names),
+        "step": str(info.step),
+        "kimg": str(info.images / 1000),
+        "images": str(info.images),
         "sha256": fingerprint(exported.weights),
         "score": json.dumps(exported.score),
         "paragan": __version__,
@@ -59,27 +59,27 @@ def write(path: Path, exported: GeneratorFile) -> None:
 
 
 def read(path: Path) -> GeneratorFile:
-    """What `write` wrote; `CheckpointError` for any other or damaged file. Nothing in it is run."""
+    """Read and verify a file of `write`, executing nothing. Raises `CheckpointError` for another or damaged file."""
     _refuse_a_long_header(path)
     try:
         with safe_open(path, "pt") as file:
-            told = file.metadata() or {}
-            if told.get("format") != FORMAT:
-                raise _read_error(path, f"format {str(told.get('format'))[:40]!r}", repr(FORMAT))
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise _read_error(path, f"format {str(metadata.get('format'))[:40]!r}", repr(FORMAT))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
     except (SafetensorError, OSError, TypeError, ValueError, RuntimeError) as error:
         raise _read_error(path, f"a file that is not whole safetensors ({str(error).splitlines()[0][:100]})") from None
-    if fingerprint(weights) != told.get("sha256"):
+    if fingerprint(weights) != metadata.get("sha256"):
         raise _read_error(path, "weights whose sha256 is not the one in the file", "the weights that were exported")
     try:
-        facts = GeneratorInfo.read(*(json.loads(told[key]) for key in ("shape", "class_names", "step", "images")))
-        return GeneratorFile(weights, told["config"], facts, dict(json.loads(told["score"])))
+        info = GeneratorInfo.read(*(json.loads(metadata[key]) for key in ("shape", "class_names", "step", "images")))
+        return GeneratorFile(weights, metadata["config"], info, dict(json.loads(metadata["score"])))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise _read_error(path, f"metadata that lacks or garbles something ({str(error)[:60]})") from None
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
-    """sha256 of all tensors: names, types, shapes and bytes, by name."""
+    """Compute the sha256 of all tensors: names, dtypes, shapes and bytes, in the order of names."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         value = weights[name].detach().cpu().contiguous()
@@ -89,14 +89,14 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
 
 
 def _refuse_a_long_header(path: Path) -> None:
-    """A safetensors file starts with the length of its header, in eight bytes."""
+    """Check the length of the header, which is in the first eight bytes of a safetensors file."""
     try:
         with open_regular_file(path) as file:
             length = int.from_bytes(file.read(8), "little")
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise _read_error(path, f"a file that cannot be read ({error.strerror})") from None
-    if not 0 < length <= min(_MOST_BYTES, size - 8):
+    if not 0 < length <= min(_MAX_HEADER_BYTES, size - 8):
         raise _read_error(path, "a file that is not safetensors, or whose header is cut short or too long")
 
 

@@ -1,4 +1,4 @@
-"""The model card: what an exported generator is, for whoever finds the file."""
+"""The model card of an exported generator."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from paragan import __version__
 from paragan.export.sampler import Sampler
 
-_SHOWN = 20  # classes by name
+_MAX_CLASS_NAMES = 20
 
 
 def render_card(
     sampler: Sampler, tree: Mapping[str, Any], score: Mapping[str, Any], files: Sequence[str], trust: bool
 ) -> str:
-    """Markdown. tree: the config. score: as in `score.json`, or empty. files: what lies beside, by name."""
+    """Render the card as Markdown. tree: the config. score: as in `score.json`, or empty. files: names of all files."""
     model, data = tree["model"], tree["data"]
     return "\n".join(
         [
@@ -31,18 +31,22 @@ def render_card(
 
 
 def _what(sampler: Sampler, tree: Mapping[str, Any]) -> list[str]:
-    facts = sampler.info
-    names = [_plain(name) for name in sampler.class_names[:_SHOWN]]
-    more = f" and {len(sampler.class_names) - _SHOWN} more" if len(sampler.class_names) > _SHOWN else ""
+    info = sampler.info
+    names = [_plain(name) for name in sampler.class_names[:_MAX_CLASS_NAMES]]
+    more = (
+        f" and {len(sampler.class_names) - _MAX_CLASS_NAMES} more"
+        if len(sampler.class_names) > _MAX_CLASS_NAMES
+        else ""
+    )
     weights = sum(p.numel() for p in sampler.net.parameters())
     rows = {
         "generator": f"{_plain(tree['model']['name'])}, {weights:,} weights, averaged where the run averages",
         "input": " and ".join(_inputs(sampler)),
-        "output": f"images of {'x'.join(map(str, facts.shape))} (channels, height, width) in [-1, 1]",
+        "output": f"images of {'x'.join(map(str, info.shape))} (channels, height, width) in [-1, 1]",
         "data": _plain(tree["data"]["name"]),
         "classes": ", ".join(names) + more if names else "none",
         "loss": ", ".join(_plain(part["name"]) for part in (tree["loss"], *tree["penalties"])),
-        "trained for": f"{facts.step:,} steps of {tree['train']['batch']}, {facts.images / 1000:g} thousand images",
+        "trained for": f"{info.step:,} steps of {tree['train']['batch']}, {info.images / 1000:g} thousand images",
         "seed": str(tree["seed"]),
         "made with": f"paragan {__version__}; the whole recipe is in the metadata of generator.safetensors",
     }
@@ -61,14 +65,14 @@ def _scores(score: Mapping[str, Any], step: int) -> list[str]:
         return ["## Scores\n", "This run was not scored.\n"]
     other = "" if score.get("step") == step else f" These weights are of step {step}, which was not scored."
     protocol = score.get("protocol")
-    told = protocol if isinstance(protocol, Mapping) else {}
+    settings = protocol if isinstance(protocol, Mapping) else {}
     return [
         "## Scores\n",
         f"Of {_plain(score.get('num_images'))} images at step {_plain(score.get('step'))}.{other}\n",
         "| metric | value | held-out real images |\n|---|---|---|",
         *(f"| {_plain(key)} | {value:.4g} | {_of_real(score, key)} |" for key, value in values.items()),
         "\nProtocol, which has to be equal where two scores are compared:\n",
-        *(f"- {_plain(key)}: {_plain(value)}" for key, value in told.items()),
+        *(f"- {_plain(key)}: {_plain(value)}" for key, value in settings.items()),
         "",
     ]
 
@@ -82,8 +86,8 @@ def _of_real(score: Mapping[str, Any], metric: str) -> str:
 def _how(sampler: Sampler, files: Sequence[str], trust: bool) -> list[str]:
     lines = ["## How to use it\n", "```python", *_code(sampler, ", trust=True" if trust else ""), "```\n"]
     if sampler.takes_condition:
-        asked = "paragan sample generator.safetensors --input PICTURES"
-        lines.append(f"`x` are images to make others from. Of picture files: `{asked}{' --trust' if trust else ''}`\n")
+        command = "paragan sample generator.safetensors --input FOLDER" + (" --trust" if trust else "")
+        lines.append(f"`x` are the input images. For image files in a folder: `{command}`\n")
     if trust:
         lines.append(
             "Its config names code outside paragan, which has to be importable; `trust=True` lets it be imported.\n"
@@ -101,8 +105,8 @@ def _code(sampler: Sampler, trust: str) -> list[str]:
     if not sampler.takes_condition:
         return ["import paragan as pg", load, f'generator.sample(16, seed=0{labels}).save("mine.png")']
     size = ", ".join(map(str, sampler.info.shape))
-    asked = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
-    return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", asked]
+    call = f'generator.sample(1, seed=0{labels}, conditions=x).save("mine.png")'
+    return ["import torch", "import paragan as pg", load, f"x = torch.zeros(1, {size})", call]
 
 
 _LIMITS = [
@@ -110,11 +114,11 @@ _LIMITS = [
     "It makes images like those it was trained on and inherits what they over- and under-represent. Its images are no",
     "record of anything real. It was not examined for memorised training images.\n",
     "## Licence\n",
-    "Not stated. Whoever publishes these weights chooses it, in accordance with the terms of the training data.",
+    "Not stated. The publisher of these weights chooses it, in accordance with the terms of the training data.",
     "",
 ]
 
 
 def _plain(value: Any) -> str:
-    """Text in a table of Markdown: names of folders and classes are anybody's."""
+    """Escape text for a Markdown table; names of folders and classes are untrusted."""
     return re.sub(r"([\\`*_\[\]|!#~])", r"\\\1", html.escape(" ".join(str(value).split())[:200], quote=False))

@@ -1,4 +1,4 @@
-"""A trained generator alone, and the images it makes."""
+"""Sampler: a trained generator without the rest of its run, and the images that it samples."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from paragan.storage.image_formats import check_sheet_path
 from paragan.writers.images import picture, save_grid
 
 Label = str | SupportsIndex
-_MOST_IMAGES = 1 << 20  # they are all held in memory
-_MOST_CLASSES = 100_000
+_MAX_IMAGES = 1 << 20  # all of them are in memory at once
+_MAX_CLASSES = 100_000
 _PAIRS_AT_ONCE = 8
 
 
 @runtime_checkable
 class StyledGenerator(Protocol):
-    """A generator that truncates its styles: it is called (z, y, shift)."""
+    """A generator that truncates its styles; it is called with (z, y, shift)."""
 
     def truncation_shift(self, z_BZ: Tensor, y_B: Tensor | None, psi: float) -> Tensor:
-        """The shift of the styles that leaves `psi` of the way from their mean."""
+        """The shift that scales the distance of the styles from their mean by `psi`."""
 
 
 @dataclass(frozen=True)
 class GeneratorInfo:
-    """What must be known of a generator beside its config. shape: (C, H, W). images: real images seen in training."""
+    """Facts about a generator that its config lacks. shape: (C, H, W). images: real images in training."""
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
@@ -50,18 +50,18 @@ class GeneratorInfo:
 
     @classmethod
     def read(cls, shape: Any, class_names: Any, step: Any, images: Any) -> GeneratorInfo:
-        """From what a file says; `ValueError` for anything that no run would have written."""
+        """Validate values of a file. Raises `ValueError` for values that no run writes."""
         numbers = (*shape, step + 1, images + 1) if isinstance(shape, (list, tuple)) and len(shape) == 3 else ()
         if not numbers or any(type(n) is not int or not 0 < n < 1 << 48 for n in numbers):
             raise ValueError(f"shape {shape!r}, step {step!r}, images {images!r}"[:200])
-        if len(class_names) > _MOST_CLASSES or not all(isinstance(name, str) for name in class_names):
+        if len(class_names) > _MAX_CLASSES or not all(isinstance(name, str) for name in class_names):
             raise ValueError("class_names")
         return cls((shape[0], shape[1], shape[2]), tuple(class_names), step, images)
 
 
 @dataclass(frozen=True, eq=False)
 class SampledImages(Sequence[Image.Image]):
-    """Images as Pillow has them. tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each."""
+    """A sequence of Pillow images. tensor: x_BCHW, float32 in [-1, 1], on the CPU. labels: the class number of each."""
 
     tensor: Tensor
     labels: tuple[int, ...] | None = None
@@ -84,7 +84,7 @@ class SampledImages(Sequence[Image.Image]):
         return picture(_bytes(self.tensor[index]))
 
     def save(self, path: str | Path, columns: int = 10) -> Path:
-        """One sheet of all of them, .png or .jpg, `columns` to a row; small images are enlarged to 32 px."""
+        """Save all images as one sheet, .png or .jpg, `columns` images per row; small images are enlarged to 32 px."""
         path = Path(path)
         check_sheet_path("save", path)
         save_grid(self.tensor, path, min(columns, len(self)))
@@ -93,10 +93,10 @@ class SampledImages(Sequence[Image.Image]):
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A generator ready to sample: averaged weights where the run has them.
+    """A generator ready to sample, with averaged weights where the run has them.
 
-    seed: the run's. config: the whole config of the run, as it was read. held_out: opens the data's other part, where
-    the run's config is at hand.
+    info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the held-out data; None
+    where the generator comes from an exported file.
     """
 
     net: nn.Module
@@ -111,17 +111,17 @@ class Sampler:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """What `labels` may name; empty for an unconditional generator."""
+        """Class names for `labels`; empty for an unconditional generator."""
         return self.info.class_names if self.num_comparable_classes else ()
 
     @property
     def num_classes(self) -> int:
-        """How many classes the generator can be asked for."""
+        """Number of classes of the generator; 0: unconditional."""
         return int(getattr(self.net, "num_classes", len(self.info.class_names)))
 
     @cached_property
     def num_comparable_classes(self) -> int:
-        """Classes whose images differ: 0 also for a generator that ignores its labels."""
+        """Number of classes whose images differ; 0 also for a generator that ignores its labels."""
         if not self.num_classes or self.takes_condition:
             return self.num_classes
         prior = replace(self._prior(1, None), device=next(self.net.parameters()).device)
@@ -129,12 +129,12 @@ class Sampler:
 
     @property
     def takes_condition(self) -> bool:
-        """Whether images are made from images."""
+        """Whether the generator maps images to images."""
         return getattr(self.net, "takes_condition", False) is True
 
     @property
     def mode(self) -> Mode:
-        """How the run was sampled: what `sample` does unless told otherwise."""
+        """The sampling mode of the run, the default of `sample`."""
         return getattr(getattr(self.config, "score", None), "mode", "eval")
 
     def sample(
@@ -146,22 +146,22 @@ class Sampler:
         mode: Mode | None = None,
         conditions: Tensor | None = None,
     ) -> SampledImages:
-        """n images. Equal seeds (the run's own unless given) give equal images, of which fewer are the first of more.
+        """Sample n images. Equal seeds give equal images, and the images of a smaller n are the first of a larger one.
 
-        labels: classes by name or number, one or several, taken in turn; drawn evenly unless given. truncation: in
-        (0, 1], no component of a latent lies further from 0 (`game.latents.truncated`), or, of a generator with styles,
-        so much of the way is gone from the mean style: smaller is more typical and less varied. mode: `eval`, or
-        `train-stats` as in training, batch statistics and dropout (on the run's seed); as the run's own pictures unless
-        given. conditions: of a generator that makes images from images n of those, (n, C, H, W) in [-1, 1]; the first n
-        of the held-out part unless given. Raises `ConfigError` for what is none of
-        these.
+        labels: classes by name or number, one or several, taken in turn; None: drawn uniformly.
+        seed: of latents and labels; None: the run's.
+        truncation: in (0, 1]; bounds every component of a latent (`game.latents.truncated`) or, for a generator with
+        styles, scales the distance from the mean style: smaller is more typical and less varied.
+        mode: `eval`, or `train-stats` as in training (batch statistics and dropout); None: the run's.
+        conditions: input images of an image-to-image generator, (n, C, H, W) in [-1, 1]; None: the first n held-out
+        ones. Raises `ConfigError` for any other value.
         """
         given = self.conditions(n, conditions)
         z_BZ, y_B = self.latents(n, seed, truncation), self.labels(n, labels, seed)
         return self.generate(z_BZ, y_B, mode=mode, conditions=given, seed=seed, truncation=truncation)
 
     def conditions(self, n: int, given: Tensor | None = None) -> Tensor | None:
-        """What n images are made from; None for a generator that makes them from latents alone."""
+        """Input images of n samples; None for a generator that takes latents only."""
         if not self.takes_condition:
             if given is not None:
                 raise ConfigError(
@@ -177,7 +177,7 @@ class Sampler:
 
     @property
     def num_pairs(self) -> int:
-        """Held-out pairs that the data has; `ConfigError` where it is not at hand."""
+        """Number of held-out pairs. Raises `ConfigError` where the data is not available."""
         return len(self._pairs)
 
     def pairs(self, n: int) -> tuple[Tensor, Tensor]:
@@ -199,36 +199,39 @@ class Sampler:
         return source
 
     def latents(self, n: int, seed: int | None = None, truncation: float | None = None) -> Tensor:
-        """z_BZ of n images. Those of a generator with styles stay as they are: `make` truncates the styles."""
+        """z_BZ of n images; not truncated for a generator with styles, where `generate` truncates the styles."""
         z_BZ = latents.draw(self._prior(n, seed), n)[0]
         cut = latents.truncated(z_BZ, truncation)
         return z_BZ if isinstance(self.net, StyledGenerator) else cut
 
     def labels(
-        self, n: int, asked: Label | Sequence[Label] | None = None, seed: int | None = None, what: str = "labels"
+        self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None, option: str = "labels"
     ) -> Tensor | None:
-        """y_B of n images: the asked classes in turn, or drawn. what: how messages call them."""
-        if asked is None:
+        """y_B of n images: the given classes in turn, or drawn. option: name of the argument in messages."""
+        if labels is None:
             return latents.draw(self._prior(n, seed), n)[1]
-        listed = [asked] if isinstance(asked, str) or not isinstance(asked, (Sequence, Tensor)) else list(asked)
+        is_one = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
+        listed: list[Any] = [labels] if is_one else list(labels)  # type: ignore[arg-type]
         if not listed:
-            raise ConfigError(f"{what}: found an empty list, expected at least one class, or none at all")
-        numbers = [self._number(label, what) for label in listed]
+            raise ConfigError(f"{option}: found an empty list, expected at least one class, or none at all")
+        numbers = [self._number(label, option) for label in listed]
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
     def generate(
         self,
         z_BZ: Tensor,
         y_B: Tensor | None = None,
-        told: Callable[[int], None] = lambda done: None,
+        progress: Callable[[int], None] = lambda done: None,
         mode: Mode | None = None,
         conditions: Tensor | None = None,
         seed: int | None = None,
         *,
         truncation: float | None = None,
     ) -> SampledImages:
-        """The images of these latents, a few at a time; `told` hears how many are done. seed: of dropout. truncation:
-        of styles, where the generator has some.
+        """Generate the images of these latents in batches.
+
+        progress: receives the number of finished images. seed: of dropout. truncation: of styles, where the generator
+        has them.
         """
         mode = mode or self.mode
         if mode not in SAYS:
@@ -239,8 +242,8 @@ class Sampler:
             conditions = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
         for first, x in self._blocks((z_BZ, y_B, conditions), mode, self.seed if seed is None else seed):
             made = torch.empty(len(z_BZ), *x.shape[1:]) if made is None else made
-            made[first : first + len(x)] = x  # a list of blocks would be held twice when it is joined
-            told(first + len(x))
+            made[first : first + len(x)] = x  # concatenating a list would need the memory twice
+            progress(first + len(x))
         assert made is not None
         return SampledImages(made, None if y_B is None else tuple(y_B.tolist()))
 
@@ -255,14 +258,14 @@ class Sampler:
             yield first, sample(called, z, y, block, c, mode, seed=seed, first=first).cpu()
 
     def _prior(self, n: int, seed: int | None) -> Prior:
-        if type(n) is not int or not 0 < n <= _MOST_IMAGES:
-            raise ConfigError(f"n: found {n!r}, expected a number of images, 1 to {_MOST_IMAGES:,} at once")
+        if type(n) is not int or not 0 < n <= _MAX_IMAGES:
+            raise ConfigError(f"n: found {n!r}, expected a number of images, 1 to {_MAX_IMAGES:,} at once")
         return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
 
-    def _number(self, label: Label, what: str) -> int:
-        """The class of this name (in any case where only one is alike) or, failing that, number."""
+    def _number(self, label: Label, option: str) -> int:
+        """The class of this name (ignoring case where that is unique), or of this number."""
         if not self.num_classes:
-            raise ConfigError(f"{what}: found a class, but this generator is unconditional; leave it out")
+            raise ConfigError(f"{option}: this generator is unconditional; leave it out")
         if isinstance(label, str) and label in self.class_names:
             return self.class_names.index(label)
         folded = [name.casefold() for name in self.class_names]
@@ -278,7 +281,7 @@ class Sampler:
             found = " ".join(repr(label).split())[:60]
             meant = did_you_mean(closest_name(label, self.class_names) if isinstance(label, str) else None)
             expected = f"one of {names} or a number below {self.num_classes}"
-            raise ConfigError(f"{what}: found {found}, expected {expected}{meant}")
+            raise ConfigError(f"{option}: found {found}, expected {expected}{meant}")
         return number
 
 
@@ -287,6 +290,6 @@ def _size(shape: Sequence[int]) -> str:
 
 
 def _bytes(x_CHW: Tensor) -> Tensor:
-    """uint8 with one or three channels: of more the first three, two as red and green."""
+    """Convert to uint8 with one or three channels: the first three of more, two as red and green."""
     x = ((x_CHW[:3].clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     return torch.cat([x, torch.zeros_like(x[:1])]) if len(x) == 2 else x

@@ -18,7 +18,7 @@ _EXPORTED = "generator.safetensors"
 
 @dataclass(frozen=True)
 class SourceWeights:
-    """networks, averages: tensors by side, g and d. sha256: of the checkpoint's manifest, or of the exported file."""
+    """Initial weights. networks, averages: tensors by side, g and d. sha256: of the manifest or the exported file."""
 
     step: int
     sha256: str

@@ -1,4 +1,4 @@
-"""How much the features vary within each class."""
+"""Variance of the features within each class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paragan.metrics._sample_features import SampleFeatures, in_float64
 
 @dataclass(frozen=True)
 class ClassMoments:
-    """Per class: images count_K, sum of features sum_KF, sum of squared lengths squares_K, float64. Adding joins."""
+    """Moments per class, float64: images count_K, feature sums sum_KF, sums of squared norms squares_K; `+` merges."""
 
     count_K: Tensor
     sum_KF: Tensor
@@ -22,12 +22,12 @@ class ClassMoments:
 
     @classmethod
     def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
-        features_BF, asked_B = in_float64(judged.features_BF), _labels(judged, num_classes)
+        features_BF, labels_B = in_float64(judged.features_BF), _labels(judged, num_classes)
         zeros_K = torch.zeros(num_classes, dtype=torch.float64)
         return cls(
-            zeros_K.index_add(0, asked_B, torch.ones(len(features_BF), dtype=torch.float64)),
-            torch.zeros(num_classes, features_BF.shape[1], dtype=torch.float64).index_add(0, asked_B, features_BF),
-            zeros_K.index_add(0, asked_B, features_BF.square().sum(1)),
+            zeros_K.index_add(0, labels_B, torch.ones(len(features_BF), dtype=torch.float64)),
+            torch.zeros(num_classes, features_BF.shape[1], dtype=torch.float64).index_add(0, labels_B, features_BF),
+            zeros_K.index_add(0, labels_B, features_BF.square().sum(1)),
         )
 
     def __add__(self, other: ClassMoments) -> ClassMoments:
@@ -35,17 +35,17 @@ class ClassMoments:
 
     @property
     def variance_K(self) -> Tensor:
-        """Unbiased variance, summed over the features. A class of fewer than two images shows none: 0."""
+        """Unbiased variance, summed over the features; 0 for a class of fewer than two images."""
         spread_K = self.squares_K - self.sum_KF.square().sum(1) / self.count_K.clamp(min=1)
         return spread_K.clamp(min=0) / (self.count_K - 1).clamp(min=1)
 
 
 @dataclass(frozen=True)
 class VarianceRatio:
-    """Variance within each class of the images seen, over that of the real ones.
+    """Ratio of the variance within each class, generated over real.
 
-    1: as varied as real. Towards 0: the class has collapsed to a few images. A value: `update` and `merge` return the
-    next one.
+    1: as varied as real; towards 0: the class has collapsed to a few images. Immutable: `update` and `merge` return a
+    new metric.
     """
 
     real_K: Tensor
@@ -53,15 +53,14 @@ class VarianceRatio:
 
     @classmethod
     def from_reference(cls, real: SampleFeatures) -> Self:
-        """Nothing seen yet; the labels of `real` say how many classes there are."""
+        """An empty metric; the labels of `real` determine the number of classes."""
         if real.requested_labels_B is None or not len(real):
-            raise ConfigError("variance within classes: found real images without labels, expected a labelled data set")
+            raise ConfigError("variance within classes needs real images with labels; use a labelled data set")
         num_classes = int(real.requested_labels_B.max()) + 1
         variance_K = ClassMoments.of(real, num_classes).variance_K
         if not variance_K.any():
             raise ConfigError(
-                "variance within classes: found no class whose real images differ, expected at least one; "
-                "raise score.num_images"
+                "variance within classes: the real images of every class are equal; raise score.num_images"
             )
         return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
 
@@ -73,18 +72,18 @@ class VarianceRatio:
 
     @property
     def ratios(self) -> Tensor:
-        """One for each class whose real images differ."""
+        """One ratio for each class whose real images differ."""
         varied = self.real_K > 0
         return self.seen.variance_K[varied] / self.real_K[varied]
 
 
 def _labels(judged: SampleFeatures, num_classes: int) -> Tensor:
     if judged.requested_labels_B is None:
-        raise ConfigError("variance within classes: found images without classes, expected the class asked for")
-    asked_B = judged.requested_labels_B.cpu()
-    if len(asked_B) and int(asked_B.max()) >= num_classes:
+        raise ConfigError("variance within classes needs images with the requested labels")
+    labels_B = judged.requested_labels_B.cpu()
+    if len(labels_B) and int(labels_B.max()) >= num_classes:
         raise ConfigError(
-            f"variance within classes: found class {int(asked_B.max())}, "
+            f"variance within classes: label {int(labels_B.max())} is out of range, "
             f"expected classes 0 to {num_classes - 1} as in the real images"
         )
-    return asked_B
+    return labels_B

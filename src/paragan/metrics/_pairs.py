@@ -1,4 +1,4 @@
-"""What metrics of pairs see: images that were made, each beside the one that it should have been."""
+"""Pairs of generated and target images, the input of paired metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paragan.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class ImagePairs:
-    """Both x_BCHW in [-1, 1]; row i of one belongs to row i of the other."""
+    """Generated and target images, both x_BCHW in [-1, 1]; row i of one belongs to row i of the other."""
 
     made: Tensor
     target: Tensor
@@ -28,7 +28,7 @@ class ImagePairs:
 
 @dataclass(frozen=True)
 class PairMean:
-    """The mean over all pairs of a number that each has. A value: `update` and `merge` return the next one."""
+    """The mean of a value per pair. Immutable: `update` and `merge` return a new metric."""
 
     name: ClassVar[str]
     total: float = 0.0
@@ -43,10 +43,10 @@ class PairMean:
 
     def compute(self) -> float:
         if not self.count:
-            raise ConfigError("score: found no pairs, expected at least one held-out pair")
+            raise ConfigError("score: there are no held-out pairs; use data with at least one")
         return self.total / self.count
 
     @staticmethod
     @abstractmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        """(B,), float64."""
+        """The value of each pair: (B,), float64."""

@@ -1,4 +1,4 @@
-"""What every metric sees of a set of images."""
+"""Features of a set of images, the input of every metric."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SampleFeatures:
-    """Images as an extractor sees them, real or generated; float64 on the CPU by the time a metric counts them.
+    """An extractor's outputs for real or generated images; metrics convert them to float64 on the CPU.
 
-    logits_BK: over the classes; None where the extractor does not classify. asked_B: the class that each image should
-    show, int64 in [0, K): the label of a real image, the class a generator was asked for; None without classes.
+    logits_BK: over the classes; None where the extractor does not classify. requested_labels_B: int64 in [0, K): the
+    label of a real image, or the label that a generator was given; None without classes.
     """
 
     features_BF: Tensor
@@ -32,19 +32,20 @@ class SampleFeatures:
 
     @classmethod
     def concatenate(cls, pieces: list[SampleFeatures]) -> SampleFeatures:
-        """All pieces in order; at least one."""
-        logits, asked = [p.logits_BK for p in pieces], [p.requested_labels_B for p in pieces]
-        return cls(torch.cat([p.features_BF for p in pieces]), _joined(logits), _joined(asked))
+        """Concatenate at least one set, in order."""
+        logits = [piece.logits_BK for piece in pieces]
+        labels = [piece.requested_labels_B for piece in pieces]
+        return cls(torch.cat([piece.features_BF for piece in pieces]), _concatenate(logits), _concatenate(labels))
 
     def __len__(self) -> int:
         return len(self.features_BF)
 
 
 def in_float64(values: Tensor) -> Tensor:
-    """On the CPU in float64, where sums of products of thousands of features keep their digits."""
+    """Convert to float64 on the CPU, for exact sums of products of thousands of features."""
     return values.detach().cpu().double()
 
 
-def _joined(pieces: list[Tensor | None]) -> Tensor | None:
-    there = [piece for piece in pieces if piece is not None]
-    return torch.cat(there) if there else None
+def _concatenate(pieces: list[Tensor | None]) -> Tensor | None:
+    tensors = [piece for piece in pieces if piece is not None]
+    return torch.cat(tensors) if tensors else None

@@ -1,4 +1,4 @@
-"""Coverage: the share of real images that have a generated one nearby; higher is better.
+"""Coverage: share of real images that have a generated image nearby; higher is better.
 
 Source: M. F. Naeem et al., "Reliable fidelity and diversity metrics for generative models", ICML 2020, section 3.2,
 with k = 5 as recommended there. Near is within the distance to the k-th nearest other real image. It grows with the
@@ -22,10 +22,9 @@ _ROWS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Metric:
-    """coverage in [0, 1]. A value: `update` and `merge` return the next one.
+    """coverage in [0, 1]. Immutable: `update` and `merge` return a new metric.
 
-    Of the generated images only the distance of the nearest to each real image is kept, so memory does not grow with
-    their number.
+    Only the distance of the nearest generated image to each real one is stored, so memory does not grow.
     """
 
     name: ClassVar[str] = "coverage"
@@ -35,11 +34,9 @@ class Metric:
 
     @classmethod
     def from_reference(cls, real: SampleFeatures) -> Metric:
-        """Nothing seen yet; a ball is laid around each image of `real`."""
+        """An empty metric with the radius around each image of `real`."""
         if len(real) <= K:
-            raise ConfigError(
-                f"coverage: found {len(real)} real images, expected more than k = {K}; raise score.num_images"
-            )
+            raise ConfigError(f"coverage needs more than k = {K} real images, not {len(real)}; raise score.num_images")
         real_NF = in_float64(real.features_BF)
         return cls(
             real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64)
@@ -60,12 +57,12 @@ class Metric:
 
 
 def _distance_to_kth_other(real_NF: Tensor) -> Tensor:
-    """(N,): from each row to its K-th nearest other row."""
+    """(N,): distance of each row to its K-th nearest other row."""
     # Each row is its own nearest, at distance 0: the K-th other is the K + 1-th of all.
     kth = [_distances(rows, real_NF).kthvalue(K + 1, dim=1).values for rows in real_NF.split(_ROWS_AT_ONCE)]
     return torch.cat(kth)
 
 
 def _distances(a_NF: Tensor, b_MF: Tensor) -> Tensor:
-    """(N, M). Not through inner products: faster, but equal rows come out at a distance and cuts change the result."""
+    """(N, M) distances; not by inner products, which give equal rows a distance and depend on the chunk size."""
     return torch.cdist(a_NF, b_MF, compute_mode="donot_use_mm_for_euclid_dist")

@@ -20,7 +20,7 @@ from paragan.metrics._sample_features import SampleFeatures, in_float64
 
 @dataclass(frozen=True)
 class Moments:
-    """Features by count, sum_F and sum of outer products outer_FF, float64. Adding is joining what they describe."""
+    """Moments of features, float64: count, sum_F and sum of outer products outer_FF. `+` merges two sets."""
 
     count: int
     sum_F: Tensor
@@ -37,16 +37,14 @@ class Moments:
     def mean_and_covariance(self) -> tuple[Tensor, Tensor]:
         """Mean (F,) and unbiased covariance (F, F). Raises `ConfigError` below two images."""
         if self.count < 2:
-            raise ConfigError(
-                f"score.num_images: found {self.count} images, expected at least 2 for a Frechet distance; raise it"
-            )
+            raise ConfigError(f"a Frechet distance needs at least 2 images, not {self.count}; raise score.num_images")
         mean_F = self.sum_F / self.count
         return mean_F, (self.outer_FF - self.count * mean_F.outer(mean_F)) / (self.count - 1)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """fd: squared distance >= 0 in squared units of the features. A value: `update` and `merge` return the next one."""
+    """fd: squared distance >= 0 in squared units of the features. `update` and `merge` return a new metric."""
 
     name: ClassVar[str] = "fd"
     real_mean_F: Tensor
@@ -56,7 +54,7 @@ class Metric:
 
     @classmethod
     def from_reference(cls, real: SampleFeatures) -> Metric:
-        """Nothing seen yet; `real` is what generated images are compared with."""
+        """An empty metric with the moments of `real`, the reference."""
         mean_F, covariance_FF = Moments.of(real.features_BF).mean_and_covariance()
         return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))
 

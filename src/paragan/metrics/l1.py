@@ -12,7 +12,7 @@ from paragan.metrics._pairs import PairMean
 
 @dataclass(frozen=True)
 class Metric(PairMean):
-    """l1 in [0, 2]. The mean of grey and blur is hard to beat by it: read it together with the pictures."""
+    """l1 in [0, 2]. Blurred images have a good l1; look at the samples, too."""
 
     name: ClassVar[str] = "l1"
 

@@ -1,4 +1,4 @@
-"""Share of conditional samples that the judge recognises as the class asked for; higher is better.
+"""Share of conditional samples that the judge classifies as the requested label; higher is better.
 
 Source: "GAN-test" of K. Shmelkov, C. Schmid, K. Alahari, "How good is my GAN?", ECCV 2018, section 3. A generator that
 shows one good image per class scores 1: read it together with the variance within classes.
@@ -15,7 +15,7 @@ from paragan.metrics._sample_features import SampleFeatures
 
 @dataclass(frozen=True)
 class Metric:
-    """label_accuracy in [0, 1]. A value: `update` and `merge` return the next one."""
+    """label_accuracy in [0, 1]. Immutable: `update` and `merge` return a new metric."""
 
     name: ClassVar[str] = "label_accuracy"
     recognised: int = 0
@@ -23,14 +23,12 @@ class Metric:
 
     @classmethod
     def from_reference(cls, real: SampleFeatures) -> Metric:
-        """Nothing seen yet. What counts is the class asked for; the real images play no part."""
+        """An empty metric; the real images are not used."""
         return cls()
 
     def update(self, judged: SampleFeatures) -> Metric:
         if judged.logits_BK is None or judged.requested_labels_B is None:
-            raise ConfigError(
-                "label accuracy: found images without classes, expected a classifier's logits and the class asked for"
-            )
+            raise ConfigError("label accuracy needs the logits of a classifier and the requested labels")
         right = int((judged.logits_BK.argmax(1) == judged.requested_labels_B).sum())
         return Metric(self.recognised + right, self.count + len(judged))
 
@@ -39,5 +37,5 @@ class Metric:
 
     def compute(self) -> float:
         if not self.count:
-            raise ConfigError("score.num_images: found no images, expected at least 1 for a label accuracy; raise it")
+            raise ConfigError("label accuracy needs at least 1 image; raise score.num_images")
         return self.recognised / self.count

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paragan.metrics._pairs import PairMean
 
-MOST = 100.0  # dB, of images that are equal: infinity is no number in JSON
+MOST = 100.0  # dB, for equal images, because JSON has no infinity
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Source: Z. Wang et al., "Image quality assessment: from error visibility to structural similarity", IEEE TIP 2004,
 equation 13 with the settings of section III.C: a Gaussian window of 11x11 pixels, sigma 1.5, K1 = 0.01, K2 = 0.03, only
-where the window lies within the image. They looked at brightness; here the mean over the channels is taken.
+where the window lies within the image. They use luminance; here the mean over the channels is taken.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _C1, _C2 = (0.01 * _PEAK) ** 2, (0.03 * _PEAK) ** 2
 
 @dataclass(frozen=True)
 class Metric(PairMean):
-    """ssim in [-1, 1]. Of images smaller than the window the middle of the window is used."""
+    """ssim in [-1, 1]. Images smaller than the window use the middle of the window."""
 
     name: ClassVar[str] = "ssim"
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
-        x, y = made_BCHW + 1, target_BCHW + 1  # grey levels: of values around 0 the means would say nothing
+        x, y = made_BCHW + 1, target_BCHW + 1  # in [0, 2]: means of values around 0 would have no meaning
         mean_x, mean_y = _smooth(x), _smooth(y)
         var_x, var_y = _smooth(x * x) - mean_x**2, _smooth(y * y) - mean_y**2
         covariance = _smooth(x * y) - mean_x * mean_y
