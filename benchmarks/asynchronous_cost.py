@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.asynchronous_played import Game, begun, identity, timed
 from benchmarks.asynchronous_rows import Row, Table
+from benchmarks.asynchronous_run import Game, begun, identity, timed
 
 Cost = Mapping[str, float]  # seconds of the processor per step, by player
 

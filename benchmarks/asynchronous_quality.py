@@ -10,7 +10,7 @@ a table that was stopped goes on. Set OMP_NUM_THREADS=1.
 
 One process saves nothing by two threads, so what is told of time is (a) seconds of this processor per image, of the
 whole process, and (b) seconds that two devices would take, from what each player's part costs here:
-`asynchronous_told.COST`.
+`asynchronous_summary.COST`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import torch
 
 from benchmarks import asynchronous_plots as plots
 from benchmarks.asynchronous_cost import Cost, costs
-from benchmarks.asynchronous_played import identity, played
 from benchmarks.asynchronous_rows import TABLES, Row, Table, chosen, shortened
-from benchmarks.asynchronous_told import Runs, summed
+from benchmarks.asynchronous_run import identity, played
+from benchmarks.asynchronous_summary import Runs, summed
 from benchmarks.record import write
 
 _GROUPS = (  # what is drawn together

@@ -26,7 +26,7 @@ from dataclasses import asdict
 
 import torch
 
-from benchmarks.pairs import Ratio, compare
+from benchmarks.paired_timing import Ratio, compare
 from benchmarks.record import write
 from paragan.core.dist import World
 from paragan.core.types import Side

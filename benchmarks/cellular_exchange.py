@@ -25,8 +25,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.cellular_ground import Line, grid, keep, mnist_words
-from benchmarks.pairs import Ratio, compare
+from benchmarks.cellular_comparison import Line, grid, keep, mnist_words
+from benchmarks.paired_timing import Ratio, compare
 from paragan.coevolution.population import Population
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
 from paragan.distributed.launch import mpiexec

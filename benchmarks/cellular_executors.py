@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.cellular_ground import Line, grid, keep, mnist_words
-from benchmarks.pairs import compare
+from benchmarks.cellular_comparison import Line, grid, keep, mnist_words
+from benchmarks.paired_timing import compare
 from paragan.coevolution.population import Population
 
 _TOY_WIDTHS = ("model.g_widths=[128, 128]", "model.d_widths=[128, 128]")

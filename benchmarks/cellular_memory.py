@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.cellular_ground import images, upstream
+from benchmarks.cellular_comparison import images, upstream
 from benchmarks.record import write
 
 _READY_S, _LOOK_S, _SETTLE_S = 300.0, 0.5, 20.0

@@ -30,7 +30,7 @@ import torch
 
 from benchmarks import cellular_mnist_plots as plots
 from benchmarks.cellular_mnist_scores import scored
-from benchmarks.cellular_mnist_told import Runs, course, spent, summed
+from benchmarks.cellular_mnist_summary import Runs, course, spent, summed
 from benchmarks.record import write
 
 _ALONE = ("grid.edges=[]", "grid.tournament=0", "grid.replacement=always", "grid.rates.probability=0")

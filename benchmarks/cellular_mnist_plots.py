@@ -22,7 +22,7 @@ _SHOWN = ("best cell's mixture", "greedy ensemble", "all equally", "best single"
 
 
 def drawn(found: Mapping[str, Any]) -> str:
-    """Both, one below the other. found: what `cellular_mnist_told.summed` tells."""
+    """Both, one below the other. found: what `cellular_mnist_summary.summed` tells."""
     rows = [(arm, [what for what in _SHOWN if what in told["fd"]]) for arm, told in found["arms"].items()]
     floor = _TOP + sum(_ROW * len(names) + _GAP for _, names in rows)
     values = [v for told in found["arms"].values() for what in _SHOWN for v in told["fd"][what]["seeds"]]

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.cellular_ground import EQUAL, Line, keep, population, upstream
+from benchmarks.cellular_comparison import EQUAL, Line, keep, population, upstream
 from benchmarks.cellular_upstream import gflops
-from benchmarks.pairs import compare
+from benchmarks.paired_timing import compare
 
 # by name: shape, batches, how many times less is asked for
 CASES = {"2x2-100": ("2x2", 100, 3.0), "3x3-50": ("3x3", 50, 4.5), "2x2-600": ("2x2", 600, 2.3)}

@@ -30,8 +30,8 @@ from torch import Tensor
 from benchmarks import record
 from benchmarks.cellular_upstream_cell import Cell, Config
 from benchmarks.cellular_upstream_images import Images
-from benchmarks.cellular_upstream_ledger import OTHER, ROUTINES, Ledger
 from benchmarks.cellular_upstream_score import Scorer
+from benchmarks.cellular_upstream_timer import OTHER, ROUTINES, Ledger
 from paragan.datasets import mnist
 from paragan.evaluation import extractors
 

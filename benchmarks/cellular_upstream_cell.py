@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from benchmarks import cellular_upstream_ledger as ledgers
+from benchmarks import cellular_upstream_timer as ledgers
 from benchmarks.cellular_upstream_images import Images, forever, loader
 from benchmarks.cellular_upstream_individual import (
     Individual,
@@ -27,8 +27,8 @@ from benchmarks.cellular_upstream_individual import (
     generator,
     update,
 )
-from benchmarks.cellular_upstream_ledger import Ledger
 from benchmarks.cellular_upstream_score import Scorer, mutated, sampled
+from benchmarks.cellular_upstream_timer import Ledger
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from benchmarks.pairs import Ratio, compare, keep
+from benchmarks.paired_timing import Ratio, compare, keep
 from paragan.config import load
 from paragan.core.dist import ALONE
 from paragan.runs import choose_executor

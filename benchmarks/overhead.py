@@ -12,7 +12,7 @@ from itertools import count
 
 import torch
 
-from benchmarks.pairs import Ratio, compare, keep
+from benchmarks.paired_timing import Ratio, compare, keep
 from examples import train_in_one_file as naive
 from paragan.core import rng
 from paragan.core.types import Batch, Rows, Side

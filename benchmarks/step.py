@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks import step_loop, step_nets
-from benchmarks.pairs import Ratio, compare, keep
+from benchmarks.paired_timing import Ratio, compare, keep
 from benchmarks.record import machine
 from paragan import build
 from paragan.config import load

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.pairs import compare, keep
+from benchmarks.paired_timing import compare, keep
 from benchmarks.step import Images
 from paragan import build
 from paragan.config import load

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
-from benchmarks.pairs import compare, keep
+from benchmarks.paired_timing import compare, keep
 from benchmarks.step import APART, CASES, LAST, SHARED
 
 _SWITCH, _WAIT_S = "THP_MEM_ALLOC_ENABLE", 600.0

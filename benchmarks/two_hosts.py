@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.pairs import compare, keep
+from benchmarks.paired_timing import compare, keep
 from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.network_factory import NetworkFactory

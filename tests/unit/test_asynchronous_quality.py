@@ -12,11 +12,11 @@ from benchmarks import (
     asynchronous_plots as plots,
     asynchronous_quality as quality,
     asynchronous_ring as ring,
-    asynchronous_told as told,
+    asynchronous_summary as summary,
 )
 from benchmarks.asynchronous_cost import costs
-from benchmarks.asynchronous_played import NUM_BINS
 from benchmarks.asynchronous_rows import PROBES, ROWS, TABLES, chosen, shortened
+from benchmarks.asynchronous_run import NUM_BINS
 from paragan.core.types import Rows
 
 STEPS = 16
@@ -81,28 +81,28 @@ def test_the_table_and_its_pictures(rows, runs, keep, capsys):
 
 
 def test_interval():
-    found = told.interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    found = summary.interval([1.0, 2.0, 3.0, 4.0, 5.0])
     assert found["mean"] == 3.0
     assert found["half"] == pytest.approx(2.776 * math.sqrt(2.5) / math.sqrt(5))  # Student's t at 4 degrees
-    assert told.interval([1.0])["half"] == math.inf
+    assert summary.interval([1.0])["half"] == math.inf
 
 
 def test_seconds_of_two_devices():
     cost = {"g": 2.0, "d": 3.0}
-    assert told.step_seconds(PLAYED["sync"], cost) == 5.0
-    assert told.step_seconds(PLAYED["sync"], cost, shared_out=True) == 2.5
-    assert told.step_seconds(PLAYED["async"], cost) == 3.0
+    assert summary.step_seconds(PLAYED["sync"], cost) == 5.0
+    assert summary.step_seconds(PLAYED["sync"], cost, shared_out=True) == 2.5
+    assert summary.step_seconds(PLAYED["async"], cost) == 3.0
     run = {"points": [{"step": 0, "fd": 8.0}, {"step": 2, "fd": 4.0}, {"step": 4, "fd": 3.0}]}
-    assert told.at_seconds(run, 5.0, 15.0, "fd") == 3.5
-    assert told.at_seconds(run, 3.0, 12.0, "fd") == 3.0
-    assert told.at_seconds(run, 3.0, 13.0, "fd") is None
+    assert summary.at_seconds(run, 5.0, 15.0, "fd") == 3.5
+    assert summary.at_seconds(run, 3.0, 12.0, "fd") == 3.0
+    assert summary.at_seconds(run, 3.0, 13.0, "fd") is None
 
 
 def test_a_run_that_did_not_get_to_its_end_counts_as_diverged(runs):
     short = {**runs["async"][0], "points": runs["async"][0]["points"][:2], "diverged": True}
     same = {name: {"g": 1.0, "d": 1.0} for name in ("sync", "async")}
     both = {"sync": runs["sync"], "async": [short, runs["async"][1]]}
-    found = told.summed(TABLE, [PLAYED["sync"], PLAYED["async"]], both, same)
+    found = summary.summed(TABLE, [PLAYED["sync"], PLAYED["async"]], both, same)
     assert found["rows"]["async"]["diverged"] == 1
     assert found["paired"]["async - sync"]["at equal images"]["count"] == 1
 

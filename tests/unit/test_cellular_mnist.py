@@ -14,7 +14,7 @@ from benchmarks import (
     cellular_mnist as study,
     cellular_mnist_plots as plots,
     cellular_mnist_scores as scores,
-    cellular_mnist_told as told,
+    cellular_mnist_summary as summary,
 )
 from paragan import build
 from paragan.build import grid
@@ -128,16 +128,16 @@ def test_a_run_that_is_not_finished_is_not_scored(runs, small):
 
 
 def test_the_record_is_summed(runs, small):
-    lines = told.generations(small.out / "lipizzaner-0")
+    lines = summary.generations(small.out / "lipizzaner-0")
     assert [line["generation"] for line in lines] == [1, 2, 3] and "ensemble" in lines[-1]
-    assert told.spent(small.out / "lipizzaner-0")["cpu_s"] == pytest.approx(
+    assert summary.spent(small.out / "lipizzaner-0")["cpu_s"] == pytest.approx(
         sum(sum(line["profile"]["cpu_s"].values()) for line in lines)
     )
     cells = {
         "0": {"score": 3.0, "lr": {"g": 0.3, "d": 1.0}, "born": {"g": [1, 4], "d": [0, 4]}},
         "1": {"score": 2.0, "lr": {"g": 0.1, "d": 1.0}, "born": {"g": [1, 3], "d": [1, 4]}},
     }
-    assert told._moment({"kimg": 5.0, "generation": 4, "cells": cells}) == {
+    assert summary._moment({"kimg": 5.0, "generation": 4, "cells": cells}) == {
         "kimg": 5.0, "best": 2.0, "median": 3.0,
         "g": {"lr": [0.1, 0.3], "kept": 0.5, "lines": 1}, "d": {"lr": [1.0, 1.0], "kept": 1.0, "lines": 2},
     }  # fmt: skip
@@ -148,13 +148,13 @@ def test_differences_are_taken_seed_by_seed(runs):
     for arm, seed, own, single in (("lipizzaner", 0, 7, 70), ("lipizzaner", 1, 4, 40), ("independent", 0, 9, 10)):
         both[arm][seed]["fd"] |= {"the run's own": own, "best single": single}
     both["independent"][1]["fd"] |= {"the run's own": 8, "best single": 12}
-    found = told.summed(both)["paired"]
+    found = summary.summed(both)["paired"]
     assert found["lipizzaner, the run's own - independent, best single"]["seeds"] == [-3, -8]
     assert found["lipizzaner, the run's own - independent, the run's own"]["mean"] == -3
 
 
 def test_the_table_and_the_drawing(runs, capsys):
-    found = told.summed(runs)
+    found = summary.summed(runs)
     study.say(found)
     shown = capsys.readouterr().out
     assert f"| lipizzaner | best single | {runs['lipizzaner'][0]['fd']['best single']:.2f} |" in shown

@@ -19,8 +19,8 @@ from benchmarks import (
     cellular_upstream_cell as cells,
     cellular_upstream_images as images,
     cellular_upstream_individual as individuals,
-    cellular_upstream_ledger as ledgers,
     cellular_upstream_score as score,
+    cellular_upstream_timer as timer,
 )
 from paragan.metrics import frechet
 from paragan.metrics._sample_features import SampleFeatures
@@ -203,8 +203,8 @@ def test_the_codec_is_exact(side, updates):
 def test_without_the_codec_neighbours_are_copied(counts):
     run = grid(codec=False)
     seconds = run.iterate()
-    assert counts["encoded"] == counts["decoded"] == seconds[ledgers.SERVE] == 0
-    assert seconds[ledgers.GATHER] > 0
+    assert counts["encoded"] == counts["decoded"] == seconds[timer.SERVE] == 0
+    assert seconds[timer.GATHER] > 0
 
 
 def test_routines_add_up_to_the_total():
@@ -212,7 +212,7 @@ def test_routines_add_up_to_the_total():
     run = grid(lambda: next(ticks))
     first = next(ticks) + 1
     seconds = run.iterate()
-    assert seconds.keys() == set(ledgers.ROUTINES)
+    assert seconds.keys() == set(timer.ROUTINES)
     assert sum(seconds.values()) == next(ticks) - first - 1
     assert min(seconds.values()) > 0
     assert run.iterate() == seconds  # of this iteration alone
@@ -220,10 +220,10 @@ def test_routines_add_up_to_the_total():
 
 def test_an_inner_routine_interrupts_the_outer_one():
     times = iter([0.0, 1.0, 3.0, 7.0])
-    ledger = ledgers.Ledger(lambda: next(times))
-    with ledger.routine(ledgers.OTHER), ledger.routine(ledgers.MUTATE):
+    ledger = timer.Ledger(lambda: next(times))
+    with ledger.routine(timer.OTHER), ledger.routine(timer.MUTATE):
         pass
-    assert (ledger.seconds[ledgers.OTHER], ledger.seconds[ledgers.MUTATE]) == (5.0, 2.0)
+    assert (ledger.seconds[timer.OTHER], ledger.seconds[timer.MUTATE]) == (5.0, 2.0)
 
 
 def test_it_repeats_itself_and_leaves_the_global_random_state_alone():
@@ -289,4 +289,4 @@ def test_the_command_tells_every_routine(data_root, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["", str(data_root / "mnist"), "--grid", "1x1", "--batches", "1"])
     upstream.main()
     line = capsys.readouterr().out.splitlines()[-1]
-    assert all(name in line for name in ledgers.ROUTINES)
+    assert all(name in line for name in timer.ROUTINES)

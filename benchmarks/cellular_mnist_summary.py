@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.asynchronous_told import interval
+from benchmarks.asynchronous_summary import interval
 
 Run = Mapping[str, Any]
 Runs = Mapping[str, Sequence[Run]]  # by arm, in the order of seeds

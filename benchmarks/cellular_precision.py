@@ -1,6 +1,6 @@
 """Whether lower precision makes cellular training faster on this machine, and how much of a step its products are.
 
-    python -m benchmarks.cellular_levers DATA_FOLDER [--pairs 15]
+    python -m benchmarks.cellular_precision DATA_FOLDER [--pairs 15]
 
 Steps of a 2x2 grid as the recipe trains it, against the same steps under bf16 autocast, with torch's float32 matrix
 products at `medium`, and against the matrix products of a step alone: nothing that keeps to float32 and these sizes is
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.cellular_ground import EQUAL, Line, keep, population
-from benchmarks.pairs import compare
+from benchmarks.cellular_comparison import EQUAL, Line, keep, population
+from benchmarks.paired_timing import compare
 
 STEPS, CELLS, BATCH = 20, 4, 100
 G, D = ((64, 256), (256, 256), (256, 784)), ((784, 256), (256, 256), (256, 1))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from benchmarks.cellular_upstream import Upstream
 from benchmarks.cellular_upstream_cell import Config
-from benchmarks.pairs import Ratio
+from benchmarks.paired_timing import Ratio
 from benchmarks.record import write
 from paragan.build import grid as build_cells
 from paragan.coevolution.population import Population

@@ -1,6 +1,6 @@
 """The parts of an iteration of cellular training, each against what the upstream-style loop does in its place.
 
-    python -m benchmarks.cellular_parts DATA_FOLDER [--pairs 21]
+    python -m benchmarks.cellular_components DATA_FOLDER [--pairs 21]
 
 Aims: a step of training 1.3 times less CPU, all-against-all fitness at 4x4 with 250 samples 8 times (forward passes
 only, pair by pair), a batch of images 15 times, mixtures 4 times.
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.cellular_ground import EQUAL, Line, images, keep, population, upstream
+from benchmarks.cellular_comparison import EQUAL, Line, images, keep, population, upstream
 from benchmarks.cellular_upstream_images import Images, forever, loader
-from benchmarks.pairs import Ratio, compare
+from benchmarks.paired_timing import Ratio, compare
 from paragan.coevolution.executors.loop import LoopExecutor
 from paragan.core.types import Side
 
