@@ -33,7 +33,7 @@ from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.distributed.transports.gloo_link import GlooSender
-from paragan.schemes.asynchronous import linked
+from paragan.schemes.asynchronous import rank_step
 from tests.distributed.cases_asynchronous import begun
 
 SLEEP_S = {Side.D: 0.080, Side.G: 0.100}
@@ -42,7 +42,7 @@ SPEED_UP, WITHIN = 1.7, 0.15
 
 
 class LateSender(GlooSender):
-    """Every message leaves `latency_s` after it was given; several may be under way."""
+    """Every message leaves `latency_s` after it was queued; several may be in transit."""
 
     latency_s = 0.0
 
@@ -104,7 +104,7 @@ def step_seconds(world: World, staleness: int, age: int, latency_s: float) -> di
 
 def on_a_rank(pairs: int) -> None:
     torch.set_num_threads(1)
-    linked.Sender = LateSender
+    rank_step.GlooSender = LateSender
     world = join(from_environment(), torch.device("cpu"), 120.0)
     (in_step, _, end_one), (apart, _, end_other) = played(world, 0, 0), played(world, 1, 0)
     faster: Ratio = compare(in_step, apart, pairs, warm_up=1, clock=time.monotonic)
