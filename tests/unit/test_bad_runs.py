@@ -193,7 +193,7 @@ def test_a_penalty_that_the_network_cannot_bear(refused):
 
 def test_two_writers_of_one_name(refused):
     line = refused("train", "digits", *TINY, "writers=[jsonl, report, report]")
-    assert "writers: found report twice, expected each once" in line
+    assert "writers has report twice; name each writer once" in line
 
 
 def test_eval_scores_where_nothing_may_be_written(quick_judge, tmp_path, capfd):
@@ -242,8 +242,8 @@ def test_exit_json_tells_the_code_of_the_process(trained, monkeypatch, raised, c
 def test_a_run_that_is_done_says_so_truly(trained, capfd):
     capfd.readouterr()
     assert main(["train", "digits", *TINY, "--out", "run"]) == 0
-    assert capfd.readouterr().out == "finished already at step 4: run; longer: paragan train run train.kimg=0.128\n"
+    assert capfd.readouterr().out == "already finished at step 4: run; longer: paragan train run train.kimg=0.128\n"
     before = (trained / "config.yaml").read_text()
     assert main(["train", "digits", *TINY, "train.kimg=0.016", "--out", "run"]) == 2
-    assert "found 0.064 kimg done, expected at most train.kimg=0.016" in capfd.readouterr().err
+    assert "0.064 kimg are trained already, more than train.kimg=0.016" in capfd.readouterr().err
     assert (trained / "config.yaml").read_text() == before

@@ -175,7 +175,7 @@ class OnTheClass(Plain):
 @pytest.mark.parametrize(
     ("g", "d", "said"),
     [
-        (Plain, Judge(), "Estimator: g: found the class Plain, expected an object of it"),
+        (Plain, Judge(), "Estimator: g is the class Plain; pass an object, Plain()"),
         (object(), Judge(), "Estimator: g: found object without model_fn(latent_var, y), expected that or a torch.nn."),
         (Painter(), 3, "Estimator: d: found int without model_fn(x, y)"),
         (Plain(torch.tanh, latent=64), Judge(), "Estimator: Plain: found no weights to train"),
@@ -187,7 +187,7 @@ class OnTheClass(Plain):
         (Plain({"a": Plain(nn.Linear(5, 64))}), Judge(), "Estimator: Plain.held: found weights that would not be tra"),
         (OnTheClass(), Judge(), "Estimator: OnTheClass.held: found weights that would not be trained"),
         (Plain(nn.LazyLinear(64), latent=5), Judge(), "Estimator: Plain: found a lazy layer"),
-        (Plain(SHARED, latent=5), Plain(SHARED), "Estimator: found weights that g and d share"),
+        (Plain(SHARED, latent=5), Plain(SHARED), "Estimator: g and d share weights"),
         (Plain(nn.Linear(5, 64), lock=threading.Lock()), Judge(), "Estimator: a copy of g and d raised TypeError: "),
         (Painter(latent=5, num_classes=3), Judge(), "Estimator: Painter.num_classes: found 3, expected the 10 classes"),
         (

@@ -19,7 +19,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 from paragan.distributed.transports.control import Listener
 from paragan.distributed.transports.signed_frames import new_token
 from paragan.runs import start_grid
-from paragan.runs.grids import serve, staffed
+from paragan.runs.grids import serve, with_num_workers
 
 WORDS = ("train.threads=1", "grid.shape=2x2", "score.extractor=none")
 
@@ -78,9 +78,11 @@ def test_gloo_under_mpiexec_is_told_once(tmp_path, monkeypatch):
 
 
 def test_another_number_of_processes_than_workers():
-    with pytest.raises(ConfigError, match="workers: found 4 where 3 processes were started, expected 2 and the coord"):
-        staffed(config("workers=4"), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: ""))
-    assert staffed(config(), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: "")).workers == 2
+    with pytest.raises(ConfigError, match="workers=4 does not fit 3 processes, which are 2 workers and the coord"):
+        with_num_workers(config("workers=4"), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: ""))
+    assert (
+        with_num_workers(config(), external_workers.ExternalWorkers(0, 3, lambda text: None, lambda: "")).workers == 2
+    )
 
 
 def test_beats_rarer_than_anybody_waits():

@@ -62,9 +62,9 @@ def test_the_first_lines_tell_where_everything_lies(batch, each):
 def test_a_rank_or_part_without_an_image_is_refused():
     config = load("digits", ["train.batch=7", "g.micro_batches=3"])
     rank_checks.refuse_thin(config, World(size=2))
-    with pytest.raises(ConfigError, match=r"g\.parts: found 3 micro-batches of a share of 2 images"):
+    with pytest.raises(ConfigError, match=r"g\.micro_batches=3 is more than the 2 images of a rank"):
         rank_checks.refuse_thin(config, World(size=3))
-    with pytest.raises(ConfigError, match=r"train\.batch: found 7 for 8 ranks, expected at least one image for each"):
+    with pytest.raises(ConfigError, match=r"train\.batch=7 is less than one image for each of 8 ranks"):
         rank_checks.refuse_thin(config, World(size=8))
 
 
@@ -72,11 +72,11 @@ def test_ranks_on_different_disks_are_refused():
     trainer = SimpleNamespace(
         clock=SimpleNamespace(step=20), batches=SimpleNamespace(source=SimpleNamespace(fingerprint="a"))
     )
-    rank_checks.refuse_apart(trainer, told_by(lambda mine: mine))
-    with pytest.raises(CheckpointError, match="of step 20 on rank 0 and 0 on rank 1; the run folder must lie on"):
-        rank_checks.refuse_apart(trainer, told_by(lambda mine: [0, "a"]))
+    rank_checks.refuse_different_state(trainer, told_by(lambda mine: mine))
+    with pytest.raises(CheckpointError, match="of step 20 on rank 0 and 0 on rank 1; put the run folder on"):
+        rank_checks.refuse_different_state(trainer, told_by(lambda mine: [0, "a"]))
     with pytest.raises(CheckpointError, match="the data is a on rank 0 and b on ranks 1, 2"):
-        rank_checks.refuse_apart(trainer, told_by(*[lambda mine: [20, "b"]] * 2))
+        rank_checks.refuse_different_state(trainer, told_by(*[lambda mine: [20, "b"]] * 2))
 
 
 def test_a_group_of_one_for_strategies_that_speak():

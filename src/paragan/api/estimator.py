@@ -1,6 +1,6 @@
 """Networks from memory: objects with `model_fn` or plain modules, as networks that the library trains.
 
-To `build` they are what a file of `models/` is (`core.make.Model`): nothing below knows where networks come from.
+For `build` they are a file of `models/` (`core.network_factory.Model`): their origin does not matter there.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ class Estimator:
     latent_var is (B, latent); y is (B,) of classes, or None. The objects hold networks in attributes, or are
     `torch.nn.Module`s themselves; a module without `model_fn` is called, D may then return the logits alone, and a
     `forward` of one argument gets no y. The length of latent_var, and how many classes
-    y has (0: it is None), are `g.latent` and `g.num_classes`; where g does not tell, `model.latent` and
+    y has (0: it is None), are `g.latent` and `g.num_classes`; where g has none, `model.latent` and
     `model.conditional` of the config do, and the data.
 
-    Training starts from the weights that they have when the first step is asked for (on several ranks: those of rank
+    Training starts from the weights that they have at the first step (on several ranks: those of rank
     0) and works on copies: g and d stay as they are. Raises `ConfigError` for what is no such object.
     """
 
     def __init__(self, g: Any, d: Any) -> None:
         for name, player in (("g", g), ("d", d)):
             if isinstance(player, type):
-                raise ConfigError(f"Estimator: {name}: found the class {player.__name__}, expected an object of it")
+                raise ConfigError(
+                    f"Estimator: {name} is the class {player.__name__}; pass an object, {player.__name__}()"
+                )
             if not callable(getattr(player, "model_fn", None)) and not isinstance(player, nn.Module):
                 found = type(player).__name__
                 raise ConfigError(
@@ -53,12 +55,12 @@ class Estimator:
         self.g, self.d = g, d
 
     def networks(self, world: World = ALONE) -> Networks:
-        """Copies of both as they are now, on the CPU; of several ranks all have to ask."""
+        """Copies of both as they are now, on the CPU; collective."""
         with reraise_as_config_error("Estimator: a copy of g and d"):
             g, d = copy.deepcopy((self.g, self.d))
             nets = _network(g), _network(d)
         if {id(weight) for weight in nets[0].parameters()} & {id(weight) for weight in nets[1].parameters()}:
-            raise ConfigError("Estimator: found weights that g and d share, expected none: each has its own optimiser")
+            raise ConfigError("Estimator: g and d share weights; give each its own, since each has an optimiser")
         for net in nets:
             _follow_rank_0(net, world)
         return Networks(*nets, _number(self.g, "latent"), _number(self.g, "num_classes"), _origin(self.g, self.d))
@@ -66,8 +68,9 @@ class Estimator:
 
 @dataclass(frozen=True)
 class Networks:
-    """Fulfils `core.make.Model`: every call copies one of the two. latent, num_classes: None where g does not tell.
+    """Fulfils `core.network_factory.Model`: every call copies one of the two.
 
+    latent, num_classes: None where g has none.
     origin: the classes of both, for the record.
     """
 
@@ -108,7 +111,7 @@ class Networks:
         return _Discriminator(copy.deepcopy(self.d), self._classes(options, num_classes) > 0)
 
     def _classes(self, options: Any, num_classes: int) -> int:
-        """How many classes images are asked of; 0: y is None."""
+        """The number of classes of the generated labels; 0: y is None."""
         if self.num_classes is None:
             unlabelled = getattr(options, "conditional", None) is False or not _takes_labels(self.g)
             return 0 if unlabelled else num_classes
@@ -136,7 +139,7 @@ class _Generator(nn.Module):
 
 
 class _Discriminator(nn.Module):
-    """labelled: whether it is told classes; never those of real images alone."""
+    """A discriminator from memory. labelled: whether it receives the labels of real and generated images."""
 
     def __init__(self, net: nn.Module, labelled: bool) -> None:
         super().__init__()
@@ -237,11 +240,11 @@ def _number(owner: Any, name: str) -> int | None:
 
 
 def _follow_rank_0(net: nn.Module, world: World) -> None:
-    """Every rank made its own, each from its own draws."""
+    """Copy rank 0's weights: every rank drew different ones."""
     held = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
     shapes = {name: [str(value.dtype), *value.shape] for name, value in held.items()}
     if any(theirs != shapes for theirs in world.gather(shapes)):
-        raise ConfigError(f"Estimator: {_name(net)}: found other networks on other ranks, expected the same on all")
+        raise ConfigError(f"Estimator: {_name(net)}: the networks differ between ranks; create the same on all")
     for value in held.values():
         sent = value.clone(memory_format=torch.contiguous_format)
         world.broadcast_from_main([sent.view(-1).view(torch.uint8)])

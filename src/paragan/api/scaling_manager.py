@@ -34,7 +34,7 @@ class ScalingManager:
     section 2.1, after a warm-up: `schedule.warmup`); `none`.
 
     out: the run folder, as `paragan train` makes it; runs/NAME after the program unless given. The same program again
-    goes on from its newest checkpoint; fresh: instead, what lies there is kept aside. Raises children of
+    resumes from its newest checkpoint; fresh: start anew and set the former run aside. Raises children of
     `paragan.ParaganError`.
     """
 
@@ -50,7 +50,7 @@ class ScalingManager:
     ) -> None:
         self._place, self._out, self._fresh = from_environment(), Path(out or f"runs/{program_name()}"), fresh
         found = 1 if self._place is None else self._place.size
-        self.config = _fitted(config, rules.scaled_batch(bs, num_workers, found), rule)
+        self.config = _scale_config(config, rules.scaled_batch(bs, num_workers, found), rule)
         self._gan: Estimator | None = None
         self._session: Session | None = None
         self._stages: Iterator[None] = iter(())
@@ -59,7 +59,7 @@ class ScalingManager:
         self.world = runs.join_world(config, self._place)
         atexit.register(self.close)
         self._say = runs.printer(self.world)
-        self._say(_found(config, self.config, num_workers, found, rule))
+        self._say(_workers_line(config, self.config, num_workers, found, rule))
 
     @property
     def trainer(self) -> Trainer:
@@ -67,7 +67,7 @@ class ScalingManager:
         return self._begun.trainer
 
     def train(self, gan: Estimator) -> None:
-        """One step of the game, and what is due after it: pictures, a score, a checkpoint.
+        """One step of the game, and what is due after it: samples, a score, a checkpoint.
 
         The last step ends the run with a checkpoint and a score; nothing happens after that.
         """
@@ -86,35 +86,35 @@ class ScalingManager:
             self._finish(session)
 
     def eval(self, metric: str = "fd") -> float:
-        """A score of the sampling generator as it is; all ranks have to ask.
+        """A score of the sampling generator as it is; collective.
 
         metric: one of those that the run is scored by, such as `coverage`; `fd` is the Frechet distance in features of
         the run's extractor, `fd[NAME]`. `fid` is taken for `fd`, and a line says that it is not Inception's.
         """
-        with self._alive(settled="eval") as session:
+        with self._alive(method="eval") as session:
             values = session.score()
         if not values:
-            raise ConfigError("eval: found score.extractor=none in the config, expected one that scores, such as auto")
+            raise ConfigError("eval needs an extractor, and score.extractor is none; pass score.extractor=auto")
         distance = next((name for name in values if name.startswith("fd[")), None)
         if metric == "fid" and distance is not None:
-            told = f"without Inception weights fid is {distance} {values[distance]:.4g}, the same distance in other"
-            self._say(f"eval      {told} features: compare it only with runs that are scored by the same extractor")
+            text = f"without Inception weights fid is {distance} {values[distance]:.4g}, the same distance in other"
+            self._say(f"eval      {text} features: compare it only with runs that are scored by the same extractor")
         if metric in ("fd", "fid") and distance is not None:
             metric = distance
         if metric not in values:
             known = ", ".join([*values, *(["fd"] if distance else [])])
-            raise ConfigError(f"eval: found the metric {metric!r}, expected one of {known}")
+            raise ConfigError(f"eval: unknown metric {metric!r}; choose one of {known}")
         return values[metric]
 
     def save(self) -> None:
-        """A checkpoint of this moment; all ranks have to ask. The run saves by itself every `every.save_kimg`."""
-        with self._alive(settled="save") as session:
+        """A checkpoint of this moment; collective. The run saves by itself every `every.save_kimg`."""
+        with self._alive(method="save") as session:
             session.save()
 
     def close(self) -> None:
         """End here, finished or not: files are closed and the ranks part. Also done when the program ends.
 
-        What was not saved is lost. Nothing can be asked of a closed manager.
+        Steps after the last checkpoint are discarded. A closed manager cannot be used any more.
         """
         atexit.unregister(self.close)
         session = self._session
@@ -130,20 +130,23 @@ class ScalingManager:
     @property
     def _begun(self) -> Session:
         if self._session is None:
-            raise ConfigError("ScalingManager: found nothing that was trained, expected train(gan) first")
+            raise ConfigError("ScalingManager: nothing is trained yet; call train(gan) first")
         return self._session
 
     @contextmanager
-    def _alive(self, settled: str = "") -> Iterator[Session]:
-        """The session; what fails inside ends it. settled: who asks, where all ranks have to hold the same weights."""
+    def _alive(self, method: str = "") -> Iterator[Session]:
+        """The session; a failure inside ends it.
+
+        method: the calling method, where all ranks must have the same weights.
+        """
         session = self._begun
         if self._over == _FINISHED:
             yield session  # scored and saved as it is
             return
         self._refuse_over()
-        if settled and not session.trainer.is_synchronized:
+        if method and not session.trainer.is_synchronized:
             raise ConfigError(
-                f"{settled}: found ranks between two averagings of their weights, expected train(gan) first"
+                f"{method}: the ranks have not averaged their weights since the last step; call train(gan) first"
             )
         try:
             with runs.record_failure(session):
@@ -156,22 +159,22 @@ class ScalingManager:
     def _refuse_over(self) -> None:
         if self._over:
             raise ConfigError(
-                f"ScalingManager: this one {self._over}, expected a new one: it goes on from the last checkpoint"
+                f"ScalingManager: this manager {self._over}; create a new one, which resumes from the last checkpoint"
             )
 
     def _begin(self, gan: Estimator) -> None:
         self._refuse_over()
         if not isinstance(gan, Estimator):
-            raise ConfigError(f"train: found a {type(gan).__name__}, expected an Estimator(g, d)")
+            raise ConfigError(f"train: gan must be an Estimator(g, d), not a {type(gan).__name__}")
         try:
             with runs.share_failures(self.world):
                 networks = gan.networks(self.world)
                 self.config = networks.recorded_in(self.config)
-                asked = runs.RunRequest(
+                request = runs.RunRequest(
                     *(self.config, program_name(), self._out, self._fresh, self._place, networks),
-                    goes_on="the same program goes on",
+                    resume_hint="the same program resumes",
                 )
-                self._session = self._open.enter_context(runs.open_session(asked, self.world, lambda: False))
+                self._session = self._open.enter_context(runs.open_session(request, self.world, lambda: False))
         except (CheckpointError, ConfigError) as error:
             raise type(error)(in_python(str(error))) from error.__cause__
         self._gan, self._stages = gan, self._session.stages()
@@ -189,16 +192,16 @@ class ScalingManager:
 _FINISHED = "finished"
 
 
-def _fitted(config: RunConfig, batch: int, rule: str) -> RunConfig:
-    """The same number of steps with another batch, and with the learning rates that go with it."""
+def _scale_config(config: RunConfig, batch: int, rule: str) -> RunConfig:
+    """The config with the same number of steps, another batch and the learning rates for it."""
     by = rules.factor(rule, batch / config.train.batch)
     kimg = len(config.max_steps) * batch * config.d.updates_per_step / 1000
     train = replace(config.train, batch=batch, kimg=kimg)
     return replace(config, train=train, g=rules.scaled(config.g, by), d=rules.scaled(config.d, by))
 
 
-def _found(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:
-    """What there is instead of what was asked for, and what follows from it."""
+def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, found: int, rule: str) -> str:
+    """The line about the workers that exist, and the batch and learning rates that follow."""
     workers = f"{found}" if found == num_workers else f"{found} instead of {num_workers}"
     batch, rates = now.train.batch, f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
     by = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"

@@ -65,13 +65,13 @@ def train(
             f"`torchrun --nproc-per-node {chosen.devices} PROGRAM`, or leave devices out"
         )
 
-    def asked(world: World) -> runs.RunRequest:
+    def prepare(world: World) -> runs.RunRequest:
         networks = None if gan is None else gan.networks(world)
         mine = chosen if networks is None else networks.recorded_in(chosen)
         return runs.RunRequest(mine, name, folder, fresh, place, networks, "Ctrl-C saves; the same program resumes")
 
     try:
-        run_to_end(chosen, place, asked)
+        run_to_end(chosen, place, prepare)
     except (CheckpointError, ConfigError) as error:
         raise type(error)(in_python(str(error))) from error.__cause__
     return Run(folder, None if gan is None else gan.g)

@@ -52,9 +52,9 @@ from paragan.parallel._memory_options import MemoryOptions
 def maker(
     config: RunConfig, side: Side, found: Data, device: torch.device, model: Model | None = None
 ) -> NetworkFactory:
-    """Builds one side's network with the weights of step 0: keyed by name and seed, whoever asks and however often.
+    """Builds one side's network with the weights of step 0: keyed by name and seed, on any rank and at any time.
 
-    model: networks from memory, instead of the file that `config.model` names; its options they are still told.
+    model: networks from memory, instead of the file that `config.model` names; they still receive its options.
     """
     options, outside = config.g if side is Side.G else config.d, _is_outside(config, model)
     module = model or registry.load("models", config.model.name)
@@ -117,7 +117,7 @@ def _calling(options: PlayerOptions, net: nn.Module, device: torch.device, scale
 
 
 def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
-    """The one that is asked for; `none` in a process that has joined no other, `ddp` on several ranks unless told."""
+    """The strategy of a player; by default `none` in a single process and `ddp` on several ranks."""
     chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
     if world.group is None:
         chosen = choose("parallel", "none")

@@ -71,7 +71,7 @@ def evolution(
 @dataclass(frozen=True)
 class GridFactory:
     """What the cells of one process have in common. shown: a generator to look at. losses: that cells train for, those
-    to be drawn first. judge: who scores; None: nobody.
+    to be drawn first. judge: the evaluator; None: no scores.
     """
 
     config: RunConfig
@@ -191,7 +191,7 @@ class GridFactory:
         return bool(self.options.losses) or len(self.losses) > 1
 
     def _fitness_evaluator(self, stages: Mapping[Side, EvalNetwork], time: int) -> FitnessEvaluator:
-        """What everybody is compared on in a generation. Cells on a diet are compared on what they eat."""
+        """The fitness evaluator of a generation. Cells on a diet are compared on their own share of the data."""
         count, prior = self.options.fitness.num_images, self.prior
         z, y = prior.draw("fitness", Rows(time, 0, count, count))
 
@@ -221,7 +221,7 @@ def mixture_network(
 
 
 def _refuse(config: RunConfig, options: GridOptions) -> None:
-    """What cells cannot be trained with; a neighbourhood that cannot be is told before any data is read."""
+    """Refuse settings that cells cannot be trained with, and invalid neighbourhoods, before any data is read."""
     if config.scheme.name not in _SCHEMES:
         raise ConfigError(f"grid: found scheme {config.scheme.name}, expected one of {', '.join(_SCHEMES)}")
     if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):
@@ -246,7 +246,7 @@ def _opponent_network(
 def _generator_features(
     options: GridOptions, stage: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
 ) -> SampleFeatures:
-    """A generator's images of a generation, as the judge sees them: the latents are everybody's."""
+    """A generator's images of a generation, as features of the judge; all cells share the latents."""
     count = options.mixture.num_images
     z, y = prior.draw("mixture", Rows(time, 0, count, count))
     return judge().judge.judge(sample(stage.show(genome, average=True), z, y))

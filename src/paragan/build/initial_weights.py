@@ -49,8 +49,8 @@ def initialised(
             f"init.path {path} has no weight with the name and shape of one in this model; give a run of "
             f"model.name={config.model.name} with the same sizes"
         )
-    told = "; ".join(_described(side, one) for side, one in taken.items())
-    return replace(config, init=replace(config.init, sha256=found.sha256)), f"{path}, step {found.step}: {told}"
+    text = "; ".join(_described(side, one) for side, one in taken.items())
+    return replace(config, init=replace(config.init, sha256=found.sha256)), f"{path}, step {found.step}: {text}"
 
 
 def _start(side: Side, config: RunConfig, trainer: Trainer, model: Model | None, found: SourceWeights) -> LoadedWeights:

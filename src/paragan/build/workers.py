@@ -144,7 +144,7 @@ class _CoordinatorServer:
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
     def _accept(self) -> ControlConnection | None:
-        """The next worker that fits; one that does not is told why."""
+        """The next worker that fits; one that does not is refused with the reason."""
         while (line := self.listener.accept(0.0)) is not None:
             why = incompatibility(line.peer_info, self.welcome["config"])
             if not why and self.config.transport == "nccl":
@@ -152,7 +152,7 @@ class _CoordinatorServer:
                 why = nccl_conflict(line.peer_info, [member.line.peer_info for member in others])
             if why:
                 self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {why}")
-            with suppress(RankError):  # it has left before it was told
+            with suppress(RankError):  # it has left already
                 line.send("refused", reason=why) if why else line.send("welcome", **self.welcome)
                 if not why:
                     return line

@@ -1,4 +1,4 @@
-"""What all ranks do at once succeeds on all of them, or fails on all of them with one reason."""
+"""An action of all ranks that succeeds on every rank, or fails on every rank with one reason."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from safetensors import SafetensorError
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, is_out_of_memory
 
-_OF_FILES = (CheckpointError, OSError, SafetensorError, RuntimeError)
+_FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)
 
 
 def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
-    """`act` on every rank: what each returned (JSON), by rank. It uses no collectives.
+    """Call `act` on every rank and return the results (JSON), by rank. `act` must not call collectives.
 
-    Where files fail it on some rank, all raise a `CheckpointError` with the reason of the first, and nobody waits. A
-    fault of another kind is raised where it happened; the others are told of it.
+    Where it fails with a file error on some rank, all ranks raise a `CheckpointError` with the reason of the first, and
+    no rank waits. An error of another kind is raised where it happened; the other ranks raise a `CheckpointError`.
     """
     fault: Exception | None = None
     said: dict[str, Any]
     try:
         said = {"done": act()}
     except Exception as error:
-        if not isinstance(error, _OF_FILES) or is_out_of_memory(error):
+        if not isinstance(error, _FILE_ERRORS) or is_out_of_memory(error):
             fault = error
         said = {"failed": describe_error(error)}
     answers = world.gather(said)
@@ -32,13 +32,13 @@ def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
         raise fault
     failed = [(rank, answer["failed"]) for rank, answer in enumerate(answers) if "failed" in answer]
     if failed:
-        rank, told = failed[0]
-        raise CheckpointError(told if len(failed) == world.size else f"rank {rank}: {told}")
+        rank, text = failed[0]
+        raise CheckpointError(text if len(failed) == world.size else f"rank {rank}: {text}")
     return [answer["done"] for answer in answers]
 
 
 def describe_error(error: Exception) -> str:
-    """In one line; a full disk is always called the same."""
+    """An error's reason in one line, with the same words for every kind of full disk."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = " ".join(text.split()) or type(error).__name__
     return "no space left on the device" if "space left" in text or "code: 28" in text else text

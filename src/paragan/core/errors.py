@@ -1,4 +1,4 @@
-"""What goes wrong, by who can mend it. A message says: found, where, expected, what to do."""
+"""Errors, by who can fix them. A message says what is wrong, with the key or path, and what to do."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ class DivergedError(ParaganError):
 
 
 class RankError(ParaganError):
-    """Another rank is gone or does not answer; nothing is wrong with the settings."""
+    """Another rank has failed or does not answer; the settings are not the cause."""
 
     exit_code = 75
 
 
 class PeerFailedError(ParaganError):
-    """This rank stopped because another failed first; that one tells the user."""
+    """This rank stopped because another failed first; that rank prints the reason."""
 
     def __init__(self, message: str, exit_code: int, rank: int, reason: str = "") -> None:
         super().__init__(message)
         self.exit_code, self.rank, self.reason = exit_code, rank, reason or message
 
 
-PREEMPTED = 85  # exit code of a run that was asked to stop: everything is saved, the same command goes on
+PREEMPTED = 85  # exit code of a run that was stopped by a signal: everything is saved, the same command resumes
 
 
 def outcome(error: BaseException) -> tuple[int, str]:
-    """The exit code of a process that this ends, and the line for the user; 1 and no line for a fault of ours."""
+    """The exit code for an error that ends the process, and the user's line; 1 and no line for a bug of paragan."""
     match error:
         case ParaganError():
             return error.exit_code, str(error)
@@ -72,7 +72,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """numpy raises `MemoryError`, torch a `RuntimeError` (its accelerators' own class is one, too)."""
+    """Whether memory ran out: numpy raises `MemoryError`, torch a `RuntimeError` or a subclass of it."""
     words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
-    told = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
-    return told or isinstance(error, MemoryError)
+    is_torch_error = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    return is_torch_error or isinstance(error, MemoryError)

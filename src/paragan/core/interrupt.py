@@ -5,7 +5,7 @@ the parent process ignores stays ignored: SIGHUP under `nohup`, SIGINT of a back
 works. SIGQUIT keeps its default: the process ends at once.
 
 A rank of several hears the same request from the terminal, from torchrun and from the launcher: to it a second signal
-says nothing new, and whoever started it decides how long to wait.
+changes nothing, and the process that started it decides how long to wait.
 
 Installed before torch is imported, since a scheduler may ask while that takes its seconds.
 """
@@ -31,8 +31,8 @@ class StopRequested(Exception):
 class Interrupt:
     """`requested` turns true at the first signal; the loop looks at it between steps.
 
-    Leaving the `with` block gives the signals back. patient: a second Ctrl-C only sets `aborted`. says: what is told at
-    the first, in a line of stderr.
+    Leaving the `with` block gives the signals back. patient: a second Ctrl-C only sets `aborted`. message: a line of
+    stderr, printed at the first signal.
     """
 
     requested: bool = False

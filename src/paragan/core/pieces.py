@@ -33,7 +33,7 @@ class Pieces:
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """Whole tensors by name, each read when it is asked for. shapes: known without reading."""
+    """Whole tensors by name, each read when it is accessed. shapes: known without reading."""
 
     def __init__(self, shapes: Mapping[str, Shape], read: Callable[[str], Tensor]) -> None:
         self.shapes, self._read = dict(shapes), read

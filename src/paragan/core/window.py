@@ -35,7 +35,7 @@ class Layout:
     """How a strategy holds a player on this rank.
 
     weights: of the network's parameters. state: of the optimiser's tensors and of the average. Where weights are cut,
-    both are cut alike. writes: whether this rank is the one among equals that saves its pieces. Buffers are whole
+    both are cut equally. writes: whether this rank is the one among equals that saves its pieces. Buffers are whole
     everywhere. own: which rank of how many, where each has an optimiser state that is whole and its own.
     """
 

@@ -1,4 +1,4 @@
-"""`train.executor: auto`: what a run is computed fastest with, by a few steps of each; told, and kept in its config."""
+"""`train.executor: auto`: times a few steps with each executor and precision, and records the fastest in the config."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def choose_executor(
     model: Model | None = None,
     measure: Measure | None = None,
 ) -> RunConfig:
-    """The config with all that its executor `auto` leaves open; any other as it is. All ranks have to ask.
+    """The config with the settings that its executor `auto` leaves open; any other config unchanged. Collective.
 
     A run that goes on in `out` keeps to what it has; anew: what lies there is none. Else rank 0 measures: 20 s at most
     unless it compiles. measure: seconds of a config within a budget; None: by playing it.
@@ -84,7 +84,7 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
             trial.of(way, until_s=BUDGET_S * (number / len(written) if done == 1 else 1))
         if trial.spent_s * (done + 1) / done > BUDGET_S:
             break
-    trial.tell()
+    trial.print_times()
     best = trial.best
     if (why := _uncompiled(trial.run_s, world)) is not None:
         say(f"executor  compile: not tried, {why}")
@@ -92,20 +92,20 @@ def _fastest(config: RunConfig, world: World, say: Say, model: Model | None, mea
         names: tuple[Literal["compile", "graphs"], ...] = ("compile", "graphs")
         for name in names if executors.can_record(bench.device) else names[:1]:
             trial.of(replace(best, train=replace(best.train, executor=name)), until_s=float("inf"))
-        trial.tell()
+        trial.print_times()
     say(f"executor  chosen: {name_of(trial.best)}")
     return trial.best
 
 
 class _Trial:
-    """Remembers the least of each. One that does not fit the memory, or does not compile, is told and left out."""
+    """Records the shortest time of each candidate; one that does not fit or compile is printed and left out."""
 
     def __init__(self, measure: Measure, num_steps: int, say: Say) -> None:
         self.measure, self.num_steps, self.say = measure, num_steps, say
         self.spent_s = 0.0
         self._found: dict[str, tuple[Timing, RunConfig]] = {}
         self._left: dict[str, Exception | None] = {}
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def of(self, config: RunConfig, until_s: float) -> None:
         """Measure once more; nothing where the trials before have taken longer than that."""
@@ -129,13 +129,13 @@ class _Trial:
         before = self._found.get(name, (measured, config))[0]
         self._found[name] = min(before, measured, key=lambda one: one.step_s), config
 
-    def tell(self) -> None:
-        """A line for each, once."""
+    def print_times(self) -> None:
+        """Print a line for each measured candidate, once."""
         for name, (measured, _) in self._found.items():
-            if name not in self._told:
+            if name not in self._printed:
                 compiled = f", after {measured.set_up_s:.0f} s of compiling" if measured.set_up_s else ""
                 self.say(f"executor  {name}: {1000 * measured.step_s:.2f} ms a step{compiled}")
-                self._told.add(name)
+                self._printed.add(name)
 
     @property
     def best(self) -> RunConfig:
@@ -189,8 +189,8 @@ def _uncompiled(run_s: float, world: World) -> str | None:
 
 
 def name_of(config: RunConfig) -> str:
-    told = [f"{own.precision}{' channels-last' * bool(own.channels_last)}" for own in (config.g, config.d)]
-    both = told[0] if told[0] == told[1] else f"G {told[0]}, D {told[1]}"
+    texts = [f"{own.precision}{' channels-last' * bool(own.channels_last)}" for own in (config.g, config.d)]
+    both = texts[0] if texts[0] == texts[1] else f"G {texts[0]}, D {texts[1]}"
     return f"{config.train.executor} {both}"
 
 

@@ -90,16 +90,16 @@ class RunFolder:
     def refuse_in_use(self) -> None:
         """`CheckpointError` while a process runs in it."""
         if self.path.is_dir():
-            with suppress(OSError):  # whoever writes into it will tell
+            with suppress(OSError):  # a later write reports it
                 self._locked().close()
 
     def set_aside(self) -> Path | None:
-        """Move an existing run out of the way and tell where it went; nothing is deleted.
+        """Move an existing run to another name and return its path; nothing is deleted.
 
-        Refused while a process runs in it. What the launcher of ranks writes stays: it tells of the run to come.
+        Refused while a process runs in it. Files of the launcher of ranks stay: they belong to the new run.
         """
         if not self.config.exists():
-            return None  # whatever lies here is no run
+            return None  # not a run
         here, number = self.path.resolve(), 1
         while (aside := here.with_name(f"{here.name}.old-{number}")).exists():
             number += 1
@@ -107,7 +107,7 @@ class RunFolder:
             is_held = self._is_held()
             here.rename(aside)
             if is_held:
-                _take_back(here, aside)
+                _move_lock(here, aside)
         if (log := aside / "ranks" / "launch.log").exists():
             (here / "ranks").mkdir(parents=True, exist_ok=True)
             log.rename(here / "ranks" / "launch.log")
@@ -133,8 +133,8 @@ class RunFolder:
         return lock
 
 
-def _take_back(here: Path, aside: Path) -> None:
-    """The launcher's lock belongs to the run to come. Another process that made the folder in between has it."""
+def _move_lock(here: Path, aside: Path) -> None:
+    """Move the launcher's lock to the new folder. `CheckpointError` where another process created that in between."""
     ours, lock = aside / "run.lock", here / "run.lock"
     try:
         here.mkdir()
@@ -153,12 +153,12 @@ def _in_use(path: Path, owner: str) -> CheckpointError:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Whole or not at all."""
+    """Write JSON atomically."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def environment(ranks: int = 1) -> dict[str, Any]:
-    """What a later reader needs to know about this process; no variables of the environment, so no secrets."""
+    """Versions and hardware of this process for `environment.json`; no environment variables, so no secrets."""
     import numpy
     import torch
 

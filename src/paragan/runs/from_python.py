@@ -1,4 +1,4 @@
-"""A whole run inside a Python program: signals, ranks, the run folder, the end."""
+"""A complete run inside a Python program: signals, ranks, the run folder."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ from paragan.writers.console import clock_time, score_line
 
 
 def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
-    """Train to the end, or to a signal, which raises after the checkpoint. prepare: called once the ranks have met."""
+    """Train to the end, or to a signal: then a checkpoint is saved and the signal raised.
+
+    prepare: called once all ranks are connected.
+    """
     with _signals() as interrupt:
         world = join_world(config, place, lambda: interrupt.requested)
         try:
             with share_failures(world):
-                asked = prepare(world)
-            finished = _run(asked, world, interrupt)
+                request = prepare(world)
+            finished = _run(request, world, interrupt)
         finally:
             destroy_groups(world)
     if not finished:
         raise KeyboardInterrupt if interrupt.signal_number == signal.SIGINT else SystemExit(PREEMPTED)
 
 
-def _run(asked: RunRequest, world: World, interrupt: Interrupt) -> bool:
-    """Whether the run is finished."""
+def _run(request: RunRequest, world: World, interrupt: Interrupt) -> bool:
+    """Train; returns whether the run is finished."""
     with ExitStack() as stack:
         with share_failures(world):
-            session = stack.enter_context(open_session(asked, world, lambda: world.any(interrupt.requested)))
+            session = stack.enter_context(open_session(request, world, lambda: world.any(interrupt.requested)))
         with record_failure(session):
             session.run()
         if session.is_complete:
@@ -60,5 +63,5 @@ def _run(asked: RunRequest, world: World, interrupt: Interrupt) -> bool:
 
 
 def _signals() -> Interrupt:
-    """Signals are caught in the main thread only: other threads, and some notebooks, do not get any."""
+    """Catches signals in the main thread; other threads, and some notebooks, do not receive any."""
     return install() if threading.current_thread() is threading.main_thread() else Interrupt()

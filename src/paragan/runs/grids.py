@@ -1,6 +1,7 @@
-"""Where a grid is trained: in this process, on workers that it starts, or on processes that somebody else has started.
+"""Grids on processes that torchrun or mpiexec started.
 
-Of those, rank 0 is the coordinator and runs what a process alone would; the others have no run folder, and no voice.
+Rank 0 is the coordinator and runs what a single process would; the other ranks are workers, which have no run folder
+and print nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from paragan.distributed.launch.rank_env import RankEnv
 
 
 def of_torchrun(config: RunConfig, place: RankEnv) -> ExternalWorkers:
-    """The ranks that torchrun started: they meet on the host, whatever each of them will train on."""
+    """The ranks that torchrun started; they exchange messages on the host, whatever device each trains on."""
     import torch
 
     return from_world(join(place, torch.device("cpu"), config.train.timeout_s))
@@ -26,28 +27,32 @@ def of_mpiexec(config: RunConfig) -> ExternalWorkers:
     """The processes of mpiexec. Begins MPI."""
     from paragan.distributed.transports.mpi_communicator import MpiWorld
 
-    world, timeout_s = MpiWorld(), config.train.timeout_s
-    tell, hear = (lambda text: world.broadcast_text(text, timeout_s)), (lambda: world.receive_text(timeout_s))
-    return ExternalWorkers(world.rank, world.size, tell, hear, mpi=True)
+    world = MpiWorld()
+    timeout_s = config.train.timeout_s
+
+    def send(text: str) -> None:
+        world.broadcast_text(text, timeout_s)
+
+    return ExternalWorkers(world.rank, world.size, send, lambda: world.receive_text(timeout_s), mpi=True)
 
 
-def staffed(config: RunConfig, company: ExternalWorkers) -> RunConfig:
-    """With as many workers as there are others."""
+def with_num_workers(config: RunConfig, company: ExternalWorkers) -> RunConfig:
+    """The config with one worker for each rank but the coordinator's."""
     others = company.size - 1
     if config.workers not in (None, others):
         raise ConfigError(
-            f"workers: found {config.workers} where {company.size} processes were started, expected {others} and the "
+            f"workers={config.workers} does not fit {company.size} processes, which are {others} workers and the "
             "coordinator; leave workers out"
         )
     return replace(config, workers=others)
 
 
 def serve(config: RunConfig, company: ExternalWorkers) -> int:
-    """A worker's part, until the coordinator sends it home; the exit code. It prints what goes wrong, and no more."""
-    called = company.receive()
-    if "token" not in called:  # the coordinator could not begin, and says why
+    """Run a worker until the coordinator ends it; returns the exit code. Prints nothing but errors."""
+    message = company.receive()
+    if "token" not in message:  # the coordinator failed to start, and prints why
         return 0
-    address = called["token"], called["host"], int(called["port"])
+    address = message["token"], message["host"], int(message["port"])
     if why := worker(*address, lambda text: None, str(company.rank - 1), company, dump(config)):
         raise RankError(f"worker {company.rank}: {why}")
     return 0

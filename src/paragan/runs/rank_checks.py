@@ -1,4 +1,4 @@
-"""What the ranks of one run must agree on before they train."""
+"""Checks that the ranks of a run agree before they train."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MAY_DIFFER = ("data.path", "devices", "score.weights")  # between hosts
 
 
 def needs_group(config: RunConfig) -> bool:
-    """Whether a player's strategy speaks to a group even where the process is alone.
+    """Whether a player's strategy uses a process group even in a single process.
 
-    Not from two threads: they would meet in any order.
+    Not with `asynchronous`, whose two threads would call collectives in any order.
     """
     if config.scheme.name == "asynchronous":
         return False
@@ -29,14 +29,14 @@ def needs_group(config: RunConfig) -> bool:
 
 
 def num_hosts(world: World) -> int:
-    """Asked by all ranks together."""
+    """The number of hosts. Collective: every rank must call this."""
     return world.gather(world.local_rank).count(0)
 
 
 def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
-    """Several ranks as the first lines of a run tell them: where each network lies, how the batch is shared.
+    """The line about ranks at the start of a run: where each network is placed, how the batch is shared.
 
-    seated: what is told of each player.
+    seated: the description of each player.
     """
     world, held = trainer.world, trainer.roles.ranks
     on = f"{world.size} on {hosts} host{'s' if hosts > 1 else ''}"
@@ -52,13 +52,13 @@ def line(trainer: Trainer, seated: Mapping[str, Mapping[str, Any]], batch: int, 
 
 
 def refuse_different(config: RunConfig, world: World) -> None:
-    """`ConfigError`, on every rank the same, for another version or another setting on some of them."""
+    """Raise the same `ConfigError` on every rank where versions or settings differ between ranks."""
     if world.size == 1:
         return
-    told = world.gather({"paragan": __version__, "torch": torch.__version__, "config": dump(config)})
+    ranks = world.gather({"paragan": __version__, "torch": torch.__version__, "config": dump(config)})
     for name in ("paragan", "torch"):
-        _refuse(f"{name} is", [rank[name] for rank in told], "install the same version on all hosts")
-    configs = [loads(rank["config"], f"rank {n}") for n, rank in enumerate(told)]
+        _refuse(f"{name} is", [rank[name] for rank in ranks], "install the same version on all hosts")
+    configs = [loads(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
     keys = {key: None for other in configs[1:] for key in differences(configs[0], other)}
     key = next((key for key in keys if key not in _MAY_DIFFER), None)
     if key is not None:
@@ -67,35 +67,38 @@ def refuse_different(config: RunConfig, world: World) -> None:
 
 
 def refuse_thin(config: RunConfig, world: World) -> None:
-    """`ConfigError` where a rank, or a micro-batch of one, would have no row of the global batch."""
+    """Raise `ConfigError` where a rank, or a micro-batch of one, would have no row of the global batch."""
     batch, share = config.train.batch, config.train.batch // world.size
     if not share:
-        raise ConfigError(f"train.batch: found {batch} for {world.size} ranks, expected at least one image for each")
+        raise ConfigError(
+            f"train.batch={batch} is less than one image for each of {world.size} ranks; raise train.batch"
+        )
     for side, player in (("g", config.g), ("d", config.d)):
         if world.size > 1 and player.micro_batches > share:
             raise ConfigError(
-                f"{side}.micro_batches: found {player.micro_batches} micro-batches of a share of {share} images "
-                f"(train.batch={batch} on {world.size} ranks), expected at most {share}"
+                f"{side}.micro_batches={player.micro_batches} is more than the {share} images of a rank "
+                f"(train.batch={batch} on {world.size} ranks); pass at most {share}"
             )
 
 
-def refuse_apart(trainer: Trainer, world: World) -> None:
-    """`CheckpointError` where ranks stand at different steps, or see different data: their disks are not the same."""
-    told = world.gather([trainer.clock.step, trainer.batches.source.fingerprint])
-    steps, data = [step for step, _ in told], [fingerprint for _, fingerprint in told]
+def refuse_different_state(trainer: Trainer, world: World) -> None:
+    """Raise `CheckpointError` where ranks are at different steps or have different data: they do not share a disk."""
+    ranks = world.gather([trainer.clock.step, trainer.batches.source.fingerprint])
+    steps = [step for step, _ in ranks]
+    data = [fingerprint for _, fingerprint in ranks]
     try:
-        _refuse("the newest checkpoint is of step", steps, "the run folder must lie on a disk that all hosts share")
+        _refuse("the newest checkpoint is of step", steps, "put the run folder on a disk that all hosts share")
         _refuse("the data is", data, "give all hosts the same data")
     except ConfigError as error:
         raise CheckpointError(str(error)) from None
 
 
 def _refuse(what: str, values: Sequence[Any], cure: str) -> None:
-    """Unless all ranks say the same."""
-    odd = [n for n, value in enumerate(values) if value != values[0]]
-    if odd:
-        other = values[odd[0]]
-        named = [n for n in odd if values[n] == other]
+    """Raise `ConfigError` unless the values of all ranks are equal. cure: how to mend it."""
+    differing = [n for n, value in enumerate(values) if value != values[0]]
+    if differing:
+        other = values[differing[0]]
+        named = [n for n in differing if values[n] == other]
         on = f"rank{'s' if len(named) > 1 else ''} {', '.join(map(str, named[:8]))}{', …' if len(named) > 8 else ''}"
         raise ConfigError(f"ranks differ: {what} {values[0]} on rank 0 and {other} on {on}; {cure}")
 

@@ -1,6 +1,6 @@
-"""A run in its folder, whoever asks for it: the command line, or a program of one's own.
+"""A run in its folder, requested by the command line or by a Python program.
 
-Rank 0 decides about the folder, and writes and speaks for all.
+Rank 0 decides about the folder, and writes and prints for all ranks.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ _NOISE = r"(?s).*(Grad strides do not match bucket view|FSDP2-wrapped module)"  
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What somebody asked for. name: of the recipe, or of the program. out: the run folder.
+    """A run to start or to resume.
 
-    fresh: a former run there is kept aside. place: of this process among the ranks, if there are several. model:
-    networks from memory, instead of those that the config names. goes_on: how one goes on, in words. commands: what can
-    be done with the run, by name, for the record. company: processes that wait to be the workers of a grid.
+    name: of the recipe, or of the program. out: the run folder. fresh: set a former run aside. place: the rank of this
+    process, if there are several. model: networks from memory, instead of those that the config names. resume_hint:
+    how to stop and resume, in words. commands: commands to use on the run, by name, for the record. company: processes
+    that wait to be the workers of a grid.
     """
 
     config: RunConfig
@@ -61,13 +62,13 @@ class RunRequest:
     fresh: bool = False
     place: RankEnv | None = None
     model: Model | None = None
-    goes_on: str = "Ctrl-C saves; the same command goes on"
+    resume_hint: str = "Ctrl-C saves; the same command resumes"
     commands: Callable[[Trainer], Mapping[str, str]] = lambda trainer: {}
     company: ExternalWorkers | None = None
 
 
 def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], bool] = lambda: False) -> World:
-    """The world of this process, on its device. stopped: looked at while the other ranks are waited for."""
+    """The world of this process, on its device. stopped: polled while waiting for the other ranks."""
     warnings.filterwarnings("ignore", message=_NOISE)
     device = devices.select_device(
         config.train.threads, *(() if place is None else (place.local_rank, place.local_size))
@@ -76,59 +77,61 @@ def join_world(config: RunConfig, place: RankEnv | None, stopped: Callable[[], b
 
 
 @contextmanager
-def open_session(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
-    """A session that stands at the newest checkpoint, or at the start; inside, the folder is locked."""
-    folder = RunFolder(asked.out, None if asked.place is None else asked.place.lock_fd)
+def open_session(request: RunRequest, world: World, stop: Callable[[], bool]) -> Iterator[Session]:
+    """A session at the newest checkpoint, or at step 0; the folder is locked inside the context."""
+    folder = RunFolder(request.out, None if request.place is None else request.place.lock_fd)
     say = printer(world)
-    rank_checks.refuse_different(asked.config, world)
-    rank_checks.refuse_thin(asked.config, world)
-    config = choose_executor.choose_executor(asked.config, asked.out, _sets_aside(asked), world, say, asked.model)
-    asked = replace(asked, config=config)
-    trainer = _trainer(asked, world, stop)
-    before = _make_room(asked, folder) if world.is_main else None
+    rank_checks.refuse_different(request.config, world)
+    rank_checks.refuse_thin(request.config, world)
+    config = choose_executor.choose_executor(
+        request.config, request.out, _starts_fresh(request), world, say, request.model
+    )
+    request = replace(request, config=config)
+    trainer = _trainer(request, world, stop)
+    before = _prepare_folder(request, folder) if world.is_main else None
     with folder if world.is_main else nullcontext():
-        world.barrier()  # the folder is what it will be
+        world.barrier()  # rank 0 has prepared the folder
         resumed = trainer.resume()
         if resumed and world.is_main:
             trainer.checkpoints.prune_before(trainer.checkpoints.path_of(trainer.clock.step))
             trainer.best.finish_replacement()
-        rank_checks.refuse_apart(trainer, world)
-        _refuse_less(trainer, config, folder)
+        rank_checks.refuse_different_state(trainer, world)
+        _refuse_shorter(trainer, config, folder)
         config = recorded(with_recorded_init(config, before), before, trainer.clock.step)
         events = news(config, before)
         if config.init is not None and not resumed:
-            config, taken = initialised(config, trainer, asked.model, say)
+            config, taken = initialised(config, trainer, request.model, say)
             events.append(f"init from {taken}")
-        asked = replace(asked, config=config)
+        request = replace(request, config=config)
         is_complete = _is_complete(trainer, folder, config, before, world)
-        if world.is_main and asked.place is not None:
-            exit_status.record_owner(asked.out, asked.place)
+        if world.is_main and request.place is not None:
+            exit_status.record_owner(request.out, request.place)
         if world.is_main and not is_complete:
-            (folder.path / "exit.json").unlink(missing_ok=True)  # it told of the session before
+            (folder.path / "exit.json").unlink(missing_ok=True)  # of the former session
             write_text(folder.config, dump(config))
             write_json(folder.path / "environment.json", environment(world.size))
-        about = _about(asked, trainer) | {"hosts": rank_checks.num_hosts(world)}
-        say(_complete(about, asked, trainer) if is_complete else _opening(about, asked, trainer, resumed))
-        desk = MultiWriter([]) if is_complete else _desk(asked, world, trainer)
+        about = _describe_run(request, trainer) | {"hosts": rank_checks.num_hosts(world)}
+        say(_complete_line(about, request, trainer) if is_complete else _start_lines(about, request, trainer, resumed))
+        writer = MultiWriter([]) if is_complete else _open_writers(request, world, trainer)
         try:
-            yield Session(trainer, folder.path, desk, about, world, events, is_complete=is_complete)
+            yield Session(trainer, folder.path, writer, about, world, events, is_complete=is_complete)
         finally:
             trainer.release_workers()
 
 
-def _trainer(asked: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
-    if asked.config.grid is None:
-        return build.trainer(asked.config, asked.out, printer(world), stop, world=world, model=asked.model)
+def _trainer(request: RunRequest, world: World, stop: Callable[[], bool]) -> Trainer:
+    if request.config.grid is None:
+        return build.trainer(request.config, request.out, printer(world), stop, world=world, model=request.model)
     if world.size > 1:
-        raise ConfigError(f"devices: found {world.size} for a grid, expected 1: its cells are shared out over workers")
-    if asked.config.workers is not None:
-        return workers.evolution(asked.config, asked.out, printer(world), stop, asked.company)
-    return grid.evolution(asked.config, asked.out, printer(world), stop)
+        raise ConfigError(f"devices={world.size} is not available for a grid; set workers to share out its cells")
+    if request.config.workers is not None:
+        return workers.evolution(request.config, request.out, printer(world), stop, request.company)
+    return grid.evolution(request.config, request.out, printer(world), stop)
 
 
 @contextmanager
 def share_failures(world: World) -> Iterator[None]:
-    """What fails inside is told to the other ranks; what failed because of one of them is told as such."""
+    """Report a failure inside to the other ranks; raise the failure of another rank where that was the cause."""
     try:
         yield
     except BaseException as raised:
@@ -138,7 +141,7 @@ def share_failures(world: World) -> Iterator[None]:
 
 @contextmanager
 def record_failure(session: Session) -> Iterator[None]:
-    """What fails inside ends the run: the record, the other ranks and `exit.json` hear of it before it is raised on."""
+    """End the run on a failure inside: write the record and `exit.json`, inform the other ranks, re-raise."""
     try:
         with share_failures(session.world), compiling():
             yield
@@ -149,146 +152,146 @@ def record_failure(session: Session) -> Iterator[None]:
         if isinstance(error, PeerFailedError):
             reason = to_printable(error.reason)  # `exit.json` is the run's
         with suppress(OSError):  # a full disk must not hide what went wrong
-            _leave_word(session, code, reason)
+            _write_exit(session, code, reason)
         raise
 
 
 def end_session(session: Session, code: int, reason: str) -> None:
-    """The run is over, or waits to go on: the writers are closed, and `exit.json` tells how."""
+    """End the session, finished or to be resumed: close the writers and write `exit.json`."""
     session.end(code, reason)
-    _leave_word(session, code, reason)
+    _write_exit(session, code, reason)
 
 
 def printer(world: World) -> Callable[[str], None]:
-    """Prints a line on rank 0; other ranks keep silent."""
-    return _say if world.is_main else _keep_silent
+    """A function that prints a line on rank 0 and does nothing on other ranks."""
+    return _print if world.is_main else _discard
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(to_printable(text), flush=True)
 
 
-def _keep_silent(text: str) -> None:
-    """What other ranks than the first say."""
+def _discard(text: str) -> None:
+    """Ignore the line: only rank 0 prints."""
 
 
-def _leave_word(session: Session, code: int, reason: str) -> None:
+def _write_exit(session: Session, code: int, reason: str) -> None:
     if session.world.is_main:
         write_json(session.folder / "exit.json", {"code": code, "step": session.trainer.clock.step, "reason": reason})
 
 
-def _make_room(asked: RunRequest, folder: RunFolder) -> RunConfig | None:
-    """The config of the run that is resumed. A run of other settings is refused."""
-    if asked.fresh and asked.config.train.change_rates:
+def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
+    """The config of the run that is resumed, None for a new one. `CheckpointError` for a run with other settings."""
+    if request.fresh and request.config.train.change_rates:
         raise ConfigError("--change resumes a run and --fresh starts one; give one of the two")
-    _refuse_missing_init(asked)
-    if _sets_aside(asked) and (aside := folder.set_aside()) is not None:
-        _say(f"--fresh: the former run is kept in {aside}")
-    return former_run(folder, asked.config, _say)
+    _refuse_missing_init(request)
+    if _starts_fresh(request) and (aside := folder.set_aside()) is not None:
+        _print(f"--fresh: the former run is kept in {aside}")
+    return former_run(folder, request.config, _print)
 
 
-def _refuse_missing_init(asked: RunRequest) -> None:
-    """Before a former run is moved."""
-    if (init := asked.config.init) is None:
+def _refuse_missing_init(request: RunRequest) -> None:
+    """Refuse an `init.path` that does not exist, or would be moved with the former run."""
+    if (init := request.config.init) is None:
         return
     source = Path(init.path)
-    inside = source.resolve().is_relative_to(asked.out.resolve())
-    if asked.fresh and inside:
+    inside = source.resolve().is_relative_to(request.out.resolve())
+    if request.fresh and inside:
         raise ConfigError(f"init.path {source} lies in the run folder that --fresh moves; give another --out DIR")
-    if not source.exists() and not (asked.out / "config.yaml").exists():
+    if not source.exists() and not (request.out / "config.yaml").exists():
         raise ConfigError(
             f"init.path {source} does not exist; give a run folder, or a file of `{program_command()} export`"
         )
 
 
-def _sets_aside(asked: RunRequest) -> bool:
-    """`--fresh`, which a restarted attempt must not take for another one."""
-    return asked.fresh and not (asked.place is not None and exit_status.is_owned(asked.out, asked.place))
+def _starts_fresh(request: RunRequest) -> bool:
+    """Whether a former run is set aside: on `--fresh`, but not when a launcher restarts this run."""
+    return request.fresh and not (request.place is not None and exit_status.is_owned(request.out, request.place))
 
 
-def _refuse_less(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:
-    """A run is not shortened below what it has: its config would no longer tell how it came about."""
+def _refuse_shorter(trainer: Trainer, config: RunConfig, folder: RunFolder) -> None:
+    """Refuse a `train.kimg` below what is trained: the config would no longer describe the run."""
     step = config.train.batch * config.d.updates_per_step
     if trainer.clock.images >= trainer.images + step:
         done = trainer.clock.images / 1000
         raise CheckpointError(
-            f"run folder {folder.path}: found {done:g} kimg done, expected at most train.kimg={config.train.kimg:g}; "
-            f"give train.kimg={done:g} or more, or start anew with --fresh"
+            f"run folder {folder.path}: {done:g} kimg are trained already, more than train.kimg={config.train.kimg:g}; "
+            f"pass train.kimg={done:g} or more, or start anew with --fresh"
         )
 
 
 def _is_complete(
     trainer: Trainer, folder: RunFolder, config: RunConfig, before: RunConfig | None, world: World
 ) -> bool:
-    """Whether the folder holds this run to its end. All ranks must call it."""
+    """Whether the folder holds this run, complete. Collective: every rank must call this."""
     is_same = before is not None and not differences(before, config)
     return world.any(is_same and folder.finished_at(trainer.clock.step)) and trainer.is_finished
 
 
-def _desk(asked: RunRequest, world: World, trainer: Trainer) -> MultiWriter:
+def _open_writers(request: RunRequest, world: World, trainer: Trainer) -> MultiWriter:
     if world.is_main:
-        return build.writers(asked.config, asked.out, trainer.clock.step)
-    always = {"rank": world.rank, "attempt": asked.place.attempt if asked.place else 0}
-    events = exit_status.ranks_folder(asked.out) / f"rank-{world.rank}.jsonl"
+        return build.writers(request.config, request.out, trainer.clock.step)
+    always = {"rank": world.rank, "attempt": request.place.attempt if request.place else 0}
+    events = exit_status.ranks_folder(request.out) / f"rank-{world.rank}.jsonl"
     return MultiWriter([("events", RankWriter(events, always, world.sent))])
 
 
-def _about(asked: RunRequest, trainer: Trainer) -> dict[str, Any]:
-    """What the record's first line tells of how the run was asked for, and of what can be done with it."""
-    changed, commands = changes(asked.name, asked.config), dict(asked.commands(trainer))
-    return {"recipe": asked.name, "data": asked.config.data.name, "changed": changed, "commands": commands}
+def _describe_run(request: RunRequest, trainer: Trainer) -> dict[str, Any]:
+    """The description of the run in the first line of the record: recipe, data, changed settings, commands."""
+    changed, commands = changes(request.name, request.config), dict(request.commands(trainer))
+    return {"recipe": request.name, "data": request.config.data.name, "changed": changed, "commands": commands}
 
 
-def _complete(about: Mapping[str, Any], asked: RunRequest, trainer: Trainer) -> str:
-    kimg = f"train.kimg={2 * asked.config.train.kimg:g}"
+def _complete_line(about: Mapping[str, Any], request: RunRequest, trainer: Trainer) -> str:
+    kimg = f"train.kimg={2 * request.config.train.kimg:g}"
     longer = f"{about['commands']['go on']} {kimg}" if about["commands"] else f"the same program with {kimg}"
-    return f"finished already at step {trainer.clock.step}: {asked.out}; longer: {longer}"
+    return f"already finished at step {trainer.clock.step}: {request.out}; longer: {longer}"
 
 
-def _opening(about: Mapping[str, Any], asked: RunRequest, trainer: Trainer, resumed: bool) -> str:
+def _start_lines(about: Mapping[str, Any], request: RunRequest, trainer: Trainer, resumed: bool) -> str:
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
-    run = f"{asked.name} for {trainer.images / 1000:g} kimg in {asked.out}"
+    run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.out}"
     source = trainer.batches.source
     classes = f" of {len(source.class_names)} classes" if source.class_names else ""
     size = "x".join(map(str, source.shape[1:]))
     colour = {1: "grey ", 3: "colour "}.get(source.shape[0], "")
-    seated, batch = describe_players(trainer), asked.config.train.batch
+    seated, batch = describe_players(trainer), request.config.train.batch
     lines = [
-        f"{start}: {run} ({asked.goes_on})",
+        f"{start}: {run} ({request.resume_hint})",
         f"data      {len(source):,} {colour}images{classes}, {size}",
-        *([_repeating(batch, len(source))] if batch > len(source) else []),
-        *(f"{name.upper()}         {_player(values)}" for name, values in sorted(seated.items(), reverse=True)),
-        *map(_untaught, trainer.gan.missing_label_penalties.items()),
+        *([_repeats_line(batch, len(source))] if batch > len(source) else []),
+        *(f"{name.upper()}         {_player_line(values)}" for name, values in sorted(seated.items(), reverse=True)),
+        *map(_unused_labels_line, trainer.gan.missing_label_penalties.items()),
         *([] if trainer.prior.uses_labels else [IGNORED]),
-        *_scored(asked.config, source),
+        *_score_lines(request.config, source),
         *([rank_checks.line(trainer, seated, batch, about["hosts"])] if trainer.world.size > 1 else []),
         *(
             ["executor  compiled: the first steps take a minute or two"]
-            if asked.config.train.executor in _COMPILED
+            if request.config.train.executor in _COMPILED
             else []
         ),
     ]
     return "\n".join(lines)
 
 
-def _repeating(batch: int, images: int) -> str:
+def _repeats_line(batch: int, images: int) -> str:
     return f"warning: train.batch={batch} is larger than the data set ({images:,} images): each batch repeats images"
 
 
-def _scored(config: RunConfig, source: Source) -> list[str]:
-    """Which extractor scores the run, where one does. A judge is announced when it is trained."""
+def _score_lines(config: RunConfig, source: Source) -> list[str]:
+    """The extractor that scores the run, if any. The judge is announced when it is trained."""
     if config.score.extractor == "none" or paired(source) is not None:
         return []
     options = evaluation.options(config, source)
     return [] if options.extractor == JUDGE else [f"score     {describe_extractor(options)}"]
 
 
-def _untaught(found: tuple[Side, tuple[str, ...]]) -> str:
+def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:
     side, names = found
     added = " or ".join(f"{{name: {name}, side: {side.value}}}" for name in names)
-    return f"labels    mean nothing to {side.value.upper()}: D's head is for a penalty that it has not; add {added}"
+    return f"warning: {side.value.upper()} does not learn labels: D's auxiliary head is never trained; add {added}"
 
 
-def _player(values: dict[str, Any]) -> str:
+def _player_line(values: dict[str, Any]) -> str:
     layout = " channels-last" if values["channels_last"] else ""
     return f"{values['weights']:,} weights, {values['precision']}{layout} on {values['device']}"

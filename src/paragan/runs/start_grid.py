@@ -106,14 +106,14 @@ def _train_together(
     config: RunConfig, recipe: str, out: Path, fresh: bool, company: ExternalWorkers, interrupt: Interrupt
 ) -> int:
     """Train a grid on the processes of torchrun or mpiexec: rank 0 is the coordinator, the others are workers."""
-    from paragan.runs.grids import serve, staffed
+    from paragan.runs.grids import serve, with_num_workers
 
     if company.rank:
-        return serve(staffed(config, company), company)
+        return serve(with_num_workers(config, company), company)
     from paragan.runs.train import train_run
 
     try:
-        return train_run(staffed(config, company), recipe, out, fresh, interrupt, company=company)
+        return train_run(with_num_workers(config, company), recipe, out, fresh, interrupt, company=company)
     finally:
         if not company.has_broadcast:
             with suppress(RankError, OSError):
