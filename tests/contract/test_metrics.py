@@ -54,26 +54,26 @@ def parts(shown):
     return [shown.rows(first, end) for first, end in CUTS]
 
 
-def test_a_file_is_named_as_its_metric_or_the_metric_has_a_shorter_name():
+def test_metric_name_matches_file():
     named = {name: registry.load("metrics", name).Metric.name for name in registry.names("metrics")}
     assert len(set(named.values())) == len(named)
     assert {name for name, metric in named.items() if name != metric} <= {"frechet"}  # known as fd
 
 
-def test_it_computes_a_number(empty, shown, parts):
+def test_metric_computes_a_number(empty, shown, parts):
     value = empty.update(shown).compute()
     assert type(value) is float
     assert value >= 0
 
 
-def test_updates_are_the_whole(empty, shown, parts):
+def test_metric_updates_equal_the_whole(empty, shown, parts):
     metric = empty
     for part in parts:
         metric = metric.update(part)
     assert metric.compute() == pytest.approx(empty.update(shown).compute(), rel=1e-12)
 
 
-def test_shards_merged_are_the_whole(empty, shown, parts):
+def test_metric_merged_shards_equal_the_whole(empty, shown, parts):
     a, b, c = (empty.update(part) for part in parts)
     whole = pytest.approx(empty.update(shown).compute(), rel=1e-12)
     assert a.merge(b).merge(c).compute() == whole
@@ -81,12 +81,12 @@ def test_shards_merged_are_the_whole(empty, shown, parts):
     assert c.merge(a).merge(b).compute() == whole
 
 
-def test_merging_with_nothing_changes_nothing(empty, shown):
+def test_metric_merge_with_empty_is_identity(empty, shown):
     metric = empty.update(shown)
     assert metric.merge(empty).compute() == empty.merge(metric).compute() == metric.compute()
 
 
-def test_a_metric_is_a_value(empty, shown, parts):
+def test_metric_is_immutable(empty, shown, parts):
     metric = empty.update(parts[0])
     before = metric.update(parts[1]).compute()
     metric.update(parts[2])
@@ -95,14 +95,14 @@ def test_a_metric_is_a_value(empty, shown, parts):
 
 
 @pytest.mark.parametrize("name", PAIRED)
-def test_pairs_in_float32_are_counted_in_float64(name):
+def test_paired_metric_float32_is_accumulated_in_float64(name):
     found, kind = pairs(9, seed=3), registry.load("metrics", name).Metric
     found = ImagePairs(found.made.float(), found.target.float())
     assert kind().update(found) == kind().update(ImagePairs(found.made.double(), found.target.double()))
 
 
 @pytest.mark.parametrize("name", PAIRED)
-def test_equal_pairs_are_as_good_as_it_gets(name):
+def test_metric_equal_pairs_have_best_value(name):
     target = pairs(9, seed=3).target
     near, far = (target + noise for noise in (0.1, 0.3))
     equal, near, far = (
@@ -114,7 +114,7 @@ def test_equal_pairs_are_as_good_as_it_gets(name):
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_float32_is_counted_in_float64(name):
+def test_metric_float32_is_accumulated_in_float64(name):
     """Far from the origin, where sums of squares in float32 have lost what matters."""
 
     def value(dtype):
@@ -127,13 +127,13 @@ def test_float32_is_counted_in_float64(name):
     assert value(torch.float32) == value(torch.float64)
 
 
-def test_its_state_is_tensors_that_can_travel(empty, shown):
+def test_metric_state_is_serializable(empty, shown):
     metric = empty.update(shown)
     assert map_tensors(torch.clone, metric).compute() == metric.compute()
 
 
 @pytest.mark.parametrize("name", JUDGED)
-def test_real_against_real_is_as_good_as_it_gets(name):
+def test_metric_real_images_have_best_value(name):
     """Every metric says so with one of its two ends: 0 for distances, 1 for shares and ratios."""
     perfect = SampleFeatures(
         REAL.features_BF, torch.nn.functional.one_hot(REAL.requested_labels_B).double(), REAL.requested_labels_B

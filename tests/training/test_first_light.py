@@ -31,7 +31,7 @@ def scores(run) -> list[dict]:
     return [line for line in lines if line["kind"] == "score"]
 
 
-def test_the_digits_are_digits(run):
+def test_digits_run_generates_digits(run):
     untrained, *_, trained = scores(run)
     assert trained["protocol"]["extractor_accuracy"] >= 0.97
     assert trained["label_accuracy"] >= 0.95
@@ -41,7 +41,7 @@ def test_the_digits_are_digits(run):
     assert untrained["label_accuracy"] < 0.3
 
 
-def test_eval_says_what_train_said(run, capfd):
+def test_eval_equals_score_of_training(run, capfd):
     capfd.readouterr()
     assert main(["eval", str(run), "--json"]) == 0
     told = json.loads(capfd.readouterr().out)
@@ -52,7 +52,7 @@ def test_eval_says_what_train_said(run, capfd):
     assert told["num_images"] == final["num_images"] == 2000
 
 
-def test_a_class_that_is_asked_for_is_drawn(run, tmp_path, capfd):
+def test_sample_requested_class_is_generated(run, tmp_path, capfd):
     target = tmp_path / "sevens.png"
     assert main(["sample", str(run), "--num", "10", "--class", "7", "--out", str(target)]) == 0
     assert capfd.readouterr().out.strip().splitlines()[-1] == str(target)

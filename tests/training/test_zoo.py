@@ -66,7 +66,7 @@ def length(recipe, name: str) -> int:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ZOO)
-def test_its_score_falls(name, data_root, request, tmp_path, monkeypatch):
+def test_recipe_score_decreases(name, data_root, request, tmp_path, monkeypatch):
     from paragan import config
     from paragan.evaluation import classifier
 

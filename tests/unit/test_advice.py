@@ -56,17 +56,17 @@ STUCK = scores(105, 52, 52)  # the first is an untrained average's, of statistic
 FELL = scores(100, 20, 5)
 
 
-def test_a_good_run_gets_none():
+def test_advise_good_run_gives_none():
     assert [names(GOOD[:end]) for end in range(len(GOOD) + 1)] == [[]] * (len(GOOD) + 1)
 
 
-def test_d_that_knows_its_images_by_heart_is_told_in_time():
+def test_advise_overfitting_d_is_reported_early():
     told = [names(FEW[:end]) for end in range(1, 7)]
     assert told == [[], [], [], [], ["d_overfits"], ["d_overfits"]]
     assert advise(FEW, MANY)[0].value == 1.00
 
 
-def test_a_weak_d_does_not_overfit():
+def test_advise_weak_d_is_not_overfitting():
     """Where D hardly separates, r_v is the ratio of two small numbers."""
     weak = looks(d_overfitting=[0.9, 1.0], d_accuracy_train=[0.53, 0.54], d_accuracy_held_out=[0.5, 0.49])
     assert names(weak) == []
@@ -105,17 +105,17 @@ SIGNS = [
 
 
 @pytest.mark.parametrize(("history", "expected"), SIGNS)
-def test_each_rule_sees_its_sign_and_not_the_passing_one(history, expected):
+def test_advise_rule_needs_a_lasting_sign(history, expected):
     assert names(history) == expected
 
 
-def test_few_images_are_told_unless_augmented():
+def test_advise_few_images_without_augmentation_is_reported():
     assert names([], 999) == ["few_images"]
     assert names([], 1000) == names([], 999, augmented=True) == []
     assert advise([], 12)[0].value == 12
 
 
-def test_pairs_are_never_advised_to_be_augmented():
+def test_advise_pairs_never_suggests_augmentation():
     (few,) = advise([], 400, has_pairs=True)
     assert few.name == "few_images" and "diffaugment" not in few.try_ and "data.load_size" in few.try_
     history = [{"d/overfitting": 0.9, "d/accuracy_train": 0.95, "d/accuracy_held_out": 0.2} for _ in range(2)]
@@ -123,7 +123,7 @@ def test_pairs_are_never_advised_to_be_augmented():
     assert told.name == "d_overfits" and "diffaugment" not in told.try_
 
 
-def test_missing_and_infinite_values_are_passed_over():
+def test_advise_missing_and_infinite_values_are_skipped():
     nan = float("nan")
     history = [{"kimg": 1}, *looks(d_saturation=[nan, float("inf"), nan], diversity=[nan, nan, nan]), *scores(nan, nan)]
     assert names(history) == []
@@ -131,22 +131,22 @@ def test_missing_and_infinite_values_are_passed_over():
     assert names(broken) == ["mode_collapse"]
 
 
-def test_distances_of_another_extractor_are_not_compared():
+def test_advise_distances_of_other_extractor_are_ignored():
     assert names([{"fd[mnist-cnn]": 1.0}, *scores(50, 60, 55)]) == []
     assert names([{"fd[mnist-cnn]": 100.0}, *scores(8, 20, 30)]) == ["score_diverges"]
 
 
-def test_the_record_has_it_as_a_line():
+def test_advice_line_has_name_value_and_texts():
     assert Advice("a", 1.0, "b.", "c.").line == {"name": "a", "value": 1.0, "means": "b.", "try": "c."}
 
 
-def test_every_rule_is_shown_to_fire():
+def test_advise_every_rule_has_a_test():
     shown = {name for _, expected in SIGNS for name in expected} | {"d_overfits"}
     assert [rule.name for rule in RULES if rule.name not in shown] == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_what_to_try_are_settings_there_are(rule):
+def test_advise_suggested_settings_exist(rule):
     config = load("digits", ["augment.name=diffaugment"])
     for text in (rule.means, rule.try_):
         assert re.fullmatch(r"[A-Z][^.]*(\.\w[^.]*)*\.", text), "one sentence"
@@ -163,7 +163,7 @@ def field(part, name):
     return getattr(part, name)
 
 
-def test_augmentation_is_not_advised_to_who_has_it():
+def test_advise_augmented_run_does_not_suggest_augmentation():
     history = [{"kimg": k, "d/overfitting": 0.9, "d/accuracy_train": 0.95, "d/accuracy_held_out": 0.2} for k in (4, 8)]
     without, having = (advise(history, 5000, augmented)[0] for augmented in (False, True))
     assert without.name == having.name == "d_overfits"

@@ -25,7 +25,7 @@ TENSORS = {
 
 
 @pytest.mark.parametrize("name", TENSORS)
-def test_equal_bits_have_equal_sums_however_they_lie_in_memory(name):
+def test_checksum_is_independent_of_memory_layout(name):
     tensor = TENSORS[name]
     elsewhere = torch.cat([tensor.new_zeros(1), tensor.reshape(-1)])[1:].view(tensor.shape)
     transposed = tensor.T.contiguous().T if tensor.dim() == 2 else tensor.clone()
@@ -33,7 +33,7 @@ def test_equal_bits_have_equal_sums_however_they_lie_in_memory(name):
 
 
 @pytest.mark.parametrize("name", [name for name in TENSORS if name not in ("none", "flags")])
-def test_the_smallest_difference_anywhere_is_seen(name):
+def test_checksum_detects_any_flipped_bit(name):
     tensor = TENSORS[name]
     for place in {0, tensor.numel() // 2, tensor.numel() - 1}:
         other = tensor.clone().reshape(-1)
@@ -43,7 +43,7 @@ def test_the_smallest_difference_anywhere_is_seen(name):
 
 
 @pytest.mark.parametrize(("a", "b"), [(0, 1), (0, 1024), (0, 1025), (5, 2100), (1030, 2100), (2048, 2101)])
-def test_words_that_change_places_are_seen_although_their_sum_stays(a, b):
+def test_checksum_detects_swapped_words(a, b):
     words = torch.arange(1.0, 2103.0, dtype=torch.float64)
     other = words.clone()
     other[[a, b]] = other[[b, a]]
@@ -51,10 +51,10 @@ def test_words_that_change_places_are_seen_although_their_sum_stays(a, b):
     assert sums(other) != sums(words)
 
 
-def test_a_nan_and_the_sign_of_zero_count_as_bits():
+def test_checksum_distinguishes_nan_and_signed_zero():
     assert sums(torch.tensor([0.0])) != sums(torch.tensor([-0.0]))
     assert sums(torch.tensor([float("nan")])) == sums(torch.tensor([float("nan")]))
 
 
-def test_it_is_looked_at_every_thousand_steps():
+def test_every_check_steps_default_is_1000():
     assert EveryOptions().check_steps == 1000

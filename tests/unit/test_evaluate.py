@@ -58,7 +58,7 @@ def labels(first, count):
 @pytest.mark.parametrize(
     ("side", "mode", "most"), [(8, "eval", 250), (128, "eval", 62), (1024, "eval", 4), (1024, "train-stats", 250)]
 )
-def test_large_images_are_made_a_few_at_a_time(side, mode, most):
+def test_evaluator_large_images_use_small_batches(side, mode, most):
     """Of 128 px, 250 with their attention take 8 GB."""
     asked = []
 
@@ -74,7 +74,7 @@ def test_large_images_are_made_a_few_at_a_time(side, mode, most):
     assert asked[0] == (0, most) and asked[1][0] == most and max(count for _, count in asked) == most
 
 
-def test_real_images_score_as_well_as_it_gets(evaluator, small):
+def test_evaluator_real_images_have_the_best_score(evaluator, small):
     metrics = evaluator.score(real_rows(small[0])).metrics
     assert list(metrics) == ["fd[judge]", "label_accuracy", "class_variance_min", "class_variance_mean", "coverage"]
     assert metrics["fd[judge]"] == pytest.approx(0, abs=1e-6)  # the same images as the reference
@@ -84,14 +84,14 @@ def test_real_images_score_as_well_as_it_gets(evaluator, small):
     assert metrics["coverage"] > 0.9
 
 
-def test_noise_scores_badly(evaluator):
+def test_evaluator_noise_has_a_bad_score(evaluator):
     metrics = evaluator.score(noise).metrics
     assert metrics["fd[judge]"] > 10
     assert metrics["label_accuracy"] < 0.3
     assert metrics["coverage"] < 0.3
 
 
-def test_one_good_image_per_class_is_found_out(evaluator, small):
+def test_evaluator_one_image_per_class_has_low_coverage(evaluator, small):
     x, y = small[0].fetch(np.arange(len(small[0])))
     best = normalise(torch.stack([x[y == c][0] for c in range(10)]))
     metrics = evaluator.score(lambda first, count: (best[labels(first, count)], labels(first, count))).metrics
@@ -100,7 +100,7 @@ def test_one_good_image_per_class_is_found_out(evaluator, small):
     assert metrics["coverage"] < 0.3
 
 
-def test_labels_are_those_asked_for(evaluator, small):
+def test_evaluator_labels_are_the_requested_ones(evaluator, small):
     def mislabelled(first, count):
         x, y = real_rows(small[0])(first, count)
         return x, (y + 1) % 10
@@ -108,12 +108,12 @@ def test_labels_are_those_asked_for(evaluator, small):
     assert evaluator.score(mislabelled).metrics["label_accuracy"] < 0.02
 
 
-def test_without_classes_only_distance_and_coverage(evaluator, small):
+def test_evaluator_without_classes_computes_distance_and_coverage(evaluator, small):
     generate = real_rows(small[0])
     assert list(evaluator.score(lambda *rows: (generate(*rows)[0], None)).metrics) == ["fd[judge]", "coverage"]
 
 
-def test_the_protocol(evaluator, judge, small):
+def test_evaluator_protocol_has_all_settings(evaluator, judge, small):
     score = evaluator.score(real_rows(small[0]))
     assert score.num_images == 1000
     assert score.protocol["extractor"] == "judge"
@@ -124,7 +124,7 @@ def test_the_protocol(evaluator, judge, small):
     assert json.loads(json.dumps(score.protocol)) == score.protocol
 
 
-def test_values_of_real_images_are_those_of_held_out_ones(evaluator, small):
+def test_evaluator_real_values_are_of_held_out_images(evaluator, small):
     """360 held-out images scored like generated ones, covered by training images."""
     score = evaluator.score(real_rows(small[0]))
     as_generated = Evaluator(evaluator.judge, *small, 360).score(real_rows(small[1])).metrics
@@ -135,12 +135,12 @@ def test_values_of_real_images_are_those_of_held_out_ones(evaluator, small):
     assert score.values["real"] == score.real
 
 
-def test_values_of_real_images_are_of_the_metrics_of_the_score(evaluator, small):
+def test_evaluator_real_values_have_the_metrics_of_the_score(evaluator, small):
     generate = real_rows(small[0])
     assert list(evaluator.score(lambda *rows: (generate(*rows)[0], None)).real) == ["fd[judge]", "coverage"]
 
 
-def test_every_row_is_asked_for_once(evaluator, small):
+def test_evaluator_every_row_is_generated_once(evaluator, small):
     asked = []
 
     def generate(first, count):
@@ -151,7 +151,7 @@ def test_every_row_is_asked_for_once(evaluator, small):
     assert asked == list(range(1000))
 
 
-def test_coverage_is_by_as_many_images_as_there_are_held_out_ones(small, judge):
+def test_evaluator_coverage_uses_as_many_images_as_held_out(small, judge):
     """The first 360 are noise, the rest real: those do not count."""
 
     def generate(first, count):
@@ -163,13 +163,13 @@ def test_coverage_is_by_as_many_images_as_there_are_held_out_ones(small, judge):
     assert Evaluator(judge, *small, 1000).score(generate).metrics["coverage"] < 0.3
 
 
-def test_coverage_is_of_held_out_images(small, judge):
+def test_evaluator_coverage_is_of_held_out_images(small, judge):
     metrics = Evaluator(judge, *small, 360).score(real_rows(small[1])).metrics
     assert metrics["coverage"] == 1
     assert metrics["fd[judge]"] > 0.1  # the reference of all others is the training part
 
 
-def test_real_images_are_judged_once(small, judge, monkeypatch):
+def test_evaluator_real_images_are_judged_once(small, judge, monkeypatch):
     counted = []
     whole = Judge.judge_rows
     monkeypatch.setattr(
@@ -181,7 +181,7 @@ def test_real_images_are_judged_once(small, judge, monkeypatch):
     assert counted == [100, 100]
 
 
-def test_another_shape_or_number_of_classes_is_refused(judge, small):
+def test_evaluator_other_shape_or_classes_is_refused(judge, small):
     large = digits.source(digits.Options(16), "train")
     with pytest.raises(ConfigError, match="found data of 1x16x16 in 10 classes, but judge expects 1x8x8"):
         Evaluator(judge, large, large, 100)
@@ -190,13 +190,13 @@ def test_another_shape_or_number_of_classes_is_refused(judge, small):
         Evaluator(judge, fewer, fewer, 100)
 
 
-def test_too_few_images_are_refused_before_anything_is_made(judge, small):
+def test_evaluator_too_few_images_is_refused_early(judge, small):
     with pytest.raises(ConfigError, match=r"score\.num_images: found 5 images"):
         Evaluator(judge, *small, 5)
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_images_that_are_not_finite_are_refused(evaluator, value):
+def test_evaluator_images_not_finite_is_refused(evaluator, value):
     with pytest.raises(ConfigError, match="diverged"):
         evaluator.score(lambda first, count: (torch.full((count, 1, 8, 8), value), None))
 
@@ -210,7 +210,7 @@ class Picture(nn.Module):
         return x
 
 
-def test_a_player_is_sampled_by_position():
+def test_sample_player_latents_depend_on_position():
     player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
     generate = sample_player(player, prior, total=30)
     x, y = generate(20, 10)
@@ -219,12 +219,12 @@ def test_a_player_is_sampled_by_position():
     assert torch.equal(y, asked[20:])
 
 
-def test_an_evaluator_scores_a_player(evaluator):
+def test_evaluator_call_scores_a_player(evaluator):
     player, prior = SimpleNamespace(net=Picture(), ema=None), Prior(seed=3, latent=64, num_classes=10)
     assert evaluator(player, prior) == evaluator.score(sample_player(player, prior, 1000))
 
 
-def test_distances_on_mnist(data_root):
+def test_evaluator_mnist_distances_match_reference(data_root):
     """With the ready-made CNN, 10,000 against 10,000: real 0.25, uniform noise 344.
 
     (The first against the second 10,000 of the file: 0.44. Its even against its odd rows: 6.7.)
@@ -244,7 +244,7 @@ def test_distances_on_mnist(data_root):
     assert evaluator.score(uniform).metrics["fd[mnist-cnn]"] == pytest.approx(344, rel=0.01)
 
 
-def test_few_held_out_images_tell_no_coverage(small, judge):
+def test_evaluator_few_held_out_images_has_no_coverage(small, judge):
     few = InMemorySource(small[1].images_NCHW[:4], small[1].labels_N[:4], small[1].class_names)
     score = Evaluator(judge, small[0], few, 100).score(noise)
     assert "coverage" not in score.metrics

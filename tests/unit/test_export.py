@@ -59,7 +59,7 @@ def metadata(path: Path) -> dict[str, str]:
         return file.metadata()
 
 
-def test_a_folder_has_weights_picture_and_card(run, exporting):
+def test_export_folder_has_weights_samples_and_card(run, exporting):
     folder = run / "export"
     assert exporting(run) == [str(folder / name) for name in ("generator.safetensors", "samples.png", "README.md")]
     with Image.open(folder / "samples.png") as picture:
@@ -77,7 +77,7 @@ def test_a_folder_has_weights_picture_and_card(run, exporting):
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "generator.safetensors", "samples.png"]
 
 
-def test_the_three_lines_of_the_card_work(run, exporting, tmp_path, monkeypatch):
+def test_export_card_code_runs(run, exporting, tmp_path, monkeypatch):
     exporting(run, "--out", tmp_path / "there")
     monkeypatch.chdir(tmp_path / "there")
     block = (tmp_path / "there" / "README.md").read_text().split("```python\n")[1].split("```")[0]
@@ -86,7 +86,7 @@ def test_the_three_lines_of_the_card_work(run, exporting, tmp_path, monkeypatch)
     assert (tmp_path / "there" / "mine.png").exists()
 
 
-def test_the_metadata_is_text_and_whole(run, exporting, tmp_path):
+def test_export_metadata_is_complete_text(run, exporting, tmp_path):
     exporting(run, "--out", tmp_path / "g.safetensors")
     told = metadata(tmp_path / "g.safetensors")
     assert all(isinstance(value, str) for value in told.values())
@@ -103,14 +103,14 @@ def test_the_metadata_is_text_and_whole(run, exporting, tmp_path):
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["g.safetensors"]
 
 
-def test_an_export_can_be_exported_again(run, exporting, tmp_path):
+def test_export_of_exported_file_is_equal(run, exporting, tmp_path):
     exporting(run, "--out", tmp_path / "g.safetensors")
     exporting(tmp_path / "g.safetensors", "--out", tmp_path / "again")
     assert metadata(tmp_path / "again" / "generator.safetensors") == metadata(tmp_path / "g.safetensors")
     assert "fd\\[judge\\] | 12.5" in (tmp_path / "again" / "README.md").read_text()
 
 
-def test_a_score_of_another_step_is_told_as_such_and_a_damaged_one_not_at_all(run, exporting, tmp_path):
+def test_export_card_names_score_of_other_step(run, exporting, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     score = json.loads((run / "score.json").read_text())
     later = "at step 2. These weights are of step"
@@ -122,7 +122,7 @@ def test_a_score_of_another_step_is_told_as_such_and_a_damaged_one_not_at_all(ru
         assert told in (tmp_path / "run" / "export" / "README.md").read_text()
 
 
-def test_folders_of_this_machine_stay_at_home(exporting, tmp_path):
+def test_export_config_has_no_local_folders(exporting, tmp_path):
     for number in range(24):
         file = tmp_path / "jane" / "zoo" / ("<script>alert(1)</script>a", "b|c`")[number % 2][:9] / f"{number}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def test_folders_of_this_machine_stay_at_home(exporting, tmp_path):
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_a_torch_program_is_the_same_network(name, exporting, tmp_path):
+def test_export_torch_program_equals_network(name, exporting, tmp_path):
     train(tmp_path / "run", *NETS[name], "model.conditional=true")
     (line,) = exporting(tmp_path / "run", "--out", tmp_path / "g.pt2")
     assert "differs from the network by at most" in line
@@ -152,7 +152,7 @@ def test_a_torch_program_is_the_same_network(name, exporting, tmp_path):
     assert torch.allclose(program(z, y), images.tensor, atol=1e-5)
 
 
-def test_an_onnx_model_is_the_same_network(run, exporting, tmp_path):
+def test_export_onnx_model_equals_network(run, exporting, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     for name in ("onnx", "onnxscript"):
         pytest.importorskip(name)
@@ -165,7 +165,7 @@ def test_an_onnx_model_is_the_same_network(run, exporting, tmp_path):
     assert "`generator.onnx` is the same generator as a program" in (tmp_path / "README.md").read_text()
 
 
-def test_a_program_that_differs_is_refused(run, tmp_path, monkeypatch):
+def test_export_program_that_differs_is_refused(run, tmp_path, monkeypatch):
     sampler = pg.load(run)
 
     def traced(bare, inputs):
@@ -208,14 +208,14 @@ class Unruly(nn.Module):
         return self.linear(z) if z.sum() > 0 else z
 
 
-def test_a_network_that_cannot_be_traced_is_one_line(tmp_path):
+def test_export_untraceable_network_is_one_line(tmp_path):
     sampler = Sampler(Unruly(), GeneratorInfo((1, 2, 2), (), 0, 0), 0, None)
     with pytest.raises(CheckpointError, match=r"^export: Unruly cannot be traced \(.*\); export safetensors$"):
         formats.torch_program(sampler, tmp_path / "g.pt2")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_onnx_without_its_extra_is_one_line(run, exporting, monkeypatch, tmp_path):
+def test_export_onnx_without_extra_is_one_line(run, exporting, monkeypatch, tmp_path):
     monkeypatch.setattr(formats, "_ONNX", ("onnx", "no_such_package"))
     with pytest.raises(ConfigError, match=r"no_such_package, expected the extra onnx: \S+ -m pip install"):
         exporting(run, "--format", "onnx", "--out", tmp_path / "new")
@@ -232,12 +232,12 @@ def test_onnx_without_its_extra_is_one_line(run, exporting, monkeypatch, tmp_pat
         (["--out", "g.pt2", "--format", "onnx"], r"--out: 'g\.pt2' takes one format; use a folder for several"),
     ],
 )
-def test_words_that_do_not_fit_are_one_line(run, exporting, words, said):
+def test_export_invalid_options_are_one_line(run, exporting, words, said):
     with pytest.raises(ConfigError, match=said):
         exporting(run, *words)
 
 
-def test_a_failed_export_leaves_the_former_one(run, exporting, tmp_path, monkeypatch):
+def test_export_failure_keeps_previous_file(run, exporting, tmp_path, monkeypatch):
     target = tmp_path / "g.safetensors"
     exporting(run, "--out", target)
     before = target.read_bytes()
@@ -252,7 +252,7 @@ def test_a_failed_export_leaves_the_former_one(run, exporting, tmp_path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["g.safetensors"]
 
 
-def test_the_newest_checkpoint_is_exported(run, exporting, tmp_path):
+def test_export_uses_newest_checkpoint(run, exporting, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     shutil.copytree(newest(run), tmp_path / "run" / "checkpoints" / "step-000000009")
     rewrite_state(tmp_path / "run", lambda values: values["clock"].update(step=9, images=144))
@@ -263,7 +263,7 @@ def test_the_newest_checkpoint_is_exported(run, exporting, tmp_path):
     )
 
 
-def test_a_full_disk_is_one_line(run, tmp_path, monkeypatch):
+def test_export_disk_full_is_one_line(run, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 

@@ -22,7 +22,7 @@ def pictures(data_root):
 
 
 @pytest.mark.parametrize(("name", "accuracy"), [("cifar-resnet20", 0.9975), ("cifar-resnet56", 1.0)])
-def test_the_resnets_are_as_accurate_as_measured_elsewhere(data_root, pictures, name, accuracy):
+def test_pretrained_resnet_has_published_accuracy(data_root, pictures, name, accuracy):
     """400 of the images they were trained on; 99.85 % and 100 % of 2,000 (one mistake in 400 is 0.25 %)."""
     judge = load_pretrained(name, data_root / "classifiers" / EXTRACTORS[name].file)
     assert len(pictures) == 400
@@ -30,7 +30,7 @@ def test_the_resnets_are_as_accurate_as_measured_elsewhere(data_root, pictures, 
     assert judge.judge_rows(pictures, 3).features_BF.shape == (3, 64)
 
 
-def test_a_resnet_scores_under_its_own_name(data_root, pictures):
+def test_pretrained_resnet_score_has_its_name(data_root, pictures):
     judge = load_pretrained("cifar-resnet20", data_root / "classifiers" / "resnet20_cifar10.npz")
     evaluator = Evaluator(judge, pictures, pictures, num_images=100)
     score = evaluator.score(lambda first, count: (torch.zeros(count, 3, 32, 32), None))
@@ -38,7 +38,7 @@ def test_a_resnet_scores_under_its_own_name(data_root, pictures):
     assert score.protocol["extractor_crop"] == 0
 
 
-def test_digits_in_a_frame_are_seen_without_it(data_root):
+def test_load_pretrained_mnist_32_is_cropped(data_root):
     path = data_root / "classifiers" / "mnist_cnn.npz"
     x_BCHW, _ = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out").fetch(np.arange(20))
     plain, framed = (load_pretrained("mnist-cnn", path, size) for size in (28, 32))
@@ -48,7 +48,7 @@ def test_digits_in_a_frame_are_seen_without_it(data_root):
     assert torch.equal(framed.judge(noise).features_BF, plain.judge(normalise(x_BCHW)).features_BF)
 
 
-def test_weights_are_found_in_or_next_to_the_folder_of_the_data(tmp_path):
+def test_find_weights_in_or_next_to_data_folder(tmp_path):
     data = str(tmp_path / "sets" / "cifar10")
     for folder in (tmp_path / "classifiers", tmp_path / "sets" / "classifiers", tmp_path / "sets" / "cifar10"):
         folder.mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_weights_are_found_in_or_next_to_the_folder_of_the_data(tmp_path):
 
 
 @pytest.mark.parametrize(("data", "where"), [("data", r"no resnet20_cifar10\.npz next to data"), (None, "no resnet20")])
-def test_weights_that_are_nowhere_name_both_cures(tmp_path, monkeypatch, data, where):
+def test_find_weights_missing_names_both_fixes(tmp_path, monkeypatch, data, where):
     monkeypatch.chdir(tmp_path)
     cures = r"pass score\.weights=FILE, or use score\.extractor=auto"
     with pytest.raises(ConfigError, match=rf"required for the extractor 'cifar-resnet20' \({where}.*\); {cures}"):
@@ -73,7 +73,7 @@ def arrays_of(name):
 
 
 @pytest.mark.parametrize("name", list(EXTRACTORS))
-def test_weights_are_those_of_the_file_and_draw_nothing(tmp_path, name):
+def test_load_extractor_has_weights_of_file(tmp_path, name):
     np.savez(tmp_path / "net.npz", **arrays_of(name))
     before = torch.get_rng_state()
     net = load_extractor(name, tmp_path / "net.npz")
@@ -82,7 +82,7 @@ def test_weights_are_those_of_the_file_and_draw_nothing(tmp_path, name):
 
 
 @pytest.mark.parametrize(("given", "asked"), [("cifar-resnet20", "cifar-resnet56"), ("cifar-resnet56", "mnist-cnn")])
-def test_the_weights_of_another_network_are_refused(tmp_path, given, asked):
+def test_load_extractor_other_network_is_refused(tmp_path, given, asked):
     path = tmp_path / "net.npz"
     np.savez(path, **arrays_of(given))
     with pytest.raises(DataError, match=r"found the arrays .*, expected the npz of the ") as caught:
@@ -91,7 +91,7 @@ def test_the_weights_of_another_network_are_refused(tmp_path, given, asked):
     assert len(str(caught.value)) < 600 + len(str(path))
 
 
-def test_an_archive_of_many_arrays_is_not_read_whole(tmp_path, monkeypatch):
+def test_load_extractor_archive_of_many_arrays_is_refused(tmp_path, monkeypatch):
     path, reads, get = tmp_path / "net.npz", [], np.lib.npyio.NpzFile.__getitem__
     np.savez(path, **arrays_of("mnist-cnn"), **{f"more{n}": np.ones(1) for n in range(100)})
     monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda npz, key: reads.append(key) or get(npz, key))
@@ -100,7 +100,7 @@ def test_an_archive_of_many_arrays_is_not_read_whole(tmp_path, monkeypatch):
     assert len(reads) < 20
 
 
-def test_a_resnet_is_the_network_of_the_paper():
+def test_cifar_resnet_has_parameters_of_the_paper():
     """He et al. 2016, table 6: 0.27 and 0.85 million parameters; the short-cut copies every second pixel."""
     sizes = [sum(p.numel() for p in EXTRACTORS[f"cifar-resnet{n}"].make().parameters()) for n in (20, 56)]
     assert sizes == [269_722, 853_018]

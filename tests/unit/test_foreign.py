@@ -49,7 +49,7 @@ def refused(path, **options) -> str:
     return text
 
 
-def test_a_damaged_checkpoint_is_passed_over(run):
+def test_load_damaged_checkpoint_is_skipped(run):
     before = newest(run)
     shutil.copytree(before, before.with_name("step-000009999"))
     (newest(run) / "g.safetensors").write_bytes(b"no")
@@ -74,7 +74,7 @@ def test_a_damaged_checkpoint_is_passed_over(run):
         (lambda values: values.update(clock=5), "state.json: invalid value"),
     ],
 )
-def test_a_checkpoint_that_says_odd_things_is_one_line(run, change, said):
+def test_load_invalid_checkpoint_values_is_one_line(run, change, said):
     rewrite_state(run, change)
     assert said in refused(run)
 
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_says_odd_things_is_one_line(run, change, said):
         (lambda values: values["players"].pop("d"), "'d' is missing"),
     ],
 )
-def test_a_run_that_cannot_go_on_from_odd_things_says_so(run, change, said):
+def test_resume_invalid_checkpoint_values_is_one_line(run, change, said):
     rewrite_state(run, change)
     with pytest.raises(pg.CheckpointError) as told:
         open_run(run)
@@ -99,7 +99,7 @@ def test_a_run_that_cannot_go_on_from_odd_things_says_so(run, change, said):
     assert "\n" not in str(told.value)
 
 
-def test_too_little_memory_is_not_the_checkpoints_fault(run, monkeypatch):
+def test_resume_out_of_memory_is_not_a_checkpoint_error(run, monkeypatch):
     def full(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
@@ -109,7 +109,7 @@ def test_too_little_memory_is_not_the_checkpoints_fault(run, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "state.json"])
-def test_json_nested_too_deeply_is_passed_over(run, name):
+def test_load_deeply_nested_json_is_skipped(run, name):
     path = newest(run) / name
     path.write_text("[" * 100_000)
     manifest = newest(run) / "manifest.json"
@@ -123,7 +123,7 @@ def test_json_nested_too_deeply_is_passed_over(run, name):
         open_run(run)
 
 
-def test_a_warning_cannot_move_the_cursor(run, capsys):
+def test_load_warning_has_no_control_characters(run, capsys):
     there = run.rename(run.with_name("a\x1b[2Jb"))
     (newest(there) / "g.safetensors").write_bytes(b"no")
     with pytest.warns(UserWarning, match=r"a\?\[2Jb.*trying the one before"), pytest.raises(pg.CheckpointError):
@@ -143,14 +143,14 @@ def spoil(path: Path, tensors=None, header=None, **metadata) -> Path:
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.complex64])
-def test_weights_that_are_no_real_numbers_are_refused(run, dtype):
+def test_load_complex_weights_is_refused(run, dtype):
     file = run / "g.safetensors"
     found = generator_file.read(file)
     generator_file.write(file, replace(found, weights={name: value.to(dtype) for name, value in found.weights.items()}))
     assert f"found {dtype}, expected torch.float32; export it again" in refused(file)
 
 
-def test_weights_that_cannot_be_copied_are_refused(run, monkeypatch):
+def test_load_uncopyable_weights_is_refused(run, monkeypatch):
     def fails(*_):
         raise RuntimeError("no copy\nfrom this")
 
@@ -159,7 +159,7 @@ def test_weights_that_cannot_be_copied_are_refused(run, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [[1 << 63, 0], [1 << 62, 4, 0]])
-def test_a_shape_beyond_any_number_is_one_line(run, shape):
+def test_load_huge_shape_is_one_line(run, shape):
     entry = {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
     header = json.dumps({"__metadata__": {"format": generator_file.FORMAT}, "net/a": entry}).encode()
     path = run / "g.safetensors"
@@ -169,7 +169,7 @@ def test_a_shape_beyond_any_number_is_one_line(run, shape):
         dict(reader._open_group([path]))
 
 
-def test_a_foreign_or_damaged_file_is_one_line(run, tmp_path):
+def test_load_foreign_or_damaged_file_is_one_line(run, tmp_path):
     file, whole = run / "g.safetensors", (run / "g.safetensors").read_bytes()
     assert "found nothing, expected a run folder" in refused(tmp_path / "absent")
     assert "found a folder without config.yaml" in refused(tmp_path)
@@ -210,7 +210,7 @@ def test_a_foreign_or_damaged_file_is_one_line(run, tmp_path):
         ),
     ],
 )  # fmt: skip
-def test_metadata_that_lies_is_one_line(run, metadata, said):
+def test_load_invalid_metadata_is_one_line(run, metadata, said):
     assert said in refused(spoil(run / "g.safetensors", **metadata))
 
 
@@ -229,7 +229,7 @@ def evil(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", ["model", "loss", "strategy"])
-def test_outside_code_is_never_imported_unasked(run, evil, place):
+def test_load_without_trust_never_imports_outside_code(run, evil, place):
     config = (run / "config.yaml").read_text()
     old = {"model": "name: dcgan", "loss": "name: nonsaturating", "strategy": "strategy: null"}[place]
     key, name = old.split(": ")
@@ -249,7 +249,7 @@ def test_outside_code_is_never_imported_unasked(run, evil, place):
     assert not evil.exists()
 
 
-def test_outside_code_that_is_trusted_is_used(run, evil):
+def test_load_with_trust_imports_outside_code(run, evil):
     (run / "config.yaml").write_text((run / "config.yaml").read_text().replace("name: dcgan", "name: evil.nets"))
     (evil.parent / "path" / "evil" / "nets.py").write_text(Path(registry.find_source("models", "dcgan")).read_text())
     assert pg.load(run, trust=True).sample(1).tensor.isfinite().all()

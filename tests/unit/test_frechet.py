@@ -30,41 +30,41 @@ def plain_distance(real_BF, fake_BF):
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.3, 100.0])
-def test_it_is_the_formula(shift):
+def test_frechet_matches_formula(shift):
     real, fake = features(500, 12, seed=0), features(300, 12, seed=1, scale=1.5, shift=shift)
     assert distance(real, fake) == pytest.approx(plain_distance(real, fake), rel=1e-10)
 
 
-def test_in_one_dimension_it_is_known_in_closed_form():
+def test_frechet_in_one_dimension_matches_closed_form():
     real = torch.tensor([[0.0], [2.0]], dtype=torch.float64)  # mean 1, variance 2
     fake = torch.tensor([[3.0], [11.0]], dtype=torch.float64)  # mean 7, variance 32
     assert distance(real, fake) == pytest.approx(6**2 + (32**0.5 - 2**0.5) ** 2, rel=1e-12)
 
 
-def test_fewer_images_than_features():
+def test_frechet_of_fewer_images_than_features_is_finite():
     """Covariances without an inverse; the general root is only good to half the digits there."""
     real, fake = features(20, 40, seed=0), features(15, 40, seed=1)
     assert distance(real, fake) == pytest.approx(plain_distance(real, fake), rel=1e-6)
 
 
-def test_features_that_are_zero_everywhere():
+def test_frechet_with_zero_features_is_finite():
     real, fake = features(100, 6, seed=0), features(100, 6, seed=1)
     silent = torch.zeros(100, 3, dtype=torch.float64)
     with_silent = distance(torch.cat([real, silent], 1), torch.cat([fake, silent], 1))
     assert with_silent == pytest.approx(distance(real, fake), rel=1e-10)
 
 
-def test_of_equal_sets_it_is_zero():
+def test_frechet_of_equal_sets_is_zero():
     real = features(200, 10, seed=0)
     assert distance(real, real) == pytest.approx(0, abs=1e-9)
 
 
-def test_the_root_is_the_root():
+def test_root_squared_is_the_matrix():
     covariance = torch.cov(features(50, 8, seed=0).T)
     assert torch.allclose(frechet.root(covariance) @ frechet.root(covariance), covariance, rtol=1e-12, atol=1e-12)
 
 
-def test_order_of_joining_does_not_matter():
+def test_moments_merge_in_any_order():
     parts = [frechet.Moments.of(features(n, 5, seed=n)) for n in (3, 10, 17)]
     left, right = (parts[0] + parts[1]) + parts[2], parts[0] + (parts[1] + parts[2])
     assert left.count == right.count == 30
@@ -72,7 +72,7 @@ def test_order_of_joining_does_not_matter():
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_too_few_images_are_refused(count):
+def test_frechet_too_few_images_is_refused(count):
     metric = frechet.Metric.from_reference(SampleFeatures(features(10, 3, seed=0))).update(
         SampleFeatures(features(count, 3, seed=1))
     )

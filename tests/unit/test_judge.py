@@ -60,19 +60,19 @@ def same(a, b):
 
 
 @pytest.mark.slow
-def test_it_recognises_unseen_digits():
+def test_judge_recognizes_held_out_digits():
     """The bar for scores of the digits recipe, at its size; by default `tests/training` looks at it."""
     parts = [digits.source(digits.Options(16), split) for split in ("train", "held_out")]
     assert train_or_load(*parts, None).accuracy >= 0.97
 
 
-def test_its_accuracy_is_that_of_unseen_images(kept, small):
+def test_judge_accuracy_is_of_held_out_images(kept, small):
     x, y = small[1].fetch(np.arange(360))
     judged = kept[1].judge(normalise(x), y)
     assert float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean()) == kept[1].accuracy > 0.9
 
 
-def test_what_it_returns(kept, small):
+def test_judge_returns_features_and_logits(kept, small):
     x = normalise(small[1].fetch(np.arange(7))[0])
     judged = kept[1].judge(x)
     assert judged.features_BF.shape == (7, 64)
@@ -82,19 +82,19 @@ def test_what_it_returns(kept, small):
     assert not judged.features_BF.requires_grad
 
 
-def test_no_feature_is_silent(kept, small):
+def test_judge_every_feature_is_active(kept, small):
     judged = kept[1].judge_rows(small[0], len(small[0]))
     assert (judged.features_BF.amax(0) > 0).all()
 
 
-def test_images_are_judged_one_by_one(kept, small):
+def test_judge_result_is_independent_of_batch(kept, small):
     """In evaluation mode: the company of an image does not change what is seen in it."""
     x = normalise(small[1].fetch(np.arange(20))[0])
     alone = torch.cat([kept[1].judge(row[None]).features_BF for row in x])
     assert torch.allclose(kept[1].judge(x).features_BF, alone, atol=1e-5)
 
 
-def test_rows_come_in_order_with_their_labels(kept, small, monkeypatch):
+def test_judge_rows_are_in_order_with_labels(kept, small, monkeypatch):
     whole = kept[1].judge_rows(small[1], 50)
     monkeypatch.setattr(judging, "_AT_ONCE", 7)
     cut = kept[1].judge_rows(small[1], 50)
@@ -103,7 +103,7 @@ def test_rows_come_in_order_with_their_labels(kept, small, monkeypatch):
     assert torch.allclose(cut.features_BF, whole.features_BF, atol=1e-5)
 
 
-def test_the_same_again_whatever_goes_on_around_it(kept, small):
+def test_judge_training_is_deterministic(kept, small):
     """Another global random state, two threads, no gradients: bit for bit the same; and all of it is left as found."""
     torch.manual_seed(99)
     torch.set_num_threads(2)
@@ -117,13 +117,13 @@ def test_the_same_again_whatever_goes_on_around_it(kept, small):
     assert torch.get_num_threads() == 2
 
 
-def test_another_seed_is_another_judge(small):
+def test_judge_other_seed_gives_other_weights(small):
     shape, classes = small[0].shape, len(small[0].class_names)
     first, second = (judging.untrained(shape, classes, seed) for seed in (0, 1))
     assert not torch.equal(first.logits.weight, second.logits.weight)
 
 
-def test_it_is_kept_and_reused(kept, small, folder, fits):
+def test_judge_is_saved_and_reused(kept, small, folder, fits):
     again = train_or_load(*small, folder)
     assert fits == []
     assert same(again, kept[1])
@@ -133,7 +133,7 @@ def test_it_is_kept_and_reused(kept, small, folder, fits):
 
 
 @pytest.mark.parametrize("changed", ["train image", "train label", "held-out image", "held-out rows", "names", "seed"])
-def test_other_data_or_seeds_want_another_judge(small, folder, fits, changed):
+def test_judge_other_data_or_seed_is_trained_again(small, folder, fits, changed):
     train, held_out = (InMemorySource(s.images_NCHW.clone(), s.labels_N.clone(), s.class_names) for s in small)
     match changed:
         case "train image":
@@ -152,7 +152,7 @@ def test_other_data_or_seeds_want_another_judge(small, folder, fits, changed):
 
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("spoil", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b[:-1] + b"0", None])
-def test_a_damaged_one_is_trained_anew(small, folder, fits, name, spoil):
+def test_judge_damaged_file_is_trained_again(small, folder, fits, name, spoil):
     path = folder / name
     path.unlink() if spoil is None else path.write_bytes(spoil(path.read_bytes()))
     train_or_load(*small, folder)
@@ -161,30 +161,30 @@ def test_a_damaged_one_is_trained_anew(small, folder, fits, name, spoil):
     assert fits == [0]
 
 
-def test_a_folder_that_cannot_be_written_is_named(small, tmp_path, fits):
+def test_judge_unwritable_folder_raises(small, tmp_path, fits):
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match=r"judge: its weights were not written to .*file"):
         train_or_load(*small, tmp_path / "file" / "judge")
 
 
-def test_without_classes_it_learns_which_way_up_images_are(small):
+def test_judge_without_classes_learns_rotations(small):
     judge = train_or_load(*(InMemorySource(s.images_NCHW, None, (), "plain") for s in small), None)
     assert (judge.num_classes, judge.accuracy > 0.8) == (4, True)  # digits have an up
 
 
-def test_so_it_does_where_there_is_one_class(small, fits):
+def test_judge_with_one_class_learns_rotations(small, fits):
     parts = [InMemorySource(s.images_NCHW, torch.zeros_like(s.labels_N), ("digit",), "plain") for s in small]
     assert train_or_load(*parts, None).num_classes == 4
 
 
-def test_a_judge_that_need_not_be_kept_scores_where_nothing_may_be_written(small, tmp_path, fits):
+def test_judge_unwritable_folder_is_ignored_if_optional(small, tmp_path, fits):
     (tmp_path / "file").touch()
     judge = train_or_load(*small, tmp_path / "file" / "judge", must_keep=False)
     assert (fits, judge.accuracy is None) == ([0], False)
 
 
 @pytest.mark.parametrize(("shape", "turns"), [((1, 6, 6), 4), ((1, 4, 6), 2)])
-def test_turned_images(shape, turns):
+def test_rotated_source_rows_and_labels(shape, turns):
     images = torch.arange(3 * shape[1] * shape[2], dtype=torch.uint8).view(3, *shape)
     turned = judging.RotatedSource(InMemorySource(images))
     x, y = turned.fetch(np.arange(3 * turns))
@@ -196,13 +196,13 @@ def test_turned_images(shape, turns):
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 28, 28), (1, 5, 4), (2, 9, 17)])
-def test_it_reads_images_of_any_size(shape):
+def test_classifier_accepts_any_image_size(shape):
     net = judging.untrained(shape, 3, seed=0).eval()
     features, logits = net(torch.zeros(2, *shape))
     assert (features.shape, logits.shape) == ((2, 64), (2, 3))
 
 
-def test_the_mnist_cnn_is_as_accurate_as_published(data_root):
+def test_pretrained_mnist_cnn_has_published_accuracy(data_root):
     from paragan.datasets import mnist
 
     judge = load_pretrained("mnist-cnn", data_root / "classifiers" / "mnist_cnn.npz")
@@ -218,7 +218,7 @@ def mnist_arrays():
     return weights | {f"{name}.bias": np.ones(shape[0], np.float32) for name, shape in shapes.items()}
 
 
-def test_weights_in_an_npz_are_taken_without_touching_the_random_state(tmp_path):
+def test_load_pretrained_preserves_random_state(tmp_path):
     np.savez(tmp_path / "cnn.npz", **mnist_arrays())
     before = torch.get_rng_state()
     judge = load_pretrained("mnist-cnn", tmp_path / "cnn.npz")
@@ -236,26 +236,26 @@ def test_weights_in_an_npz_are_taken_without_touching_the_random_state(tmp_path)
         {"fc2.bias": None},
     ],
 )
-def test_other_arrays_are_refused(tmp_path, change):
+def test_load_pretrained_other_arrays_is_refused(tmp_path, change):
     arrays = {name: array for name, array in (mnist_arrays() | change).items() if array is not None}
     np.savez(tmp_path / "cnn.npz", **arrays)
     refused(tmp_path / "cnn.npz")
 
 
-def test_large_arrays_are_not_even_read(tmp_path):
+def test_load_pretrained_large_arrays_are_not_read(tmp_path):
     np.savez_compressed(tmp_path / "cnn.npz", **mnist_arrays() | {"fc2.bias": np.zeros(1 << 20)})
     assert "with 8,388,736 bytes unpacked" in refused(tmp_path / "cnn.npz")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"text", b"PK\x05\x06" + bytes(18)])
-def test_other_files_are_refused(tmp_path, content):
+def test_load_pretrained_other_file_is_refused(tmp_path, content):
     path = tmp_path / "cnn.npz"
     if content is not None:
         path.write_bytes(content)
     refused(path)
 
 
-def test_damaged_and_lone_arrays_are_refused(tmp_path):
+def test_load_pretrained_damaged_or_single_array_is_refused(tmp_path):
     np.savez(tmp_path / "cnn.npz", **mnist_arrays())
     whole = (tmp_path / "cnn.npz").read_bytes()
     for damaged in (whole[:2000], whole[:500] + b"\xff" + whole[501:]):

@@ -36,7 +36,7 @@ def small():
         (False, tuple("abcdefghij"), None),
     ],
 )
-def test_a_judge_that_is_often_wrong_comes_with_one_warning(small, tmp_path, monkeypatch, symmetric, names, warning):
+def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmetric, names, warning):
     """Symmetric: images of one shade, so that all turns look the same and few classes can be told apart."""
     said, parts = [], []
     if symmetric:  # there is nothing to learn, so nothing is learnt in few steps
@@ -60,11 +60,11 @@ def test_a_judge_that_is_often_wrong_comes_with_one_warning(small, tmp_path, mon
 
 
 @pytest.mark.parametrize(("accuracy", "warns"), [(None, False), (0.95, False), (0.9499, True)])
-def test_the_warning_begins_below_95_percent(accuracy, warns):
+def test_accuracy_warning_starts_below_95_percent(accuracy, warns):
     assert (judging.accuracy_warning("mnist", judging.CLASSES, accuracy, 10) is not None) == warns
 
 
-def test_a_stop_ends_the_training_at_once_and_writes_nothing(small, tmp_path):
+def test_scorer_stop_during_judge_training_writes_nothing(small, tmp_path):
     steps = []
 
     def progress(count):
@@ -79,7 +79,7 @@ def test_a_stop_ends_the_training_at_once_and_writes_nothing(small, tmp_path):
     assert torch.is_grad_enabled()
 
 
-def test_a_score_line_holds_the_values_of_real_images_and_the_accuracy():
+def test_score_line_has_real_values_and_accuracy():
     values = {"label_accuracy": 0.907, "fd[judge]": 4.0, "real": {"label_accuracy": 0.931}, "num_images": 500}
     values["protocol"] = {"extractor_accuracy": 0.876}
     assert score_line(values) == "label_accuracy 0.907 (real 0.931)  fd[judge] 4  extractor accuracy 0.876"

@@ -14,7 +14,7 @@ def normal(count, num_features=4, seed=0, dtype=torch.float64):
     return torch.randn(count, num_features, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def test_label_accuracy_is_the_share_recognised():
+def test_label_accuracy_is_share_of_correct_classes():
     logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [5.0, 0.0, 4.0], [0.0, 0.0, 1.0]])
     judged = SampleFeatures(normal(4), logits, torch.tensor([0, 1, 2, 2]))
     assert label_accuracy.Metric.from_reference(judged).update(judged).compute() == 3 / 4
@@ -32,7 +32,7 @@ def variances(judged, classes):
     return torch.stack([judged.features_BF[judged.requested_labels_B == c].var(0).sum() for c in classes])
 
 
-def test_class_variance_is_the_ratio_class_by_class():
+def test_class_variance_is_ratio_per_class():
     real = SampleFeatures(normal(300, seed=1), None, torch.arange(300) % 3)
     fake = SampleFeatures(0.7 * normal(90, seed=2) + 5, None, torch.arange(90) % 3)
     ratios = variances(fake, range(3)) / variances(real, range(3))
@@ -40,7 +40,7 @@ def test_class_variance_is_the_ratio_class_by_class():
         assert module.Metric.from_reference(real).update(fake).compute() == pytest.approx(float(expected), rel=1e-10)
 
 
-def test_one_collapsed_class_shows_in_the_minimum():
+def test_class_variance_min_shows_one_collapsed_class():
     real = SampleFeatures(normal(300, seed=1), None, torch.arange(300) % 3)
     features = normal(300, seed=2)
     features[::3] = features[0]
@@ -49,13 +49,13 @@ def test_one_collapsed_class_shows_in_the_minimum():
     assert class_variance_mean.Metric.from_reference(real).update(fake).compute() > 0.5
 
 
-def test_a_class_of_one_image_has_no_variance():
+def test_class_variance_of_single_image_is_zero():
     real = SampleFeatures(normal(300), None, torch.arange(300) % 3)
     fake = SampleFeatures(normal(3), None, torch.tensor([0, 0, 1]))
     assert class_variance_min.Metric.from_reference(real).update(fake).compute() == 0
 
 
-def test_real_classes_that_do_not_vary_are_left_out():
+def test_class_variance_constant_real_classes_are_left_out():
     real = SampleFeatures(normal(21), None, torch.tensor([0] * 10 + [1] * 10 + [2]))
     assert class_variance_mean.Metric.from_reference(real).update(real).compute() == pytest.approx(1, rel=1e-12)
 
@@ -91,14 +91,14 @@ def plain_coverage(real_NF, fake_MF, k=5):
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.5, 1.0])
-def test_coverage_is_the_definition(spread):
+def test_coverage_matches_definition(spread):
     real, fake = normal(60, seed=1), spread * normal(40, seed=2)
     expected = plain_coverage(real, fake)
     assert coverage.Metric.from_reference(SampleFeatures(real)).update(SampleFeatures(fake)).compute() == expected
     assert 0 < expected < 1
 
 
-def test_coverage_in_several_cuts(monkeypatch):
+def test_coverage_is_independent_of_splits(monkeypatch):
     real, fake = SampleFeatures(normal(60, seed=1)), SampleFeatures(normal(40, seed=2))
     whole = coverage.Metric.from_reference(real).update(fake)
     monkeypatch.setattr(coverage, "_ROWS_AT_ONCE", 7)
@@ -122,7 +122,7 @@ def test_coverage_of_a_perfect_generator_is_as_expected():
     assert sum(values) / 30 == pytest.approx(1 - missed, abs=0.01)
 
 
-def test_coverage_of_copies_is_whole_and_of_nothing_is_none():
+def test_coverage_of_copies_is_one_and_of_nothing_zero():
     real = SampleFeatures(1000 + normal(40))  # far from the origin, where inner products make equal rows differ
     metric = coverage.Metric.from_reference(real)
     assert metric.compute() == 0
@@ -152,6 +152,6 @@ def test_sample_features_concatenated_rows_are_the_whole():
     assert len(joined) == 10
 
 
-def test_joined_features_alone_have_no_classes():
+def test_sample_features_concatenated_without_classes():
     joined = SampleFeatures.concatenate([SampleFeatures(normal(3)), SampleFeatures(normal(2))])
     assert (joined.logits_BK, joined.requested_labels_B) == (None, None)

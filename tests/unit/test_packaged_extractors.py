@@ -27,7 +27,7 @@ MOST_BYTES = 1_000_000
 
 
 @pytest.mark.parametrize("name", PACKAGED)
-def test_weights_are_small_and_draw_nothing_from_the_random_state(name):
+def test_packaged_weights_are_small_and_preserve_random_state(name):
     before = torch.get_rng_state()
     net, sha256 = load_network(name)
     assert torch.equal(torch.get_rng_state(), before)
@@ -37,7 +37,7 @@ def test_weights_are_small_and_draw_nothing_from_the_random_state(name):
 
 
 @pytest.mark.parametrize(("spoil", "what"), [(lambda b: b[:-1] + b"\x01", "is damaged"), (None, "is missing")])
-def test_other_weights_are_refused(tmp_path, monkeypatch, spoil, what):
+def test_packaged_other_weights_is_refused(tmp_path, monkeypatch, spoil, what):
     if spoil is not None:
         (tmp_path / "mnist.safetensors").write_bytes(spoil((FOLDER / "mnist.safetensors").read_bytes()))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path)
@@ -46,20 +46,20 @@ def test_other_weights_are_refused(tmp_path, monkeypatch, spoil, what):
         load_network("mnist")
 
 
-def test_the_mnist_extractor_is_as_accurate_as_stated(data_root):
+def test_packaged_mnist_has_stated_accuracy(data_root):
     held_out = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out")
     (stated,) = extractor_info("mnist")["accuracy"].values()
     assert stated >= 0.992
     assert with_accuracy(packaged_judge("mnist", 28), held_out).accuracy == pytest.approx(stated, abs=1e-4)
 
 
-def test_the_cifar10_extractor_is_as_accurate_as_stated(data_root):
+def test_packaged_cifar10_has_stated_accuracy(data_root):
     held_out = cifar10.source(cifar10.Options(str(data_root / "cifar10"), "lossless"), "held_out")
     stated = extractor_info("cifar10")["accuracy"]["400 held-out lossless training images"]
     assert with_accuracy(packaged_judge("cifar10", 32), held_out).accuracy == pytest.approx(stated, abs=0.0026)
 
 
-def test_digits_in_a_frame_are_scored_without_it():
+def test_packaged_mnist_32_is_cropped():
     plain, framed = (packaged_judge("mnist", size) for size in (28, 32))
     assert (plain.shape, framed.shape) == ((1, 28, 28), (1, 32, 32))
     x = torch.rand(3, 1, 32, 32)
@@ -80,12 +80,12 @@ def test_digits_in_a_frame_are_scored_without_it():
         ("mnist", (1, 28, 32), None),
     ],
 )
-def test_an_extractor_suits_the_data_it_was_trained_on(dataset, shape, name):
+def test_find_packaged_by_data_set_and_shape(dataset, shape, name):
     assert find_packaged(dataset, shape) == name
 
 
 @pytest.mark.parametrize("recipe", registry.names("recipes"))
-def test_a_recipe_needs_no_file_of_weights(recipe):
+def test_resolve_extractor_recipes_need_no_weights_file(recipe):
     """Whatever its data: the packaged extractor of that data, or a judge; named by the recipe in no case."""
     config = load(recipe)
     assert (config.score.extractor, config.score.weights) == ("auto", None)
@@ -119,7 +119,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("recipe", SMALL)
-def test_mnist_recipes_run_and_score_with_the_official_files_alone(recipe, official, tmp_path, monkeypatch, capfd):
+def test_mnist_recipes_score_with_official_files(recipe, official, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     quiet = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0", "score.num_images=200")
     assert main(["train", recipe, f"data.path={official}", *SMALL[recipe], *quiet, "--out", "run"]) == 0
@@ -133,7 +133,7 @@ def test_mnist_recipes_run_and_score_with_the_official_files_alone(recipe, offic
     assert score["protocol"]["real"] == {"split": "held_out", "num_images": 200}
 
 
-def test_official_cifar10_files_are_scored_by_the_packaged_extractor(tmp_path, monkeypatch):
+def test_cifar10_files_are_scored_by_packaged_extractor(tmp_path, monkeypatch):
     """In the layout of the unpacked archive, with few images."""
     monkeypatch.setattr(cifar10, "_BATCH", 20)
     for number, name in enumerate([*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]):

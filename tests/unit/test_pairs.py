@@ -47,7 +47,7 @@ def both(a, b):
     return ImagePairs(torch.from_numpy(a), torch.from_numpy(b))
 
 
-def test_ssim_is_that_of_the_paper():
+def test_ssim_matches_the_paper():
     target = smoothed(0)
     made = 0.7 * target + 0.3 * smoothed(1) + 0.1
     expected = np.mean(
@@ -57,12 +57,12 @@ def test_ssim_is_that_of_the_paper():
     assert 0.3 < expected < 0.95
 
 
-def test_ssim_of_images_smaller_than_its_window():
+def test_ssim_of_images_smaller_than_window():
     x = images(0)[:, :, :6, :6]
     assert ssim.Metric().update(both(x, x)).compute() == pytest.approx(1)
 
 
-def test_l1_and_psnr():
+def test_l1_and_psnr_match_definition():
     made, target = images(0), images(1)
     assert l1.Metric().update(both(made, target)).compute() == pytest.approx(np.abs(made - target).mean())
     levels = ((made - target) * 127.5) ** 2
@@ -71,7 +71,7 @@ def test_l1_and_psnr():
     assert psnr.Metric().update(both(made, made)).compute() == 100
 
 
-def test_no_pairs_have_no_score():
+def test_paired_metric_without_pairs_raises():
     with pytest.raises(ConfigError, match="there are no held-out pairs"):
         l1.Metric().compute()
 
@@ -110,7 +110,7 @@ def player():
     return SimpleNamespace(net=Copy(), ema=None)
 
 
-def test_a_generator_is_compared_with_its_targets():
+def test_pair_evaluator_compares_with_targets():
     score = PairEvaluator(Held(), 100)(player(), Prior(0, 0))
     assert list(score.metrics) == ["l1", "psnr", "ssim"]
     assert score.metrics["l1"] == pytest.approx(51 / 127.5)
@@ -119,7 +119,7 @@ def test_a_generator_is_compared_with_its_targets():
     assert json.loads(json.dumps(score.protocol)) == score.protocol
 
 
-def test_the_mode_is_used_and_told():
+def test_pair_evaluator_uses_and_records_mode():
     scores = {mode: PairEvaluator(Held(), 5, mode)(player(), Prior(0, 0)) for mode in ("eval", "train-stats")}
     assert {mode: score.protocol["mode"] for mode, score in scores.items()} == {m: m for m in scores}
     assert "dropout on" in scores["train-stats"].protocol["sampling"]
@@ -128,6 +128,6 @@ def test_the_mode_is_used_and_told():
     assert scores["train-stats"].metrics == PairEvaluator(Held(), 5, "train-stats")(player(), Prior(0, 0)).metrics
 
 
-def test_images_that_are_not_finite_are_refused():
+def test_pair_evaluator_images_not_finite_is_refused():
     with pytest.raises(ConfigError, match="diverged"):
         PairEvaluator(Held(), 5).score(lambda first, condition: condition * torch.nan)

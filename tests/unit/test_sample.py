@@ -53,26 +53,26 @@ def tiles_of(path, columns: int, side: int = 32) -> list[bytes]:
     return [whole.crop(box).tobytes() for box in boxes]
 
 
-def test_without_words_there_is_one_sheet(run, sample):
+def test_sample_without_options_writes_one_sheet(run, sample):
     where = sample()
     assert where == str(run / "samples" / "sample-step-4-seed-0.png")
     assert read(where).size == (10 * 34, 7 * 34)
 
 
-def test_the_command_draws_what_the_library_draws(run, sample, tmp_path):
+def test_sample_command_equals_library(run, sample, tmp_path):
     sample("--num", 7, "--seed", 3, "--class", 3, "--class", 9, "--truncation", 0.5, "--out", tmp_path / "a.png")
     images = pg.load(run).sample(7, labels=["3", "9"], seed=3, truncation=0.5)
     assert read(tmp_path / "a.png").tobytes() == picture(make_sheet(images.tensor, 7)).tobytes()
 
 
-def test_a_grid_has_the_asked_shape(sample, tmp_path):
+def test_sample_grid_has_requested_shape(sample, tmp_path):
     sample("--grid", "3x4", "--out", tmp_path / "a.png")
     sample("--num", 12, "--out", tmp_path / "b.png")
     assert read(tmp_path / "a.png").size == (4 * 34, 3 * 34)
     assert tiles_of(tmp_path / "a.png", 4) == tiles_of(tmp_path / "b.png", 10)[:12]
 
 
-def test_a_row_per_class_shares_its_latents(run, sample, tmp_path):
+def test_sample_class_rows_share_latents(run, sample, tmp_path):
     sample("--classes", "--grid", "2x5", "--class", 7, "--class", 2, "--class", 1, "--out", tmp_path / "a.png")
     generator = pg.load(run)
     z = generator.latents(5)
@@ -82,7 +82,7 @@ def test_a_row_per_class_shares_its_latents(run, sample, tmp_path):
     assert read(tmp_path / "b.png").size == (10 * 34, 10 * 34)
 
 
-def test_an_exported_file_is_as_good_as_its_run(run, sample, tmp_path):
+def test_sample_exported_file_equals_run(run, sample, tmp_path):
     from paragan.cli.export import export
 
     export(run, out=tmp_path / "g.safetensors")
@@ -92,7 +92,7 @@ def test_an_exported_file_is_as_good_as_its_run(run, sample, tmp_path):
     assert read(where).tobytes() == read(tmp_path / "a.png").tobytes()
 
 
-def test_a_walk_is_an_endless_film(run, sample):
+def test_sample_walk_is_a_looping_film(run, sample):
     where = sample("--walk", 3, "--frames", 12)
     assert where == str(run / "samples" / "walk-step-4-seed-0.webp")
     with Image.open(where) as film:
@@ -138,7 +138,7 @@ def test_slerp_between_parallel_latents_is_straight():
         (["--truncation", "2"], "truncation: found 2.0"),
     ],
 )
-def test_words_that_do_not_fit_are_one_line(sample, words, said):
+def test_sample_invalid_options_are_one_line(sample, words, said):
     with pytest.raises(ConfigError) as told:
         sample(*words)
     assert str(told.value).startswith(said)
@@ -146,7 +146,7 @@ def test_words_that_do_not_fit_are_one_line(sample, words, said):
 
 
 @pytest.mark.parametrize("words", [["--num", "0"], ["--walk", "1"], ["--walk", "2", "--frames", "100000"]])
-def test_numbers_out_of_bounds_are_refused(sample, words):
+def test_sample_numbers_out_of_range_are_refused(sample, words):
     with pytest.raises(TyperException):
         sample(*words)
 
@@ -162,14 +162,14 @@ def test_classes_of_an_unconditional_generator(tmp_path, sample):
     assert sample("--num", 2, path=tmp_path / "run")
 
 
-def test_a_sheet_is_made_a_few_at_a_time(run):
+def test_sample_sheet_is_generated_in_batches(run):
     done = []
     generator = pg.load(run)
     gallery.render_sheet(generator, gallery.latent_sheet(generator, 130, 10, (), None), None, None, done.append)
     assert done == [64, 128, 130]
 
 
-def test_pictures_asked_for_otherwise_do_not_overwrite_one_another(sample):
+def test_sample_default_names_of_other_options_differ(sample):
     plain = sample()
     others = [sample("--grid", "2x3"), sample("--classes"), sample("--class", "3", "--class", "0"),
               sample("--truncation", "0.5"), sample("--seed", "1")]  # fmt: skip
@@ -177,6 +177,6 @@ def test_pictures_asked_for_otherwise_do_not_overwrite_one_another(sample):
     assert others[0].endswith("sample-step-4-seed-0-grid-2x3.png")
 
 
-def test_a_sheet_has_bounds(sample):
+def test_sample_sheet_size_is_limited(sample):
     with pytest.raises(ConfigError, match="--grid: 1,000,000 images are too many; a sheet has at most 10,000"):
         sample("--grid", "1000x1000")

@@ -38,7 +38,7 @@ def record(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_what_a_run_leaves(tmp_path, monkeypatch):
+def test_session_run_writes_record_and_samples(tmp_path, monkeypatch):
     reads = []
     read = Report.read
     monkeypatch.setattr(Report, "read", lambda self, *total: reads.append(self.step) or read(self, *total))
@@ -66,7 +66,7 @@ def test_what_a_run_leaves(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kimg", ["0.08", "3.2"])
-def test_a_player_that_takes_no_update_ends_the_run(tmp_path, kimg):
+def test_session_player_without_updates_raises_diverged(tmp_path, kimg):
     run = session(tmp_path, f"train.kimg={kimg}", "every.save_kimg=0", "every.sample_kimg=0")
     weight = next(run.trainer.gan.g.net.parameters())
     weight.register_hook(lambda gradient: gradient * float("nan"))
@@ -75,7 +75,7 @@ def test_a_player_that_takes_no_update_ends_the_run(tmp_path, kimg):
     run.writer.close()
 
 
-def test_a_penalty_that_is_seldom_due_reaches_the_record(tmp_path):
+def test_session_lazy_penalty_is_recorded(tmp_path):
     """Every 8th update from the first on; the numbers are read at other steps."""
     run = session(tmp_path, "every.log_steps=5")
     run.run()
@@ -85,7 +85,7 @@ def test_a_penalty_that_is_seldom_due_reaches_the_record(tmp_path):
     assert all(x["d/loss/r1"] >= 0 for x in steps)
 
 
-def test_advice_is_given_once_however_often_a_run_is_stopped(tmp_path):
+def test_session_resumed_run_gives_advice_once(tmp_path):
     """Of few images at the start; the same after a resume, also where nothing else was told."""
     for kimg in ("0.08", "0.16"):
         more = [f"train.kimg={kimg}", "every.sample_kimg=0", "data.size=8"]
@@ -148,7 +148,7 @@ def test_session_writer_fails_is_reported_once_and_switched_off(tmp_path, reason
     assert record(tmp_path)[-1]["kind"] == "end"
 
 
-def test_skipped_updates_are_told(tmp_path):
+def test_session_skipped_updates_are_reported(tmp_path):
     run = session(tmp_path, "train.kimg=0.32")
     step = type(run.trainer.gan.g)._step
 
@@ -162,7 +162,7 @@ def test_skipped_updates_are_told(tmp_path):
     assert events == [(4, "g: 1 updates skipped, their gradients were not finite")]
 
 
-def test_a_resumed_record_forgets_the_lost_future(tmp_path):
+def test_jsonl_resumed_record_drops_later_lines(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4}\n{"step": 5}\n{"step": 7}\n{"st')
     writer = Writer(Options(), tmp_path, step=5)
@@ -171,24 +171,24 @@ def test_a_resumed_record_forgets_the_lost_future(tmp_path):
     assert [x["step"] for x in record(tmp_path)] == [4, 5, 6]
 
 
-def test_an_attempt_that_came_to_nothing_leaves_no_lines(tmp_path):
+def test_jsonl_failed_attempt_is_overwritten(tmp_path):
     """It was refused, or killed before its first checkpoint: the next begins its own record."""
     (tmp_path / "metrics.jsonl").write_text('{"kind": "start", "step": 0}\n{"kind": "score", "step": 0}\n')
     Writer(Options(), tmp_path, step=0).close()
     assert record(tmp_path) == []
 
 
-def test_the_record_is_not_left_out():
+def test_config_writers_without_jsonl_is_refused():
     with pytest.raises(ConfigError, match="writers: found console, expected jsonl among them"):
         load("digits", ["writers=[console]"])
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (59.6, "1:00"), (3599, "59:59"), (3725, "1:02:05")])
-def test_clock_time(seconds, text):
+def test_clock_time_formats_hours_and_minutes(seconds, text):
     assert clock_time(seconds) == text
 
 
-def test_the_time_left_counts_what_is_due_between_the_steps(monkeypatch):
+def test_timer_eta_includes_periodic_work(monkeypatch):
     """100 steps at 0.1 s, pictures at 1 s every 10 steps, a score at 3 s every 50, of which the first takes 20."""
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])

@@ -58,7 +58,7 @@ def record(out):
     ],
     ids=["the untrained", "the last", "of a grid"],
 )
-def test_a_stop_while_the_judge_is_trained_saves_and_the_run_resumes(
+def test_run_stopped_during_judge_training_saves_and_resumes(
     tmp_path, interrupt, monkeypatch, capsys, words, stopped_at, scores
 ):
     assert trained(tmp_path, interrupt, *words) == 85
@@ -72,7 +72,7 @@ def test_a_stop_while_the_judge_is_trained_saves_and_the_run_resumes(
     assert "score     fd[judge]" in capsys.readouterr().out
 
 
-def test_a_score_that_was_due_at_a_stop_is_taken_when_the_run_resumes(tmp_path, monkeypatch):
+def test_run_resumed_computes_pending_score(tmp_path, monkeypatch):
     """In the middle of a run: as if there had been no stop."""
     words = ("every.score_kimg=0.032", "train.kimg=0.096")
     with monkeypatch.context() as patch:

@@ -88,7 +88,7 @@ def everything(gan):
 
 @pytest.mark.parametrize("make", [small_game, outside_game])
 @pytest.mark.parametrize("scheme", [synchronous, shared_fakes.Scheme()])
-def test_a_run_that_is_looked_at_is_the_run_that_is_not(make, scheme):
+def test_telemetry_does_not_change_the_run(make, scheme):
     def play(seen):
         torch.manual_seed(1)
         gan, telemetry = make(), look()
@@ -112,7 +112,7 @@ def assert_same(one, other):
     assert [name for name, value in one[0].items() if not torch.equal(value, other[0][name])] == []
 
 
-def test_the_same_game_is_told_the_same_whatever_was_drawn_before():
+def test_telemetry_is_independent_of_random_state():
     gan = small_game()
     with torch.random.fork_rng():
         torch.manual_seed(1)
@@ -121,7 +121,7 @@ def test_the_same_game_is_told_the_same_whatever_was_drawn_before():
         assert look()(gan) == once
 
 
-def test_the_device_is_waited_for_once():
+def test_telemetry_synchronizes_once():
     gan, telemetry = small_game(), look()
     report = synchronous.step(gan, real_batches(torch.float64))
     telemetry(gan)  # reads the images
@@ -135,7 +135,7 @@ def test_the_device_is_waited_for_once():
 
 
 @pytest.mark.parametrize("shift", [0, -50, 300])
-def test_accuracy_needs_no_meaning_of_zero(shift):
+def test_accuracy_is_independent_of_logit_offset(shift):
     train, fake = torch.tensor([3.0, 2, 1, -3]) + shift, torch.tensor([-2.0, -2, -3, -4]) + shift
     assert judgement(train, fake) == {"d/accuracy_train": 0.75, "d/accuracy_fake": 1}
     held_out = torch.tensor([2.0, 2, -2, -3]) + shift
@@ -146,7 +146,7 @@ def test_accuracy_needs_no_meaning_of_zero(shift):
     ("held_out", "fake", "expected"),
     [(5, 1, 0), (1, 1, 1), (3, 1, 0.5), (-9, 1, 1), (30, 1, -1), (2, 5, 0), (2, 7, 0), (float("nan"), 1, None)],
 )
-def test_overfitting_runs_from_like_training_images_to_like_fakes(held_out, fake, expected):
+def test_overfitting_ranges_from_zero_to_one(held_out, fake, expected):
     logits = (torch.full((4,), float(value)) for value in (5, held_out, fake))
     found = float(overfitting(*logits)["d/overfitting"])
     assert (found != found) if expected is None else found == pytest.approx(expected)
@@ -156,20 +156,20 @@ def test_overfitting_runs_from_like_training_images_to_like_fakes(held_out, fake
     ("loss", "expected"),
     [(nonsaturating, 0.5), (hinge, 0.5), (least_squares, 0), (wasserstein, 0), (relativistic, 0.5)],
 )
-def test_saturation_follows_from_the_loss_itself(loss, expected):
+def test_saturation_follows_from_the_loss(loss, expected):
     real, fake = torch.tensor([0.5, 20]), torch.tensor([0.5, -20])
     assert saturation(loss.d_loss, real, fake) == expected
     assert saturation(loss.d_loss, real.expand(3, 2), fake.expand(3, 2)) == expected  # patches
     assert saturation(loss.d_loss, 0 * real, 0 * fake) == (0.5 if loss is least_squares else 0)  # its fakes belong at 0
 
 
-def test_what_is_no_number_is_told_as_none():
+def test_telemetry_of_nan_logits_is_nan():
     nan, fine = torch.full((4,), torch.nan), torch.ones(4)
     assert all(value.isnan() for value in judgement(nan, fine).values())
     assert saturation(nonsaturating.d_loss, nan, fine).isnan()
 
 
-def test_diversity_sees_copies_and_near_copies():
+def test_diversity_is_low_for_copies():
     draw = torch.Generator().manual_seed(0)
     images = torch.rand(64, 3, 16, 16, generator=draw)
     few = images[:8].repeat(8, 1, 1, 1)
@@ -178,7 +178,7 @@ def test_diversity_sees_copies_and_near_copies():
     assert nearest_distance(images[:2]) == pytest.approx(float((images[0] - images[1]).norm()), rel=1e-4)
 
 
-def test_singular_values_are_those_of_the_weights_in_use():
+def test_singular_values_are_of_normalized_weights():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = nn.Sequential(
@@ -195,7 +195,7 @@ def test_singular_values_are_those_of_the_weights_in_use():
 
 
 @pytest.mark.parametrize(("weight", "expected", "layer"), [(2.0, 8.0, "chain.4"), (1e-3, 1.0, "chain.0")])
-def test_the_layer_with_the_top_value_is_named(weight, expected, layer):
+def test_telemetry_names_layer_with_top_singular_value(weight, expected, layer):
     """A row of 16 equal weights has the singular value 4 of them; the other layer is normalised."""
     gan, telemetry = outside_game(), look()
     with torch.no_grad():
@@ -225,7 +225,7 @@ def called(net):
     return Player(Side.D, net, none.Strategy()).plain_network
 
 
-def test_a_d_that_knows_its_images_by_heart_is_told_so():
+def test_telemetry_memorizing_d_has_overfitting_one():
     train = source(40)
     gan = seats(Outside(6, 64, (1, 8, 8)), Knows(train.images_NCHW))
     found = look(train=train)(gan)
@@ -234,20 +234,20 @@ def test_a_d_that_knows_its_images_by_heart_is_told_so():
     assert found["d/saturation"] == pytest.approx(2 / 3)  # of the patches; by the mean it were all
 
 
-def test_d_is_shown_what_the_game_shows_it():
+def test_telemetry_inputs_of_d_are_augmented():
     train = source(40)
     gan = seats(Outside(6, 64, (1, 8, 8)), Knows(train.images_NCHW), augment=lambda x, seed, stream, rows: -x)
     assert look(train=train)(gan)["d/accuracy_train"] == 0  # all logits are equal: nothing is above the border
 
 
 @pytest.mark.parametrize(("images", "held_out"), [(1, 20), (2, 1), (13, 0), (40, 20)])
-def test_few_images_are_enough(images, held_out):
+def test_telemetry_works_with_few_images(images, held_out):
     found = look(train=source(images), held_out=source(held_out))(outside_game())
     absent = {"d/accuracy_held_out", "d/held_out", "d/overfitting"} if not held_out else set()
     assert set(found) == NAMES - absent - {"gradient_norm_ratio"}
 
 
-def test_images_are_spread_over_a_sorted_data_set():
+def test_telemetry_images_are_spread_over_sorted_data():
     sorted_by_class = InMemorySource(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
     _, labels, _ = look(train=sorted_by_class)._train
     assert labels.bincount(minlength=3).min() >= 6  # at random: not the first class alone

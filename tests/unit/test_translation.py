@@ -69,7 +69,7 @@ def same(a, b):
     return all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_it_trains_shows_and_scores(run):
+def test_translation_run_yields_samples_scores_and_telemetry(run):
     events = run[1][:-1]
     shown = [event for event in events if event.kind == "samples"]
     assert [event.step for event in shown] == [0, 2, 4]
@@ -213,7 +213,7 @@ def test_an_exported_file_needs_pictures(run, tmp_path, monkeypatch):
     assert [line.rpartition("/")[2] for line in lines] == ["generator.safetensors", "samples.png", "README.md"]
     alone = pg.load(tmp_path / "generator.safetensors")
     card = (tmp_path / "README.md").read_text()
-    assert "| input | an image of 3x64x64 in [-1, 1] |" in card and "--input PICTURES" in card
+    assert "| input | an image of 3x64x64 in [-1, 1] |" in card and "--input FOLDER" in card
     monkeypatch.chdir(tmp_path)
     exec(card.split("```python\n")[1].split("```")[0], {})  # noqa: S102 our own card
     assert (tmp_path / "mine.png").exists()

@@ -42,7 +42,7 @@ def failures(rows: list[dict]) -> dict[str, str]:
     return {f"{row['law']}, {row['strategy']}": row["reason"] for row in rows if row["result"] == "FAILED"}
 
 
-def test_good_networks_hold_in_one_process(verified):
+def test_verify_good_networks_pass_in_one_process(verified):
     rows, code = verified(faulty())
     assert (failures(rows), code) == ({}, 0)
     results = {(row["law"], row["strategy"]): row["result"] for row in rows}
@@ -52,14 +52,14 @@ def test_good_networks_hold_in_one_process(verified):
     assert "--ranks 1" in next(row["reason"] for row in rows if row["result"] == "not run")
 
 
-def test_without_a_batch_norm_nothing_is_exempt(verified):
+def test_verify_without_batch_norm_nothing_is_exempt(verified):
     rows, code = verified(faulty(STRAIGHT))
     assert code == 0
     assert {row["strategy"] for row in rows if row["result"] == "exempt"} == {"local_sgd"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_fails_its_row_for_its_reason(fault, verified):
+def test_verify_fault_fails_its_law_with_reason(fault, verified):
     changes, expected = FAULTS[fault]
     rows, code = verified(faulty(*changes))
     found = failures(rows)
@@ -86,7 +86,7 @@ def test_verify_declared_dropout_is_exempt(verified):
 
 
 @pytest.mark.distributed
-def test_good_networks_hold_on_two_ranks_and_none_is_left(verified):
+def test_verify_good_networks_pass_on_two_ranks(verified):
     rows, code = verified(faulty(), "--ranks", "2")
     assert (failures(rows), code) == ({}, 0)
     several = [row for row in rows if row["law"] == "ranks are the batch"]
@@ -103,7 +103,7 @@ def test_good_networks_hold_on_two_ranks_and_none_is_left(verified):
 
 @pytest.mark.slow
 @pytest.mark.distributed
-def test_four_ranks_are_two_hosts(verified):
+def test_verify_four_ranks_run_hsdp(verified):
     rows, code = verified(faulty(), "--ranks", "4")
     assert (failures(rows), code) == ({}, 0)
     hybrid = [row for row in rows if row["strategy"].startswith("hsdp")]
@@ -114,7 +114,7 @@ def test_four_ranks_are_two_hosts(verified):
 @pytest.mark.slow
 @pytest.mark.distributed
 @pytest.mark.parametrize("fault", SEVERAL)
-def test_a_fault_shows_on_two_ranks(fault, verified):
+def test_verify_fault_on_two_ranks_fails(fault, verified):
     changes, strategies, said = SEVERAL[fault]
     rows, code = verified(faulty(*changes), "--ranks", "2")
     found = failures(rows)
@@ -124,7 +124,7 @@ def test_a_fault_shows_on_two_ranks(fault, verified):
         assert len([row for row in rows if row["law"] == "ranks are the batch" and row["result"] == "held"]) == 4
 
 
-def test_a_recipe_is_tried_with_its_own_game(capsys):
+def test_verify_recipe_uses_its_game(capsys):
     words = ["digits", "model.width=4", "model.latent=8", "--ranks", "1"]
     assert main(["verify", *words]) == 0
     out, err = capsys.readouterr()
@@ -133,7 +133,7 @@ def test_a_recipe_is_tried_with_its_own_game(capsys):
     assert err.splitlines()[0] == "twice differentiable, D: held"
 
 
-def test_a_recipe_whose_data_is_not_here_says_what_to_do(capsys):
+def test_verify_recipe_without_data_gives_advice(capsys):
     assert main(["verify", "dcgan-mnist"]) == 2
     assert "give --shape CxHxW" in capsys.readouterr().err
 
@@ -147,7 +147,7 @@ def test_a_recipe_whose_data_is_not_here_says_what_to_do(capsys):
         (["digits", "--ranks", "0"], "--ranks"),
     ],
 )
-def test_what_cannot_be_tried_is_told_in_a_line(words, said, capsys):
+def test_verify_invalid_subject_is_one_line(words, said, capsys):
     assert main(["verify", *words]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1 and said in told[0]
@@ -160,7 +160,7 @@ def test_format_results_folds_reasons_to_the_width():
     assert format_results(rows).splitlines()[-1] == "1 held, 1 FAILED"
 
 
-def test_distance_is_by_bits_where_nothing_is_allowed():
+def test_compare_traces_zero_tolerance_is_bitwise():
     import torch
 
     one = {0: {"w": torch.ones(2)}, 1: {"w": torch.tensor([1.0, float("nan")])}}
