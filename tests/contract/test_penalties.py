@@ -116,7 +116,9 @@ def test_networks_without_labels_train_on_labelled_data_or_are_refused_in_one_li
     found = build.open_data(config)
     game, refusal = game_or_refusal(config, found)
     if game is None:
-        assert "\n" not in refusal and refusal.startswith(f"penalty {name} needs "), refusal
+        assert "\n" not in refusal and refusal.startswith((f"penalty {name} needs ", f"penalties: {name} needs ")), (
+            refusal
+        )
         return
     report = build.scheme(config).step(game, Loader(found.train, 8, 0, torch.device("cpu")))
     assert isfinite(report.read()[f"{side.value}/loss/{name}"])

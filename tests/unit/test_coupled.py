@@ -126,5 +126,5 @@ def test_micro_batches_and_local_sgd_are_refused(module):
         refuse_unsupported(PlayerOptions(micro_batches=2), Player(Side.D, net), (penalty,))
     apart = Player(Side.D, net)
     apart.strategy = local_sgd.Strategy(local_sgd.Options())
-    with pytest.raises(ConfigError, match=f"penalties: {penalty.name} needs terms that mix samples"):
+    with pytest.raises(ConfigError, match=f"mix samples, which penalty {penalty.name} needs"):
         refuse_unsupported(PlayerOptions(), apart, (penalty,))

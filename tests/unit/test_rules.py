@@ -14,13 +14,13 @@ from paragan.scaling import rules
     [(2048, 128, 1, 16), (2048, 128, 128, 2048), (64, 2, 6, 192), (100, 8, 2, 25)],
 )
 def test_each_worker_keeps_its_images(bs, num_workers, found, batch):
-    assert rules.fitted(bs, num_workers, found) == batch
+    assert rules.scaled_batch(bs, num_workers, found) == batch
 
 
 @pytest.mark.parametrize(("bs", "num_workers", "nearest"), [(100, 8, 96), (101, 8, 104), (9, 8, 8)])
 def test_a_batch_that_is_no_whole_number_is_refused_with_one_nearby(bs, num_workers, nearest):
-    with pytest.raises(ConfigError, match=rf"for the 1 found here; give a multiple of num_workers such as {nearest}$"):
-        rules.fitted(bs, num_workers, 1)
+    with pytest.raises(ConfigError, match=rf"for the 1 of this run; pass a multiple of num_workers such as {nearest}$"):
+        rules.scaled_batch(bs, num_workers, 1)
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("sqrt", 3.0), ("linear", 9.0), ("none", 1.0)])
