@@ -73,4 +73,4 @@ def _score(run: Evolution, cells: Sequence[int], weights: Sequence[float]) -> di
     """Of these cells' generators together; one alone is drawn from the same latents as a mixture."""
     assert run.judge is not None
     members = [run.cells[cell].centre[Side.G].network_state(average=True) for cell in cells]
-    return run.judge(run.prior, run.mixture(members, weights)).metrics
+    return run.judge(run.prior, run.make_mixture(members, weights)).metrics

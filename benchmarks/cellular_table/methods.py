@@ -61,7 +61,7 @@ def _workers(options: CellularOptions, grid: GridResult, folder: Path) -> tuple[
         raise MethodUnavailableError("there is only one core, or one cell")
     config = _config(options, grid, f"workers={grid.workers}")
     run = workers.evolution(config, folder, _print_line, lambda: False)
-    return _timed(run.population, grid.workers), run.population.dismiss
+    return _timed(run.population, grid.workers), run.population.release_workers
 
 
 def _upstream(options: CellularOptions, grid: GridResult, folder: Path) -> tuple[Iterate, Callable[[], None]]:

@@ -202,7 +202,7 @@ def test_a_worker_joins_by_hand(started, tmp_path, expected):
 def told_address(process):
     """Where the coordinator listens, as it prints it."""
     while line := process.stdout.readline():
-        if "one more joins" in line:
+        if "to add a worker, run" in line:
             return line.split()[-1]
     raise AssertionError("nothing was said of it")
 

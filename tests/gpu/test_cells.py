@@ -83,7 +83,7 @@ def test_a_worker_on_the_cpu_beside_one_on_the_accelerator(tmp_path, started):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
     first = subprocess.Popen(command, env=environment(), cwd=tmp_path, **pipes)
     started.append(first)
-    while "one more joins" not in (line := first.stdout.readline()):
+    while "to add a worker, run" not in (line := first.stdout.readline()):
         assert line
     told = {"PARAGAN_TOKEN_FILE": str(folder / "ranks" / "token"), "CUDA_VISIBLE_DEVICES": ""}
     join = [sys.executable, "-m", "paragan", "worker", line.split()[-1], "--device", "cpu"]

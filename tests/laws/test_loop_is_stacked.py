@@ -201,7 +201,7 @@ def test_a_genome_of_a_stacked_cell_is_its_own():
     )
     executor.train(found, 2, loss_of)
     assert {side: genome.digest for side, genome in first.items()} == before
-    assert executor._bound is not None and executor._bound.seats[Side.G].stack.weights[0].shape[0] == CELLS
+    assert executor._stack is not None and executor._stack.slots[Side.G].stack.weights[0].shape[0] == CELLS
 
 
 class Normed(nn.Module):
@@ -220,9 +220,9 @@ class Normed(nn.Module):
     [
         ({"net": lambda: Normed(nn.BatchNorm1d(16))}, "G has buffers"),
         ({"net": lambda: Normed(spectral_norm(nn.Linear(16, 16)))}, "G has buffers"),
-        ({"net": lambda: Normed(nn.Dropout(0.5))}, "G draws in its own call"),
+        ({"net": lambda: Normed(nn.Dropout(0.5))}, "G draws random numbers in its forward pass"),
         ({"penalty": gradient_penalty.Penalty(gradient_penalty.Options())}, "the penalty gradient_penalty draws"),
-        ({"version": 3}, "G's cells are not in step"),
+        ({"version": 3}, "G has different numbers of updates in the cells"),
     ],
 )
 def test_what_cannot_be_stacked_is_told(change, why):

@@ -64,15 +64,15 @@ class Past(Grid):
         self.store, self.devices = dist.HashStore(), []
         super().__init__(*everything, **settings)
 
-    def come(self, *everything):
-        super().come(*everything)
+    def add_worker(self, *everything):
+        super().add_worker(*everything)
         self.workers[-1].device = HOST
 
     def pair(self, *everything):
         self.devices.append(Device())
         return self.devices[-1].pair(*everything)
 
-    def meet(self, order, stopped):
+    def make_communicator(self, order, stopped):
         device = HOST if order["rank"] < order["size"] else None
         return workers._communicator_factory(load("digits", ["transport=nccl"]), self.store, device)(order, stopped)
 

@@ -119,20 +119,20 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
     )
     config = load("digits", (*WORDS, *words))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
-    assert isinstance(found.executor, auto.AutoExecutor) and list(found.executor.others) == [
+    assert isinstance(found.executor, auto.AutoExecutor) and list(found.executor.executors) == [
         "loop",
         "stacked",
         "recorded",
     ]
     found.evolve()
-    assert found.executor.chosen in found.executor.others and TapeGraph.replays > 0
+    assert found.executor.chosen in found.executor.executors and TapeGraph.replays > 0
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "grid.executor: found recorded, but this device records nothing; use loop, or auto"),
-        (("model={name: dcgan, width: 8}",), "grid.executor: found recorded, but G has buffers"),
+        ((), "grid.executor: recorded is not possible: this device records nothing; use loop or auto"),
+        (("model={name: dcgan, width: 8}",), "grid.executor: recorded is not possible: G has buffers"),
     ],
 )
 def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
@@ -144,14 +144,14 @@ def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("g.optimizer={name: adabelief, lr: 1e-3}",), "G's players are not all stepped by the same plain Adam"),
-        (("scheme=shared_fakes",), "the scheme shows G's images to D before G's own turn"),
+        (("g.optimizer={name: adabelief, lr: 1e-3}",), "G does not use the same plain Adam in all cells"),
+        (("scheme=shared_fakes",), "the scheme uses G's images in D's turn before G's turn"),
         (("scheme=extragradient",), "the scheme needs the players themselves"),
-        (("augment={name: diffaugment}",), "what D is shown is varied by draws of every step"),
+        (("augment={name: diffaugment}",), "the augmentation draws random numbers in every step"),
     ],
 )
 def test_nor_can_all_games(words, told, tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "graph_factory", lambda device: TapeGraph)
     config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
-    with pytest.raises(ConfigError, match=f"grid.executor: found recorded, but {told}"):
+    with pytest.raises(ConfigError, match=f"grid.executor: recorded is not possible: {told}"):
         grid.evolution(config, tmp_path, print, lambda: False, reading=True)

@@ -45,7 +45,7 @@ def evolution(folder, *words):
 def test_what_is_written_is_read_back_equal():
     config = load("digits", (*WORDS, CELLS))
     assert loads(dump(config), "again") == config
-    assert config.grid.own(3) == config.grid.cells[0] and config.grid.own(2) == CellOptions((2,))
+    assert config.grid.of_cell(3) == config.grid.cells[0] and config.grid.of_cell(2) == CellOptions((2,))
     assert config.grid.diets == (1.0, 0.5, 1.0, 1.0)
 
 

@@ -12,17 +12,17 @@ from tests.unit.test_cells_differ import WORDS, grid
 @pytest.mark.parametrize(
     ("word", "found"),
     [
-        ("{at: [4]}", "grid: cells.0.at: found cell 4, expected cells of 0 … 3 (2x2)"),
-        ("{at: [0, 0]}", "grid.cells.0: at: found 0 twice, expected each once"),
-        ("{at: [0]}, {at: [1, 0]}", "grid: cells: found cell 0 in two entries, expected each cell in one"),
-        ("{at: []}", "grid.cells.0: at: found an empty list, expected at least one"),
+        ("{at: [4]}", "grid: cells.0.at: a 2x2 grid has no cell 4; use 0 to 3"),
+        ("{at: [0, 0]}", "grid.cells.0: at lists 0 twice; list each once"),
+        ("{at: [0]}, {at: [1, 0]}", "grid: cells: cell 0 is in two entries; list each cell in one"),
+        ("{at: []}", "grid.cells.0: at is empty; list at least one"),
         ("{loss: hinge}", "grid.cells.0.at is required; pass grid.cells.0.at=VALUE, a list, each an integer >= 0"),
-        ("{at: [1], classes: []}", "grid.cells.0: classes: found an empty list, expected at least one"),
+        ("{at: [1], classes: []}", "grid.cells.0: classes is empty; list at least one"),
         ("{at: [1], labels: [3]}", "grid.cells.0.labels: unknown key; choose one of at, loss, g, d, "),
         ("{at: [1], g: {name: SGD}}", "grid.cells.0.g.name: unknown key; choose one of optimizer, lr"),
-        ("{at: [1], g: {lr: 1, optimizer: SGD}}", "grid.cells.0.g: found lr beside optimizer, expected it inside"),
+        ("{at: [1], g: {lr: 1, optimizer: SGD}}", "grid.cells.0.g: lr and optimizer cannot be combined"),
         ("{at: [1], g: {optimizer: 3}}", "grid.cells.0.g.optimizer: must be a map of name, lr"),
-        ("{at: [1], g: {lr: 1, optimizer: {}}}", "grid.cells.0.g: found lr beside optimizer, expected it inside"),
+        ("{at: [1], g: {lr: 1, optimizer: {}}}", "grid.cells.0.g: lr and optimizer cannot be combined"),
         ("{at: [1], diet: 0}", "grid.cells.0.diet: must be a number > 0 and <= 1 or null, not 0"),
         ("{at: [1], loss: hing}", "grid.cells.0.loss.name: unknown loss 'hing'; choose one of hinge, "),
     ],
@@ -36,12 +36,15 @@ def test_a_wrong_cell_is_one_line(word, found):
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (("grid.edges=[[0, 4]]",), "edges: found [0, 4], expected two cells of 0 … 3"),
-        (("grid.changes=[{at: 1}, {at: 3, edges: [[9, 0]]}]",), "changes.1.edges: found [9, 0], expected two cells"),
-        (("grid.diet=0.3", "grid.overlap=false"), "a diet of 0.3 without overlap, expected at most 1 / cells = 0.25"),
+        (("grid.edges=[[0, 4]]",), "edges: [0, 4] is not a pair of cells; use two numbers from 0 to 3"),
+        (("grid.changes=[{at: 1}, {at: 3, edges: [[9, 0]]}]",), "changes.1.edges: [9, 0] is not a pair of cells"),
+        (
+            ("grid.diet=0.3", "grid.overlap=false"),
+            "diet 0.3 is too large without overlap; use at most 1 / cells = 0.25",
+        ),
         (
             ("grid.diet=0.2", "grid.overlap=false", "grid.cells=[{at: [0], diet: 0.5}]"),
-            "found a diet of 1.1 of the images in all without overlap, expected at most 1",
+            "diets without overlap use 1.1 of the images in all; lower them to 1",
         ),
     ],
 )  # fmt: skip
@@ -60,11 +63,17 @@ def test_an_unknown_neighbourhood_is_one_line(topology):
 @pytest.mark.parametrize(
     ("word", "found"),
     [
-        ("classes: [3, ten]", "grid.cells.0.classes: found 'ten', expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a "),
-        ("classes: [10]", "grid.cells.0.classes: found 10, expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a number "),
+        (
+            "classes: [3, ten]",
+            "grid.cells.0.classes: the data has no class 'ten'; use one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a ",
+        ),
+        (
+            "classes: [10]",
+            "grid.cells.0.classes: the data has no class 10; use one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or a number ",
+        ),
         (
             "classes: [3], diet: 0.001",
-            "grid.cells.0.classes: found none of these among the images of cell 2 (1); raise ",
+            "grid.cells.0.classes: the 1 images of cell 2 contain none of these classes; increase ",
         ),
         (
             "g: {optimizer: {name: SGD, arguments: {beta: 1}}}",

@@ -100,7 +100,7 @@ def test_the_best_single_one_is_best_by_the_yardstick(runs, small, monkeypatch):
 
 def test_a_single_generator_and_a_mixture_of_it_score_alike(runs, small):
     run = _opened(small.out / "lipizzaner-0")
-    net = run.mixture([run.cells[2].centre[Side.G].network_state()], [1.0])
+    net = run.make_mixture([run.cells[2].centre[Side.G].network_state()], [1.0])
     found = run.judge(run.prior, net).metrics
     assert runs["lipizzaner"][0]["singles"][2] == next(v for name, v in found.items() if name.startswith("fd["))
 

@@ -70,7 +70,7 @@ def test_one_who_lives_but_does_nothing_is_given_up(begun, tmp_path):
         grid.evolve(2)
     finally:
         over.set()
-    assert any("did nothing for 1.5 s" in text for text in grid.said)
+    assert any("made no progress for 1.5 s" in text for text in grid.said)
     assert grid.genomes() == alone(tmp_path / "alone", 2)
 
 
@@ -83,8 +83,8 @@ def test_one_who_works_slowly_is_not_given_up(begun):
 def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
-    worker = Worker(line, grid.factory, grid.meet, print, WorkerStatus(), timeout_s=1.0)
-    assert worker.run() == "the coordinator has said nothing for 1 s"
+    worker = Worker(line, grid.factory, grid.make_communicator, print, WorkerStatus(), timeout_s=1.0)
+    assert worker.run() == "no message from the coordinator for 1 s"
 
 
 def test_a_coordinator_that_has_nothing_to_say_is_heard(begun):
@@ -132,7 +132,7 @@ def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, wh
         stopped()
 
     if while_ == "meet":
-        found.meet = fail
+        found.make_communicator = fail
     else:
         grid.evolve(1)
         found._communicator.gather = fail
@@ -143,7 +143,7 @@ def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, wh
 def test_one_that_comes_later_gets_cells(begun, tmp_path):
     grid = begun(workers=1)
     grid.evolve(1)
-    grid.come()
+    grid.add_worker()
     grid.evolve(3)
     assert "workers   2 with 2, 2 cells, from generation 1" in grid.said
     assert grid.genomes() == alone(tmp_path / "alone", 3)
@@ -196,7 +196,7 @@ class TestAge:
         found, untils = grid.coordinator, []
         found.membership.admit()
         for at in range(7):
-            found.at, found._near = at, found.topology(at)
+            found.at, found._topology = at, found.topology(at)
             untils.append(found._until())
         assert untils == [3, 4, 4, 4, 7, 7, 7]
         found.at = 0

@@ -28,8 +28,8 @@ def test_fewer_accelerators_than_workers(tmp_path, monkeypatch, count):
     monkeypatch.setattr(peers, "num_nccl_devices", lambda: count)
     with pytest.raises(ConfigError) as found:
         workers.evolution(config("workers=2"), tmp_path / "run", print, lambda: False)
-    said = f"transport: found nccl for 2 workers on a host with {count} accelerators for it, expected one for each"
-    assert str(found.value) == f"{said}; use gloo"
+    problem = f"nccl needs an accelerator for each of 2 workers, and this host has {count}"
+    assert str(found.value) == f"transport: {problem}; use gloo"
     assert not (tmp_path / "run").exists()
 
 
@@ -58,7 +58,8 @@ def test_a_worker_on_the_cpu_is_told_why():
     thread.start()
     try:
         with pytest.raises(
-            ConfigError, match="refused this one: found transport=nccl and a worker on cpu, expected an"
+            ConfigError,
+            match=r"refused by the coordinator at .*: found transport=nccl and a worker on cpu, expected an",
         ):
             workers.worker(listener._token, *listener.address, lambda text: None)
     finally:
@@ -83,10 +84,10 @@ def test_a_worker_that_shares_one_is_told_why():
     waiting = [came]
     server.listener = type("Listener", (), {"accept": lambda self, wait_s: waiting.pop() if waiting else None})()
     member = type("Member", (), {"line": Came()})()
-    server.found = type("Found", (), {"membership": type("Roster", (), {"members": [member]})()})()
+    server.coordinator = type("Found", (), {"membership": type("Roster", (), {"members": [member]})()})()
     assert server._accept() is None
     assert came.told[0] == "refused" and "where another one trains" in came.told[1]["reason"] and came.closed
-    server.found.membership.members, waiting[:] = [], [came]
+    server.coordinator.membership.members, waiting[:] = [], [came]
     assert server._accept() is came and came.told[0] == "welcome"
 
 

@@ -70,7 +70,7 @@ def test_each_image_and_each_verdict_is_made_once(monkeypatch):
     topology, calls = torus(3, 3), {Side.G: 0, Side.D: 0}
     centres = [{side: genome(net) for side, net in both.items()} for both in nets(9)]
     found, batch = evaluator(lambda cell: batch), real(0)
-    for side, stage in found.stages.items():
+    for side, stage in found.eval_networks.items():
         forward = stage.net.forward
 
         def counted(*inputs, forward=forward, side=side):

@@ -116,7 +116,7 @@ def test_a_standing_in_parts_is_the_same():
         assert found.to_dict() == state.to_dict() and found.number == 3
         assert [found.centre[side].digest for side in Side] == [centre[side].digest for side in Side]
     for messages in ([], state.pack()[:1], state.pack()[1:], state.pack(host)[1:]):
-        with pytest.raises(CheckpointError, match=r"(cell|genome): found bytes that are none"):
+        with pytest.raises(CheckpointError, match=r"the received bytes are not a valid (cell|genome)"):
             CellState.unpack(messages, centre)
 
 
@@ -124,9 +124,9 @@ def test_a_standing_in_parts_is_the_same():
 def test_a_body_that_is_not_what_its_header_says_is_refused(about):
     front = tensor_bytes.serialize({}, {"traits": json.dumps(TRAITS.to_dict()), "body": json.dumps(about)})
     for body in (torch.zeros(12, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)):
-        with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
+        with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):
             Genome.unpack(front, Genome(TENSORS, TRAITS), body)
-    with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
+    with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):
         Genome.unpack(Genome(TENSORS, TRAITS).pack(), Genome(TENSORS, TRAITS), body)
 
 
@@ -186,5 +186,5 @@ def test_anything_else_is_refused(data):
 def test_so_is_a_header_that_would_nest_without_end():
     deep = b"[" * (1 << 17)
     data = torch.frombuffer(bytearray(len(deep).to_bytes(8, "little") + deep), dtype=torch.uint8)
-    with pytest.raises(CheckpointError, match="genome: found bytes that are none"):
+    with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):
         Genome.unpack(data, Genome(TENSORS, TRAITS))

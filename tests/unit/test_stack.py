@@ -92,7 +92,7 @@ def test_it_is_each_cells_own_network(make, shape, at_once, times):
     expected = torch.stack([flat(net(rows)) for net, rows in zip(alone, each, strict=True)])
     expected = expected.unflatten(1, (times, ROWS)).transpose(0, 1).flatten(0, 2)
     assert torch.allclose(found, expected, rtol=0, atol=1e-12)
-    assert (stack._whole[0] is not None and all(stack._is_alike.values())) is at_once
+    assert (stack._whole[0] is not None and all(stack._is_row_wise.values())) is at_once
 
     force = torch.randn_like(expected)
     for value, given in ((found, x), (expected, z)):
@@ -116,7 +116,7 @@ def test_under_autocast_each_cell_is_called():
     stack = StackedNetwork([net.float() for net in nets(critic)], ROWS)
     with torch.autocast("cpu", torch.bfloat16):
         stack(torch.randn(CELLS * ROWS, *SHAPE))
-    assert not stack._is_alike
+    assert not stack._is_row_wise
 
 
 def test_what_the_copy_holds_is_nobodys_parameter():
@@ -134,5 +134,5 @@ def test_large_cells_are_stepped_one_by_one(large, monkeypatch):
     loop.LoopExecutor().train(one, 20, loss_of)
     executor = stacked.StackedExecutor(BATCH)
     executor.train(other, 20, loss_of)
-    assert [seat.adam is None for seat in executor._bound.seats.values()] == [large == 0] * 2
+    assert [slot.adam is None for slot in executor._stack.slots.values()] == [large == 0] * 2
     assert apart(weights(one), weights(other)) < 1e-9

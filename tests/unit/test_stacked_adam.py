@@ -34,7 +34,7 @@ def test_it_is_what_each_would_have_done(changes):
     loop.LoopExecutor().train(one, 15, loss_of)
     executor = stacked.StackedExecutor(BATCH)
     executor.train(other, 15, loss_of)
-    assert executor._bound.seats[Side.G].adam is not None
+    assert executor._stack.slots[Side.G].adam is not None
     assert apart(weights(one), weights(other)) < 1e-9
 
 

@@ -59,33 +59,41 @@ class Grid:
         self.workers, self.threads, self.beats = [], [], []
         self.timeout_s, self.patience_s = timeout_s, patience_s
         for number in range(workers):
-            self.come(age, (hooks or {}).get(number))
+            self.add_worker(age, (hooks or {}).get(number))
         membership = Membership(
             lambda: self.waiting.pop(0) if self.waiting else None, self.said.append, heartbeat_s, timeout_s
         )
         options, first = config.grid, self.factory.cell(0)
         topology = self.factory.population([first], lambda text: None).topology
         self.coordinator = Coordinator(
-            membership, options.rows_columns, topology, self.meet, first.centre, StalenessLimit(age, last), timeout_s
+            membership,
+            options.rows_columns,
+            topology,
+            self.make_communicator,
+            first.centre,
+            StalenessLimit(age, last),
+            timeout_s,
         )
 
-    def come(self, age=0, hook=None):
+    def add_worker(self, age=0, hook=None):
         """One more worker."""
         there, here = queue.Queue(), queue.Queue()
         self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
         line = Line(here, there)
         status = WorkerStatus()
         self.beats.append(PeriodicHeartbeat(line, 0.1, status))
-        worker = Worker(line, self.factory, self.meet, lambda text: None, status, age=age, timeout_s=self.patience_s)
+        worker = Worker(
+            line, self.factory, self.make_communicator, lambda text: None, status, age=age, timeout_s=self.patience_s
+        )
         if hook is not None:
-            usual = worker._stop
-            worker._stop = lambda: (hook(), usual())
+            usual = worker._check_stop
+            worker._check_stop = lambda: (hook(), usual())
         self.workers.append(worker)
         thread = threading.Thread(target=worker.run, daemon=True)
         self.threads.append(thread)
         thread.start()
 
-    def meet(self, order, stopped):
+    def make_communicator(self, order, stopped):
         """All of one membership share a world."""
         with self.lock:
             name, size = order["membership"], order["size"]

@@ -36,7 +36,7 @@ def player_options(options: PlayerOptions, cell: CellPlayerOptions | None) -> Pl
 def optimizer_kind(config: RunConfig, side: Side, number: int) -> OptimizerKind:
     """The optimiser of a cell's player and its arguments, without the learning rate."""
     assert config.grid is not None
-    cell = config.grid.own(number)
+    cell = config.grid.of_cell(number)
     player = player_options(config.g, cell.g) if side is Side.G else player_options(config.d, cell.d)
     return player.optimizer.name, player.optimizer.arguments
 

@@ -54,7 +54,7 @@ _SCHEMES = ("synchronous", "shared_fakes", "skipping", "extragradient")
 def trainer(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Trainer:
-    """Of one game, or of the grid where the config has one; in one process."""
+    """Trainer of one game, or of the grid if the config has one, in this process."""
     make = build.trainer if config.grid is None else evolution
     return make(config, folder, say, stop, reading)
 
@@ -62,7 +62,7 @@ def trainer(
 def evolution(
     config: RunConfig, folder: Path, say: Callable[[str], None], stop: Callable[[], bool], reading: bool = False
 ) -> Evolution:
-    """Everything for a grid, at generation 0; writes nothing. reading: nor needs to, later."""
+    """Trainer of a grid at generation 0; writes nothing. reading: nothing needs to be written later either."""
     factory = GridFactory.of(config, folder, say, not reading, stop=stop)
     cells = [factory.cell(number) for number in range(factory.options.num_cells)]
     return factory.evolution(cells[0], factory.population(cells, say), folder, say, stop)
@@ -70,16 +70,18 @@ def evolution(
 
 @dataclass(frozen=True)
 class GridFactory:
-    """What the cells of one process have in common. shown: a generator to look at. losses: that cells train for, those
-    to be drawn first. judge: the evaluator; None: no scores.
+    """Makes the cells of one process, and holds what they share.
+
+    generator: network for samples and scores. losses: of all cells, those to be drawn first. judge: scores mixtures;
+    None: no scores.
     """
 
     config: RunConfig
     options: GridOptions
-    found: build.Data
+    data: build.Data
     device: torch.device
     makers: Mapping[Side, NetworkFactory]
-    shown: EvalNetwork
+    generator: EvalNetwork
     prior: Prior
     losses: Sequence[Loss]
     diets: Diets
@@ -95,64 +97,71 @@ class GridFactory:
         device: torch.device | None = None,
         stop: Callable[[], bool] = lambda: False,
     ) -> GridFactory:
-        """`ConfigError` for what cells cannot be trained with. device: None: as for any run. stop: see `Keeping`."""
+        """Open the data and build what cells share. `ConfigError` for settings that a grid does not support.
+
+        device: None: chosen as for any run. stop: as in `ExtractorCache`.
+        """
         assert config.grid is not None
-        _refuse(config, config.grid)
+        _check_supported(config, config.grid)
         device = device or devices.select_device(config.train.threads)
-        found = build.open_data(config, shared=config.workers is not None)
-        if found.has_pairs:
-            raise ConfigError("grid: found data of pairs, expected images to be made from latents")
-        makers = {side: build.maker(config, side, found, device) for side in Side}
+        data = build.open_data(config, shared=config.workers is not None)
+        if data.has_pairs:
+            raise ConfigError("grid does not support paired data; use a data set of images or remove grid")
+        makers = {side: build.maker(config, side, data, device) for side in Side}
         judge = build_evaluator(
-            *evaluation.scoring(config, found, ExtractorCache(folder / "judge", must_keep, say, stop=stop))
+            *evaluation.scoring(config, data, ExtractorCache(folder / "judge", must_keep, say, stop=stop))
         )
-        shown, diets = EvalNetwork(makers[Side.G]()), Diets(config.grid, found.train, config.seed)
-        prior = build.prior(config, shown.net, found, device)
+        generator = EvalNetwork(makers[Side.G]())
+        diets = Diets(config.grid, data.train, config.seed)
+        prior = build.prior(config, generator.net, data, device)
         losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
-        return cls(config, config.grid, found, device, makers, shown, prior, losses, diets, judge)
+        return cls(config, config.grid, data, device, makers, generator, prior, losses, diets, judge)
 
     def cell(self, number: int) -> Cell:
-        """One of the grid, at its start; the first has the run's own seed, so that a grid of one is the plain run."""
-        config, own = self.config, self.options.own(number)
+        """Make a cell. The first has the run's seed, so that a grid of one cell equals a run without a grid."""
+        config = self.config
+        cell = self.options.of_cell(number)
         seed = config.seed if number == 0 else rng.key(config.seed, "cell", number)
-        g, d = player_options(config.g, own.g), player_options(config.d, own.d)
-        mine = replace(config, seed=seed, loss=own.loss or config.loss, g=g, d=d)
-        gan, loss = self._game(mine, number), 0 if own.loss is None else grid_losses(config).index(own.loss)
+        g = player_options(config.g, cell.g)
+        d = player_options(config.d, cell.d)
+        cell_config = replace(config, seed=seed, loss=cell.loss or config.loss, g=g, d=d)
+        gan = self._build_game(cell_config, number)
+        loss = 0 if cell.loss is None else grid_losses(config).index(cell.loss)
         gan.loss = self.losses[loss]
         if classes := self.diets.classes(number):
             gan.prior = ClassSubsetPrior.of(gan.prior, classes)
         if self.options.opponents == "random":
             assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
             gan = replace(gan, g=RandomOpponent(gan.g), d=RandomOpponent(gan.d))
-        batches = Loader(self.diets.of(number), config.train.batch, seed, self.device, flip=self.found.flip)
-        drawn = self.losses[: len(self.options.losses)] if own.loss is None else ()
-        return Cell(number, gan, build.scheme(mine), batches, drawn, loss=loss)
+        batches = Loader(self.diets.of(number), config.train.batch, seed, self.device, flip=self.data.flip)
+        drawn = self.losses[: len(self.options.losses)] if cell.loss is None else ()
+        return Cell(number, gan, build.scheme(cell_config), batches, drawn, loss=loss)
 
-    def _game(self, mine: RunConfig, number: int) -> GAN:
+    def _build_game(self, config: RunConfig, number: int) -> GAN:
         try:
-            game = build.gan(mine, self.found, self.device)
+            game = build.gan(config, self.data, self.device)
             refuse_state(game, "grid")
             return game
         except ConfigError as error:
-            if not any(number in own.at for own in self.options.cells):
+            if not any(number in cell.at for cell in self.options.cells):
                 raise
             raise ConfigError(f"grid.cells, cell {number}: {error}") from None
 
     def population(self, cells: Sequence[Cell], say: Callable[[str], None]) -> Population:
-        """Some cells of the grid, to be evolved in this process."""
-        stages = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
+        """Make a population of some cells of the grid."""
+        eval_networks = {side: EvalNetwork(self.makers[side](), cells[0].players[side].calling) for side in Side}
         judge = self.judge
         return Population(
             self.config.seed,
             self.options,
             cells,
             topology=partial(topology.topology_at, self.options),
-            make_evaluator=partial(self._fitness_evaluator, stages),
+            make_evaluator=partial(self._fitness_evaluator, eval_networks),
             executor=grid_executor(self.options, cells, self.config.train.batch, say),
             generator_features=None
             if judge is None
-            else partial(_generator_features, self.options, self.shown, judge, self.prior),
-            distance=None if judge is None else lambda judged: judge().distance(judged),
+            else partial(_generator_features, self.options, self.generator, judge, self.prior),
+            distance=None if judge is None else lambda features: judge().distance(features),
             opponent=partial(_opponent_network, self.makers, cells[0]),
             has_same_optimizer=partial(have_same_optimizer, cache(partial(optimizer_kind, self.config))),
         )
@@ -160,13 +169,17 @@ class GridFactory:
     def evolution(
         self, first: Cell, population: Population, folder: Path, say: Callable[[str], None], stop: Callable[[], bool]
     ) -> Evolution:
-        """The run of all cells. first: one of them, or like them."""
-        config, score, data = self.config, self.config.score, self.found.train
-        whole = self.diets.of(first.number) is data
+        """Make the trainer of a population. first: a cell of it, or an equal one."""
+        config = self.config
+        score = config.score
+        data = self.data.train
+        has_all_data = self.diets.of(first.number) is data
         return Evolution(
             replace(first.gan, prior=replace(self.prior, uses_labels=first.gan.prior.uses_labels)),
             first.scheme,
-            first.batches if whole else Loader(data, config.train.batch, config.seed, self.device),  # for the record
+            first.batches
+            if has_all_data
+            else Loader(data, config.train.batch, config.seed, self.device),  # for the record
             round(config.train.kimg * 1000),
             replace(config.every, log_steps=1),
             CheckpointWriter(folder / "checkpoints", config.every.keep, say),
@@ -175,9 +188,9 @@ class GridFactory:
             population=population,
             scored_by=evaluation.distance_name(config, data) if self._are_scored else None,
             losses=[chosen.name for chosen in grid_losses(config)] if self._has_losses else [],
-            mixture=partial(mixture_network, self.makers[Side.G].construct),
+            make_mixture=partial(mixture_network, self.makers[Side.G].construct),
             prepare=self.judge if self._are_scored else None,
-            show=lambda genome: self.shown.show(genome, average=True),
+            load_generator=lambda genome: self.generator.load(genome, average=True),
             judge=None if self.judge is None else partial(_score_mixture, self.judge, score.num_images, score.mode),
         )
 
@@ -187,49 +200,52 @@ class GridFactory:
 
     @property
     def _has_losses(self) -> bool:
-        """Whether cells train for several, or for one that is drawn."""
+        """Whether cells use different losses, or losses that are drawn."""
         return bool(self.options.losses) or len(self.losses) > 1
 
-    def _fitness_evaluator(self, stages: Mapping[Side, EvalNetwork], time: int) -> FitnessEvaluator:
-        """The fitness evaluator of a generation. Cells on a diet are compared on their own share of the data."""
-        count, prior = self.options.fitness.num_images, self.prior
+    def _fitness_evaluator(self, eval_networks: Mapping[Side, EvalNetwork], time: int) -> FitnessEvaluator:
+        """Fitness of a generation, on the same latents for all cells and on real images of each cell's data."""
+        count = self.options.fitness.num_images
+        prior = self.prior
         z, y = prior.draw("fitness", Rows(time, 0, count, count))
 
         @cache
         def real(number: int | None) -> Batch:
-            source = self.found.train if number is None else self.diets.of(number)
+            source = self.data.train if number is None else self.diets.of(number)
             order = Order(len(source), rng.key(prior.seed, "fitness"))
             x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
             y = None if labels is None else labels.to(prior.device)
             return prior.real_batch(Batch(Rows(time, 0, count, count), normalise(x.to(prior.device)), y))
 
-        def eaten(number: int) -> Batch:
-            return real(None if self.diets.of(number) is self.found.train else number)
+        def real_of_cell(number: int) -> Batch:
+            return real(None if self.diets.of(number) is self.data.train else number)
 
         loss = build.adversarial(self.options.fitness.loss or choose("losses", "nonsaturating"))
-        return FitnessEvaluator(stages, loss, z, y, eaten)
+        return FitnessEvaluator(eval_networks, loss, z, y, real_of_cell)
 
 
 def mixture_network(
     make: Callable[[], nn.Module], members: Sequence[Mapping[str, Tensor]], weights: Sequence[float]
 ) -> Mixture:
-    """Generators with these weights, as one network."""
+    """Combine generators with these mixture weights into one network."""
     nets = [make() for _ in members]
-    for net, held in zip(nets, members, strict=True):
-        net.load_state_dict(dict(held))
+    for net, state in zip(nets, members, strict=True):
+        net.load_state_dict(dict(state))
     return Mixture(nets, weights).eval().requires_grad_(False)
 
 
-def _refuse(config: RunConfig, options: GridOptions) -> None:
-    """Refuse settings that cells cannot be trained with, and invalid neighbourhoods, before any data is read."""
+def _check_supported(config: RunConfig, options: GridOptions) -> None:
+    """Check the settings before any data is read; `ConfigError` for what a grid does not support."""
     if config.scheme.name not in _SCHEMES:
-        raise ConfigError(f"grid: found scheme {config.scheme.name}, expected one of {', '.join(_SCHEMES)}")
+        raise ConfigError(f"grid does not support scheme {config.scheme.name}; use one of {', '.join(_SCHEMES)}")
     if options.opponents == "random" and config.scheme.name in ("shared_fakes", "extragradient"):
-        expected = "synchronous or skipping: G's own images would be those that D is shown"
-        raise ConfigError(f"grid.opponents: found random with scheme {config.scheme.name}, expected {expected}")
+        raise ConfigError(
+            f"grid.opponents: random does not work with scheme {config.scheme.name}, whose G and D turns share images; "
+            "use synchronous or skipping"
+        )
     for side, player in (("g", config.g), ("d", config.d)):
         if player.precision == "pure":
-            raise ConfigError(f"{side}.precision: found pure on a grid, expected fp32 or bf16")
+            raise ConfigError(f"{side}.precision: a grid does not support pure; use fp32 or bf16")
     for generation in (0, *(change.at for change in options.changes)):
         topology.topology_at(options, generation)
 
@@ -237,21 +253,21 @@ def _refuse(config: RunConfig, options: GridOptions) -> None:
 def _opponent_network(
     makers: Mapping[Side, Callable[[], nn.Module]], like: Cell, side: Side, genome: Genome
 ) -> CalledNetwork:
-    """A network of its own, which training-mode calls may change."""
+    """A new network with the weights of a genome, which calls in training mode may change."""
     net = makers[side]().requires_grad_(False)
     net.load_state_dict(genome.network_state())
     return CalledNetwork(net, like.players[side].calling)
 
 
 def _generator_features(
-    options: GridOptions, stage: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
+    options: GridOptions, network: EvalNetwork, judge: Callable[[], Evaluator], prior: Prior, genome: Genome, time: int
 ) -> SampleFeatures:
-    """A generator's images of a generation, as features of the judge; all cells share the latents."""
+    """Features of a genome's images in a generation; all genomes use the same latents."""
     count = options.mixture.num_images
     z, y = prior.draw("mixture", Rows(time, 0, count, count))
-    return judge().judge.judge(sample(stage.show(genome, average=True), z, y))
+    return judge().judge.judge(sample(network.load(genome, average=True), z, y))
 
 
 def _score_mixture(judge: Callable[[], Evaluator], num: int, mode: Mode, prior: Prior, net: Mixture) -> Score:
-    """The score of a mixture; the latents depend on the seed and `num` alone."""
+    """Score of a mixture; the latents depend on the seed and `num` alone."""
     return judge().score(sample_generator(CalledNetwork(net), replace(prior, latent=net.latent), num, mode))

@@ -23,7 +23,7 @@ def grid_executor(options: GridOptions, cells: Sequence[Cell], rows: int, say: C
     no_graph = no_stack or ("this device records nothing" if graph is None else stacked.unrecordable_reason(cells))
     reason = {"stacked": no_stack, "recorded": no_graph}.get(options.executor)
     if reason is not None:
-        raise ConfigError(f"grid.executor: found {options.executor}, but {reason}; use loop, or auto")
+        raise ConfigError(f"grid.executor: {options.executor} is not possible: {reason}; use loop or auto")
     executors: dict[str, Executor] = {"loop": loop.LoopExecutor()}
     if no_stack is None:
         stack = stacked.StackedExecutor(rows)

@@ -1,4 +1,4 @@
-"""From a resolved config with a grid and workers to the run of its coordinator, and to a worker's part of it."""
+"""Builds the coordinator of a grid on workers, and its workers, from a resolved config."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.hardware import device as devices, peers
 
-_MAX_GENOME_BYTES = 1 << 34  # of a genome
+_MAX_GENOME_BYTES = 1 << 34  # per genome
 
 
 def evolution(
@@ -48,32 +48,38 @@ def evolution(
     folder: Path,
     say: Callable[[str], None],
     stop: Callable[[], bool],
-    company: ExternalWorkers | None = None,
+    external_workers: ExternalWorkers | None = None,
 ) -> Evolution:
-    """The run of a grid whose cells are on workers. company: processes that wait to be them; without it the workers are
-    started when the first generation is due.
+    """Trainer of a grid whose cells are on workers.
+
+    external_workers: processes started by a launcher; without them local workers are started before the first
+    generation.
     """
     assert config.grid is not None and config.workers is not None
     if config.workers > config.grid.num_cells:
         most = config.grid.num_cells
-        raise ConfigError(f"workers: found {config.workers} for a grid of {most} cells, expected at most {most}")
-    if config.transport == "nccl" and company is None and peers.num_nccl_devices() < config.workers:
-        found = f"nccl for {config.workers} workers on a host with {peers.num_nccl_devices()} accelerators for it"
-        raise ConfigError(f"transport: found {found}, expected one for each; use gloo")
+        raise ConfigError(
+            f"workers: {config.workers} workers are too many for a grid of {most} cells; use at most {most}"
+        )
+    if config.transport == "nccl" and external_workers is None and peers.num_nccl_devices() < config.workers:
+        num = peers.num_nccl_devices()
+        problem = f"nccl needs an accelerator for each of {config.workers} workers, and this host has {num}"
+        raise ConfigError(f"transport: {problem}; use gloo")
     factory = GridFactory.of(config, folder, say, stop=stop)
     first = factory.cell(0)
-    plain, absent = factory.population([first], lambda text: None), initial_cells(first.state(), config.grid.num_cells)
-    server = _CoordinatorServer.open(config, folder, say, company)
+    local = factory.population([first], lambda text: None)
+    cells = initial_cells(first.state(), config.grid.num_cells)
+    server = _CoordinatorServer.open(config, folder, say, external_workers)
     population = RemotePopulation(
-        plain.seed,
-        plain.options,
-        cast(Sequence[Cell], absent),
-        plain.topology,
-        plain.make_evaluator,
-        plain.executor,
-        generator_features=plain.generator_features,
-        distance=plain.distance,
-        coordinator=server.coordinator(plain.topology, first.centre),
+        local.seed,
+        local.options,
+        cast(Sequence[Cell], cells),
+        local.topology,
+        local.make_evaluator,
+        local.executor,
+        generator_features=local.generator_features,
+        distance=local.distance,
+        coordinator=server.make_coordinator(local.topology, first.centre),
         clock=first.gan.clock,
         begin=server.begin,
         end=server.end,
@@ -83,7 +89,7 @@ def evolution(
 
 @dataclass
 class _CoordinatorServer:
-    """Where a coordinator listens, and the workers that it has."""
+    """Address of a coordinator, and its workers."""
 
     config: RunConfig
     folder: Path
@@ -92,69 +98,77 @@ class _CoordinatorServer:
     listener: Listener
     store: dist.Store
     welcome: Mapping[str, Any]
-    crew: LocalWorkers | None
-    company: ExternalWorkers | None
-    found: Coordinator | None = None
+    local_workers: LocalWorkers | None
+    external_workers: ExternalWorkers | None
+    coordinator: Coordinator | None = None
 
     @classmethod
     def open(
-        cls, config: RunConfig, folder: Path, say: Callable[[str], None], company: ExternalWorkers | None
+        cls, config: RunConfig, folder: Path, say: Callable[[str], None], external_workers: ExternalWorkers | None
     ) -> _CoordinatorServer:
-        (host, port), token = config.coordinator_address, os.environ.get(TOKEN) or new_token()
+        host, port = config.coordinator_address
+        token = os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
         store = _open_store(host, config.train.timeout_s)
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
-        crew = LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks") if company is None else None
-        return cls(config, folder, say, token, listener, store, welcome, crew, company)
-
-    def coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
-        config, grid, timeout_s = self.config, self.config.grid, self.config.train.timeout_s
-        assert grid is not None
-        gone = (lambda about: None) if self.crew is None else self.crew.kill
-        is_recoverable = config.transport != "mpi"  # mpiexec ends all when one is killed
-        membership = Membership(self._accept, self.say, grid.heartbeat_s, timeout_s, gone, is_recoverable)
-        last = -(-len(config.max_steps) // grid.batches)
-        meet = _communicator_factory(config, self.store)
-        self.found = Coordinator(
-            membership, grid.rows_columns, topology, meet, like, StalenessLimit(grid.age, last), timeout_s
+        local_workers = (
+            LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks") if external_workers is None else None
         )
-        return self.found
+        return cls(config, folder, say, token, listener, store, welcome, local_workers, external_workers)
+
+    def make_coordinator(self, topology: Callable[[int], Topology], like: Centre) -> Coordinator:
+        config = self.config
+        grid = config.grid
+        timeout_s = config.train.timeout_s
+        assert grid is not None
+        on_failure = (lambda about: None) if self.local_workers is None else self.local_workers.kill
+        is_recoverable = config.transport != "mpi"  # mpiexec ends all processes when one is killed
+        membership = Membership(self._accept, self.say, grid.heartbeat_s, timeout_s, on_failure, is_recoverable)
+        limit = StalenessLimit(grid.age, -(-len(config.max_steps) // grid.batches))
+        make_communicator = _communicator_factory(config, self.store)
+        self.coordinator = Coordinator(
+            membership, grid.rows_columns, topology, make_communicator, like, limit, timeout_s
+        )
+        return self.coordinator
 
     def begin(self) -> None:
-        """Start the workers, or call them, and wait for them."""
-        config, (host, port) = self.config, self.listener.address
-        assert config.workers is not None and self.found is not None
+        """Start the local workers, or call the external ones, and wait for them."""
+        config = self.config
+        host, port = self.listener.address
+        assert config.workers is not None and self.coordinator is not None
         save_token(create_subfolder(self.folder, "ranks") / "token", self.token)
-        if self.company is not None:
-            self.company.broadcast({"token": self.token, "host": host, "port": port})
-        elif self.crew is not None:
-            self.crew.start(config.workers)
-        self.found.await_workers(config.workers, lambda: "" if self.crew is None else self.crew.failure())
+        if self.external_workers is not None:
+            self.external_workers.broadcast({"token": self.token, "host": host, "port": port})
+        elif self.local_workers is not None:
+            self.local_workers.start(config.workers)
+        self.coordinator.await_workers(
+            config.workers, lambda: "" if self.local_workers is None else self.local_workers.failure()
+        )
         if config.transport != "mpi":
             token = shlex.quote(str(self.folder / "ranks" / "token"))
-            self.say(f"workers   one more joins with  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
+            self.say(f"workers   to add a worker, run  {TOKEN_FILE}={token} {program_command()} worker {host}:{port}")
 
     def end(self) -> None:
-        """Send them home."""
-        if self.found is not None:
-            self.found.end()
+        """Release the workers."""
+        if self.coordinator is not None:
+            self.coordinator.end()
         self.listener.close()
-        if self.crew is not None:
-            self.crew.shutdown()
+        if self.local_workers is not None:
+            self.local_workers.shutdown()
         (self.folder / "ranks" / "token").unlink(missing_ok=True)
 
     def _accept(self) -> ControlConnection | None:
-        """The next worker that fits; one that does not is refused with the reason."""
+        """Next compatible worker; others are refused with a reason."""
         while (line := self.listener.accept(0.0)) is not None:
-            why = incompatibility(line.peer_info, self.welcome["config"])
-            if not why and self.config.transport == "nccl":
-                others = [] if self.found is None else self.found.membership.members
-                why = nccl_conflict(line.peer_info, [member.line.peer_info for member in others])
-            if why:
-                self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {why}")
-            with suppress(RankError):  # it has left already
-                line.send("refused", reason=why) if why else line.send("welcome", **self.welcome)
-                if not why:
+            reason = incompatibility(line.peer_info, self.welcome["config"])
+            if not reason and self.config.transport == "nccl":
+                others = [] if self.coordinator is None else self.coordinator.membership.members
+                reason = nccl_conflict(line.peer_info, [member.line.peer_info for member in others])
+            if reason:
+                self.say(f"workers   {line.peer_info.get('host', line.peer_address)} was refused: {reason}")
+            with suppress(RankError):  # it has disconnected
+                line.send("refused", reason=reason) if reason else line.send("welcome", **self.welcome)
+                if not reason:
                     return line
             line.close()
         return None
@@ -166,34 +180,34 @@ def worker(
     port: int,
     say: Callable[[str], None],
     device: str = "auto",
-    company: ExternalWorkers | None = None,
+    external_workers: ExternalWorkers | None = None,
     config: str = "",
 ) -> str:
-    """Take part in the run whose coordinator listens there, to its end; why it ended before, if it did.
+    """Run a worker of the coordinator at `host:port` to the end of its run; why it ended early, or an empty string.
 
-    device: see `hardware.device.device_from_option`. company: the processes among which this one was started, with
-    this config. `ConfigError` where the two do not fit.
+    device: see `hardware.device.device_from_option`. external_workers, config: the launcher's processes and config, if
+    it started this one. `ConfigError` if the worker does not fit the run.
     """
-    on = devices.device_from_option(device)
-    place = company.rank if company is not None and company.mpi else None
-    about = worker_info(str(on), config or None, place, peers.accelerator_uuid(on))
+    torch_device = devices.device_from_option(device)
+    place = external_workers.rank if external_workers is not None and external_workers.mpi else None
+    about = worker_info(str(torch_device), config or None, place, peers.accelerator_uuid(torch_device))
     line = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
     try:
         welcome = line.receive(_CONNECT_TIMEOUT_S)
         if welcome is None:
-            return f"the coordinator at {host}:{port} said nothing ({line.disconnect_reason or 'silent'})"
+            return f"no message from the coordinator at {host}:{port} ({line.disconnect_reason or 'silent'})"
         if welcome["kind"] == "refused":
-            raise ConfigError(f"worker: the coordinator at {host}:{port} refused this one: {welcome['reason']}")
+            raise ConfigError(f"worker: refused by the coordinator at {host}:{port}: {welcome['reason']}")
         run = loads(welcome["config"], "the coordinator's config")
         assert run.grid is not None
-        if run.transport == "mpi" and company is None:
-            raise ConfigError(f"worker: found transport=mpi at {host}:{port}: mpiexec alone starts that run's workers")
+        if run.transport == "mpi" and external_workers is None:
+            raise ConfigError(f"worker: the run at {host}:{port} uses transport=mpi; start its workers with mpiexec")
         status = WorkerStatus()
         with closing(
             PeriodicHeartbeat(line, run.grid.heartbeat_s, status)
-        ):  # already while the data is read, which may take long
+        ):  # also while the data is read, which may take long
             store = _connect_store(host, welcome["store"], run.train.timeout_s)
-            return _build_worker(run, line, Path(welcome["folder"]), store, status, on, say).run()
+            return _build_worker(run, line, Path(welcome["folder"]), store, status, torch_device, say).run()
     finally:
         line.close()
 
@@ -210,40 +224,45 @@ def _build_worker(
     device: torch.device,
     say: Callable[[str], None],
 ) -> Worker:
-    """The worker of this process in a run that has accepted it."""
+    """Make the worker of this process in a run that has accepted it."""
     assert run.grid is not None
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
     factory = GridFactory.of(run, folder, say, device=device)
-    direct = device if run.transport == "nccl" else None
-    meet = _communicator_factory(run, store, direct)
-    return Worker(line, factory, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=direct)
+    nccl_device = device if run.transport == "nccl" else None
+    meet = _communicator_factory(run, store, nccl_device)
+    return Worker(line, factory, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=nccl_device)
 
 
 def _open_store(host: str, timeout_s: float) -> dist.TCPStore:
-    """On that address alone: of its own accord it would listen on all."""
+    """Open a store that listens on one address; by default torch would listen on all."""
     server = socket.create_server((host, 0))
-    port, patience, file = server.getsockname()[1], timedelta(seconds=timeout_s), server.detach()
-    return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False, master_listen_fd=file)
+    port = server.getsockname()[1]
+    timeout = timedelta(seconds=timeout_s)
+    return dist.TCPStore(host, port, None, True, timeout, wait_for_workers=False, master_listen_fd=server.detach())
 
 
 def _connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
     try:
         return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, _CONNECT_TIMEOUT_S)))
     except RuntimeError as error:
-        raise RankError(f"worker: no store at {host}:{port} ({str(error)[:200]}); the same command goes on") from None
+        raise RankError(
+            f"worker: no store at {host}:{port} ({str(error)[:200]}); run the same command again to resume"
+        ) from None
 
 
 def _communicator_factory(
-    config: RunConfig, store: dist.Store, direct: torch.device | None = None
+    config: RunConfig, store: dist.Store, nccl_device: torch.device | None = None
 ) -> CommunicatorFactory:
-    """How the communicator of a membership is made: the coordinator has the rank after the last worker's.
+    """Factory of the communicators of memberships; the coordinator has the rank after the last worker's.
 
-    direct: from which device a worker's genomes go; None: from the host.
+    nccl_device: from which a worker sends genomes; None: they are sent from the host.
     """
     if config.transport == "mpi":
         return partial(_join_mpi_communicator, config.train.timeout_s)
     kind: Callable[..., GlooCommunicator] = (
-        GlooCommunicator if direct is None else partial(NcclCommunicator, device=direct, pair=peers.connect_pair)
+        GlooCommunicator
+        if nccl_device is None
+        else partial(NcclCommunicator, device=nccl_device, pair=peers.connect_pair)
     )
     return partial(_join_communicator, kind, store, config.coordinator_address[0], config.train.timeout_s)
 
@@ -256,7 +275,7 @@ def _join_communicator(
     order: Mapping[str, Any],
     stopped: Callable[[], bool],
 ) -> Communicator:
-    """gloo listens on the loopback, or where this host is reached by those who reach the coordinator."""
+    """Join a gloo or NCCL communicator. gloo listens on the loopback or on this host's address for the coordinator."""
     return kind(
         store,
         f"membership/{order['membership']}",

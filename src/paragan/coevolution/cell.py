@@ -1,4 +1,4 @@
-"""One place on the grid: a game of its own, and the two genomes that its neighbours read."""
+"""A cell of the grid: one game, and the two genomes (its centre) that neighbours read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from paragan.game.scheme import Batches, Scheme
 
 @dataclass
 class Cell:
-    """losses: among which its own is drawn; none: it keeps the game's. weights: of its neighbours' generators.
+    """One game with its centre and mixture weights.
 
-    fitness, score: of its genomes and of its mixture, as the last generation found them.
+    losses: candidates from which a loss is drawn; empty: the game's loss is used. weights: of the generators of its
+    neighbourhood. fitness, score: of its genomes and of its mixture, measured in the last generation.
     """
 
     number: int
@@ -32,50 +33,53 @@ class Cell:
     weights: tuple[float, ...] = ()
     fitness: dict[Side, float] = field(default_factory=dict)
     score: float | None = None
-    loss: int = 0  # number of the one drawn last
-    _held: dict[Side, Genome] = field(default_factory=dict)  # whom the players are, if they have not moved since
-    _lines: dict[Side, int] = field(default_factory=dict)  # of which cell whoever is trained descends
+    loss: int = 0  # number of the loss drawn last
+    _loaded: dict[Side, Genome] = field(default_factory=dict)  # equal to the players, if not trained since
+    _ancestors: dict[Side, int] = field(default_factory=dict)  # cell in which the lineage of each player began
 
     def __post_init__(self) -> None:
         rates = {side: player.policy.lr for side, player in self.players.items()}
-        self.centre = {side: self._taken(side, Traits(rates[side], 0, self.number, 0)) for side in Side}
+        self.centre = {side: self._snapshot_player(side, Traits(rates[side], 0, self.number, 0)) for side in Side}
 
     @property
     def players(self) -> dict[Side, Player]:
         return players_of(self.gan)
 
     @property
-    def seats(self) -> dict[Side, RandomOpponent]:
-        """Where opponents are drawn; none where the two play against one another."""
-        seats = {Side.G: self.gan.g, Side.D: self.gan.d}
-        return {side: seat for side, seat in seats.items() if isinstance(seat, RandomOpponent)}
+    def random_opponents(self) -> dict[Side, RandomOpponent]:
+        """Player slots whose opponents are drawn per batch; empty where the cell's two players train together."""
+        slots = {Side.G: self.gan.g, Side.D: self.gan.d}
+        return {side: slot for side, slot in slots.items() if isinstance(slot, RandomOpponent)}
 
     def clone(self, side: Side, genome: Genome, lr: float) -> None:
-        """What is trained next: a clone of somebody in the neighbourhood, at this learning rate."""
+        """Turn the player of one side into a clone of this genome, with learning rate `lr`."""
         player = self.players[side]
-        if self._held.get(side) is not genome:
+        if self._loaded.get(side) is not genome:
             genome.load_into(player)
         player.set_lr_base(lr)
-        self._held.pop(side, None)
-        self._lines[side] = genome.traits.cell
+        self._loaded.pop(side, None)
+        self._ancestors[side] = genome.traits.cell
 
     def train_step(self, loss: int) -> Report:
-        """One step of the game, for this one of its losses."""
+        """Run one step of the game with loss number `loss` (ignored where the cell has no candidates)."""
         if self.losses:
-            self.loss, self.gan.loss = loss, self.losses[loss]
+            self.loss = loss
+            self.gan.loss = self.losses[loss]
         return self.scheme.step(self.gan, self.batches)
 
     def snapshot(self, generation: int) -> Centre:
-        """The players as genomes, after a generation."""
+        """Copy the players as genomes of this generation."""
         self.scheme.quiesce()
         traits = Traits(0.0, self.loss, self.number, generation)
-        lines = {side: self._lines.get(side, self.number) for side in Side}
-        rates = {side: player.policy.lr for side, player in self.players.items()}
-        return {side: self._taken(side, replace(traits, lr=rates[side], cell=lines[side])) for side in Side}
+        genomes = {}
+        for side, player in self.players.items():
+            ancestor = self._ancestors.get(side, self.number)
+            genomes[side] = self._snapshot_player(side, replace(traits, lr=player.policy.lr, cell=ancestor))
+        return genomes
 
     def state(self) -> CellState:
-        """At the edge of a generation. Reads counters from the device."""
-        players, clock = self.players, self.gan.clock
+        """Return the complete state at a generation boundary. Reads counters from the device."""
+        clock = self.gan.clock
         return CellState(
             self.number,
             self.centre,
@@ -85,32 +89,35 @@ class Cell:
             self.loss,
             self.batches.position,
             (clock.step, clock.images),
-            {side: (player.version, player.images, int(player.updates)) for side, player in players.items()},
+            {side: (player.version, player.images, int(player.updates)) for side, player in self.players.items()},
         )
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the record."""
+        """Values of this cell in the run record."""
         return self.state().record
 
-    def restore(self, there: CellState) -> None:
-        """Go on from there. The players are nobody then: the next clone is made from its genome."""
-        self.centre, self.weights, self.loss = there.centre, there.weights, there.loss
-        self.fitness, self.score = dict(there.fitness), there.score
-        self.batches.position = there.position
-        self.gan.clock.step, self.gan.clock.images = there.clock
+    def restore(self, state: CellState) -> None:
+        """Restore a state, except the players' weights: the next `clone` loads them from a genome."""
+        self.centre = state.centre
+        self.weights = state.weights
+        self.loss = state.loss
+        self.fitness = dict(state.fitness)
+        self.score = state.score
+        self.batches.position = state.position
+        self.gan.clock.step, self.gan.clock.images = state.clock
         for side, player in self.players.items():
-            player.version, player.images, updates = there.counters[side]
+            player.version, player.images, updates = state.counters[side]
             player.updates.fill_(updates)
-        self._held.clear()
+        self._loaded.clear()
 
-    def _taken(self, side: Side, traits: Traits) -> Genome:
-        genome = self._held[side] = Genome.from_player(self.players[side], traits)
+    def _snapshot_player(self, side: Side, traits: Traits) -> Genome:
+        genome = self._loaded[side] = Genome.from_player(self.players[side], traits)
         return genome
 
 
 def players_of(gan: GAN) -> dict[Side, Player]:
-    """Both, behind whatever seats they have."""
-    seats = {Side.G: gan.g, Side.D: gan.d}
-    found = {side: seat.player if isinstance(seat, RandomOpponent) else seat for side, seat in seats.items()}
-    return {side: player for side, player in found.items() if isinstance(player, Player)}
+    """Return the players of a game, also where their slots are random opponents."""
+    slots = {Side.G: gan.g, Side.D: gan.d}
+    players = {side: slot.player if isinstance(slot, RandomOpponent) else slot for side, slot in slots.items()}
+    return {side: player for side, player in players.items() if isinstance(player, Player)}

@@ -1,4 +1,4 @@
-"""What there is to know of a cell at the edge of a generation: enough to go on with it, here or anywhere."""
+"""Complete state of a cell at a generation boundary: enough to resume it in this process or another."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,16 +16,17 @@ from paragan.coevolution.genome import Genome, Traits
 from paragan.core.errors import CheckpointError
 from paragan.core.types import Side
 
-Centre = Mapping[Side, Genome]  # the two genomes that stand for a cell
+Centre = Mapping[Side, Genome]  # the G and D genomes that neighbours read
 _MAX_COUNT = 1 << 48
 
 
 @dataclass(frozen=True)
 class CellState:
-    """centre: its two genomes. weights: of its neighbours' generators. fitness, score: of its genomes and of its
-    mixture, where the last generation found them finite. loss: number of the one drawn last.
+    """State of one cell.
 
-    position: of its stream. clock: steps and real images. counters: of each player, its version, images and updates.
+    centre: its two genomes. weights: of the generators of its neighbourhood. fitness, score: of its genomes and of its
+    mixture, where finite. loss: number of the loss drawn last. position: of its data stream. clock: steps and real
+    images. counters: version, images and updates of each player.
     """
 
     number: int
@@ -39,19 +41,19 @@ class CellState:
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the record."""
+        """Values of this cell in the run record, ready for JSON."""
         traits = {side.value: genome.traits for side, genome in self.centre.items()}
         return {
             "fitness": {side.value: value for side, value in self.fitness.items()},
             "score": self.score,
-            "lr": {side: found.lr for side, found in traits.items()},
-            "born": {side: [found.cell, found.generation] for side, found in traits.items()},
+            "lr": {side: trait.lr for side, trait in traits.items()},
+            "born": {side: [trait.cell, trait.generation] for side, trait in traits.items()},
             "loss": self.loss,
             "weights": [round(weight, 4) for weight in self.weights],
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the tensors, as JSON has it."""
+        """All values except the tensors, ready for JSON."""
         return {
             "traits": {side.value: genome.traits.to_dict() for side, genome in self.centre.items()},
             "weights": list(self.weights),
@@ -65,7 +67,7 @@ class CellState:
 
     @classmethod
     def from_dict(cls, number: int, values: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
-        """From what `plain` said. `KeyError`, `TypeError` or `ValueError` for what no run would have written."""
+        """Rebuild a state from `to_dict` and tensors. `KeyError`, `TypeError` or `ValueError` for invalid values."""
         traits = {side: Traits.from_dict(values["traits"][side.value]) for side in Side}
         steps, images = (valid_count(count) for count in values["clock"])
         counters = {side: tuple(valid_count(count) for count in values["counters"][side.value]) for side in Side}
@@ -84,15 +86,18 @@ class CellState:
         )
 
     def pack(self, device: torch.device | None = None) -> list[Tensor]:
-        """As three messages on the host: G, D, and the rest. device: as five, where what is on it stays there."""
+        """Encode as three messages on the host: G, D and all other values.
+
+        device: encode as five messages; the tensors on that device stay there.
+        """
         rest = json.dumps({"number": self.number, **self.to_dict()}).encode()
         genomes = [self.centre[side] for side in Side]
-        parts = [(g.pack(),) if device is None else g.pack_split(device) for g in genomes]
-        return [*(one for part in parts for one in part), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
+        packed = [(g.pack(),) if device is None else g.pack_split(device) for g in genomes]
+        return [*chain.from_iterable(packed), torch.frombuffer(bytearray(rest), dtype=torch.uint8)]
 
     @classmethod
     def unpack(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
-        """What `packed` wrote, of networks like those. `CheckpointError` for anything else."""
+        """Decode the messages of `pack`, for networks like those. `CheckpointError` for anything else."""
         try:
             *packed, rest = messages
             values = json.loads(rest.numpy().tobytes())
@@ -102,16 +107,18 @@ class CellState:
                 genomes[side] = Genome.unpack(first, like[side], *body)
             return cls.from_dict(valid_count(values["number"]), values, {side: genomes[side].tensors for side in Side})
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise CheckpointError(f"cell: found bytes that are none ({str(error)[:100]})") from None
+            raise CheckpointError(f"cell: the received bytes are not a valid cell state ({str(error)[:100]})") from None
 
 
 def finite_number(value: Any) -> float:
+    """Return a finite number as a float; `ValueError` for anything else."""
     if type(value) not in (float, int) or not math.isfinite(value):
         raise ValueError(f"{value!r}"[:100])
     return float(value)
 
 
 def valid_count(value: Any) -> int:
+    """Return an integer of 0 to 2**48 - 1; `ValueError` for anything else."""
     if type(value) is not int or not 0 <= value < _MAX_COUNT:
         raise ValueError(f"{value!r}"[:100])
     return value

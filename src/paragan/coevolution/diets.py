@@ -1,4 +1,4 @@
-"""What of the data each cell of a grid sees."""
+"""Training data of each cell of a grid: all of it, a share, or some classes."""
 
 from __future__ import annotations
 
@@ -17,30 +17,34 @@ _MAX_NAMES = 20  # class names in a message
 
 
 class Diets:
-    """seed: the run's; what a cell sees depends on it, on the options and on the cell's number alone.
+    """Subsets of the training data by cell; they depend on the run's seed, the options and the cell number alone.
 
     `ConfigError` for classes that the data does not have.
     """
 
     def __init__(self, options: GridOptions, source: Source, seed: int) -> None:
-        self.options, self.source, self.seed = options, source, seed
+        self.options = options
+        self.source = source
+        self.seed = seed
         self._shares = options.diets
-        self._found: dict[int, Source] = {}
+        self._sources: dict[int, Source] = {}
         for own in options.cells:
             self._numbers(own)
 
     def of(self, cell: int) -> Source:
-        """The source itself where nothing is left out, else rows of it, always the same object."""
-        if cell not in self._found:
-            self._found[cell] = self._made(cell)
-        return self._found[cell]
+        """Return the data of a cell: the source, or a subset of its rows. Repeated calls return the same object."""
+        if cell not in self._sources:
+            self._sources[cell] = self._make(cell)
+        return self._sources[cell]
 
     def classes(self, cell: int) -> tuple[int, ...]:
-        """Those that it sees, by number; none where that is all of them."""
-        return self._numbers(self.options.own(cell))
+        """Numbers of the classes of a cell; empty: all classes."""
+        return self._numbers(self.options.of_cell(cell))
 
-    def _made(self, cell: int) -> Source:
-        share, classes, num = self._shares[cell], self.classes(cell), len(self.source)
+    def _make(self, cell: int) -> Source:
+        share = self._shares[cell]
+        classes = self.classes(cell)
+        num = len(self.source)
         if share == 1 and not classes:
             return self.source
         if share == 1:
@@ -49,11 +53,12 @@ class Diets:
             rows = subset.random_rows(num, share, self.seed, cell)
         else:
             rows = subset.disjoint_rows(num, self._shares, self.seed, cell)
-        kept = rows[np.isin(self._labels[rows], classes)] if classes else rows
-        if not len(kept):
-            found = f"{self._key(self.options.own(cell))}: found none of these among the images of cell {cell}"
-            raise ConfigError(f"{found} ({len(rows)}); {'raise its diet' if share < 1 else 'name others'}")
-        return SubsetSource(self.source, kept)
+        selected = rows[np.isin(self._labels[rows], classes)] if classes else rows
+        if not len(selected):
+            problem = f"the {len(rows)} images of cell {cell} contain none of these classes"
+            fix = "increase its diet" if share < 1 else "name other classes"
+            raise ConfigError(f"{self._key(self.options.of_cell(cell))}: {problem}; {fix}")
+        return SubsetSource(self.source, selected)
 
     @cached_property
     def _labels(self) -> Indices:
@@ -63,15 +68,18 @@ class Diets:
         return tuple(sorted({self._number(own, label) for label in own.classes or ()}))
 
     def _number(self, own: CellOptions, label: int | str) -> int:
-        """The class of this name or number."""
+        """Return the number of a class given by name or number."""
         names = self.source.class_names
         if label in names:
             return names.index(str(label))
         if isinstance(label, int) and label < len(names):
             return label
         listed = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
-        expected = f"one of {listed} or a number below {len(names)}" if names else "none: this data has no classes"
-        raise ConfigError(f"{self._key(own)}: found {label!r}, expected {expected}")
+        if not names:
+            raise ConfigError(f"{self._key(own)}: this data has no classes; remove the key")
+        raise ConfigError(
+            f"{self._key(own)}: the data has no class {label!r}; use one of {listed} or a number below {len(names)}"
+        )
 
     def _key(self, own: CellOptions) -> str:
         return f"grid.cells.{self.options.cells.index(own)}.classes"

@@ -1,4 +1,4 @@
-"""Networks of a process that take turns at being whoever is looked at: genomes are many, networks few."""
+"""One network reused to evaluate many genomes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from paragan.coevolution.genome import Genome
 from paragan.game.network import CalledNetwork, Calling
 from paragan.layers.modes import remember_modes
 
-_PLAIN = Calling()
+_DEFAULT_CALLING = Calling()
 
 
 class EvalNetwork:
-    """net: of the players' kind, made anew; it is never trained. calling: as the players call theirs."""
+    """A network into which genomes are loaded for evaluation.
 
-    def __init__(self, net: nn.Module, calling: Calling = _PLAIN) -> None:
+    net: newly made, with the players' architecture; it is never trained. calling: as the players call their networks.
+    """
+
+    def __init__(self, net: nn.Module, calling: Calling = _DEFAULT_CALLING) -> None:
         remember_modes(net)
         self.net = net.eval().requires_grad_(False)
         self._called = CalledNetwork(net, calling)
-        self._held = dict(net.state_dict())
-        self._shown: tuple[Genome, bool] | None = None
+        self._state = dict(net.state_dict())
+        self._loaded: tuple[Genome, bool] | None = None
 
     @torch.no_grad()
-    def show(self, genome: Genome, average: bool = False) -> CalledNetwork:
-        """The network as this genome has it, until the next is shown. average: as its average has it."""
-        if self._shown != (genome, average):
+    def load(self, genome: Genome, average: bool = False) -> CalledNetwork:
+        """Load a genome and return the network; the next call overwrites it. average: load the EMA weights."""
+        if self._loaded != (genome, average):
             for name, value in genome.network_state(average).items():
-                self._held[name].copy_(value)
-            self._shown = (genome, average)
+                self._state[name].copy_(value)
+            self._loaded = (genome, average)
         return self._called

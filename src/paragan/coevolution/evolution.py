@@ -1,4 +1,4 @@
-"""The run of a grid: a trainer whose step is a generation, and whose generator is the mixture of its best cell."""
+"""Trainer of a grid: a step is one generation, and the generator is the mixture of the best cell."""
 
 from __future__ import annotations
 
@@ -32,13 +32,17 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sample import sample
 
-_IMAGES_PER_CELL = 10  # images of each cell in a picture
-_MAX_ROWS = 16  # cells in one
+_IMAGES_PER_CELL = 10  # in the image grid
+_MAX_ROWS = 16  # cells in the image grid
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """counts: how often each cell's generator is in it. distance: of what they make, as mixtures are scored."""
+    """Greedy ensemble of the generators of a finished grid.
+
+    counts: by cell, how often its generator is a member. distance: of the images from the real ones, by the metric
+    that scores mixtures.
+    """
 
     counts: Mapping[int, int]
     distance: float
@@ -46,16 +50,18 @@ class Ensemble:
 
 @dataclass(kw_only=True)
 class Evolution(Trainer):
-    """gan, scheme and batches are those of the first cell here, whose clock is every cell's.
+    """Trainer of a population.
 
-    mixture: a network of so many generators with these weights. judge: scores it. show: a generator, to sample from.
-    losses: that cells train for, by name; none where all have the run's. scored_by: the metric of their mixtures.
-    prepare: trains the judge that a generation needs, before the first one.
+    gan, scheme and batches are those of the first cell in this process; all cells share its clock.
+
+    make_mixture: builds a network of generators with weights. judge: scores it. load_generator: a genome as a network
+    to sample from. losses: names of the losses that cells train with; empty: all use the run's. scored_by: metric of
+    the mixtures. prepare: trains the judge, before the first generation.
     """
 
     population: Population
-    mixture: Callable[[Sequence[Mapping[str, Tensor]], Sequence[float]], Mixture]
-    show: Callable[[Genome], CalledNetwork]
+    make_mixture: Callable[[Sequence[Mapping[str, Tensor]], Sequence[float]], Mixture]
+    load_generator: Callable[[Genome], CalledNetwork]
     judge: Callable[[Prior, Mixture], Score] | None = None
     losses: Sequence[str] = ()
     scored_by: str | None = None
@@ -69,7 +75,7 @@ class Evolution(Trainer):
 
     @property
     def players(self) -> dict[str, Player]:
-        """The first cell's: all are of a kind."""
+        """Players of the first cell; all cells have the same networks."""
         return {side.value: player for side, player in players_of(self.gan).items()}
 
     @property
@@ -77,7 +83,7 @@ class Evolution(Trainer):
         return True
 
     def release_workers(self) -> None:
-        self.population.dismiss()
+        self.population.release_workers()
 
     @property
     def start_values(self) -> dict[str, Any]:
@@ -87,12 +93,12 @@ class Evolution(Trainer):
 
     @property
     def _auto(self) -> auto.AutoExecutor | None:
-        """The executor that chooses, if it is that: rounding follows from its choice, so a run keeps to it."""
+        """The automatic executor, if it is used. Rounding depends on its choice, so a resumed run repeats it."""
         executor = self.population.executor
         return executor if isinstance(executor, auto.AutoExecutor) else None
 
     def _topology(self, ago: int = 0) -> Topology:
-        """In which the newest generation was played, or one so long before it."""
+        """Topology of the newest generation, or of one that many generations earlier."""
         return self.population.topology(max(0, self.population.generation - 1 - ago))
 
     @property
@@ -100,7 +106,7 @@ class Evolution(Trainer):
         return self.clock.images / max(1, self.population.generation)
 
     def _begin(self) -> Iterator[Report | Event]:
-        """With the judge, so that a stop while it is trained does not come in the middle of a generation."""
+        """Prepare the judge first, so that a stop during its training does not interrupt a generation."""
         if self.prepare is not None and not self.is_finished:
             with suppress(StopRequested):
                 self.prepare()
@@ -108,23 +114,23 @@ class Evolution(Trainer):
 
     def run_step(self) -> Generator[Report | Event, None, Report]:
         self.ensemble = None
-        self.profile, told = self.population.evolve()
-        report = Report(self.clock.step, self.clock.images, _mean_scalars(list(told.values())))
+        self.profile, scalars = self.population.evolve()
+        report = Report(self.clock.step, self.clock.images, _mean_scalars(list(scalars.values())))
         yield report
         yield self.event("generation", self.record())
         return report
 
     def end(self) -> Iterator[Report | Event]:
-        """A finished grid also tells of the ensemble that is best of all its generators."""
+        """Build and report the ensemble of a finished grid."""
         if self.is_finished and self.ensemble is None and self.population.can_mix:
             with suppress(StopRequested):
-                self.ensemble = Ensemble(*self.population.ensemble())
-                self.saved_at = -1  # a checkpoint of this moment is to have it
+                self.ensemble = Ensemble(*self.population.build_ensemble())
+                self.saved_at = -1  # the next checkpoint must contain it
                 yield self.event("generation", self.record())
         yield from super().end()
 
     def record(self) -> dict[str, Any]:
-        """How the cells stand, as JSON has it. The neighbourhood is told again where it has become another one."""
+        """Values of a generation, ready for JSON; with the neighbourhoods where they have changed."""
         near = self._topology().neighbours
         return {
             "generation": self.population.generation,
@@ -137,24 +143,24 @@ class Evolution(Trainer):
 
     @property
     def best_cell(self) -> Cell:
-        """The one whose mixture was nearest when it was scored last; before that, the first."""
+        """Cell with the lowest mixture distance at its last score; the first cell before any score."""
         return min(self.cells, key=lambda cell: (float("inf") if cell.score is None else cell.score, cell.number))
 
     def best_mixture(self) -> Mixture:
-        """Of the best cell's neighbourhood as it is, or the ensemble where that is nearer."""
+        """Build the mixture of the best cell's neighbourhood, or the ensemble if its distance is lower."""
         self.population.collect()
         cell = self.best_cell
-        if self.ensemble is not None and self.ensemble.distance < (math.inf if cell.score is None else cell.score):
-            counts, centres = self.ensemble.counts, self._centres()
-            chosen = [centres[number][Side.G] for number in counts]
-            return self._mixed(chosen, [float(count) for count in counts.values()])
         centres = self._centres()
+        if self.ensemble is not None and self.ensemble.distance < (math.inf if cell.score is None else cell.score):
+            counts = self.ensemble.counts
+            chosen = [centres[number][Side.G] for number in counts]
+            return self._mixture_of(chosen, [float(count) for count in counts.values()])
         members = [centres[near][Side.G] for near in self._topology().neighbours[cell.number]]
         weights = cell.weights if len(cell.weights) == len(members) else (1.0,) * len(members)
-        return self._mixed(members, weights)
+        return self._mixture_of(members, weights)
 
-    def _mixed(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
-        return self.mixture([genome.network_state(average=True) for genome in members], weights)
+    def _mixture_of(self, members: Sequence[Genome], weights: Sequence[float]) -> Mixture:
+        return self.make_mixture([genome.network_state(average=True) for genome in members], weights)
 
     def _centres(self) -> dict[int, Mapping[Side, Genome]]:
         return {cell.number: cell.centre for cell in self.cells}
@@ -168,18 +174,25 @@ class Evolution(Trainer):
         return self.judge(prior or self.prior, self.best_mixture())
 
     def samples(self) -> Event:
-        """A row for each cell: its own generator on latents that are always the same."""
+        """Images of each cell's generator, one row per cell, from fixed latents."""
         self.population.collect()
         z, y = self.prior.draw("grid", Rows(0, 0, _IMAGES_PER_CELL, _IMAGES_PER_CELL))
-        shown = self.cells[:_MAX_ROWS]
-        mode, seed = self.fixed_samples.mode, self.prior.seed
-        x = torch.cat([sample(self.show(cell.centre[Side.G]), z, y, mode=mode, seed=seed).cpu() for cell in shown])
-        rows = tuple(f"cell {cell.number}" for cell in shown)
-        return samples_event(self.clock, x, _IMAGES_PER_CELL, rows, mode)
+        cells = self.cells[:_MAX_ROWS]
+        mode = self.fixed_samples.mode
+        seed = self.prior.seed
+        rows = []
+        for cell in cells:
+            generator = self.load_generator(cell.centre[Side.G])
+            rows.append(sample(generator, z, y, mode=mode, seed=seed).cpu())
+        names = tuple(f"cell {cell.number}" for cell in cells)
+        return samples_event(self.clock, torch.cat(rows), _IMAGES_PER_CELL, names, mode)
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         self.population.collect()
-        groups = {f"cell-{c.number}-{s.value}": Pieces(c.centre[s].tensors) for c in self.cells for s in Side}
+        groups = {}
+        for cell in self.cells:
+            for side, genome in cell.centre.items():
+                groups[f"cell-{cell.number}-{side.value}"] = Pieces(genome.tensors)
         mixture = {f"net/{name}": value.contiguous() for name, value in self.best_mixture().state_dict().items()}
         groups["g"] = Pieces(mixture)
         return groups, {
@@ -193,7 +206,7 @@ class Evolution(Trainer):
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.population.generation = read_counts(checkpoint.values, "generation")["generation"]
-        if self._auto and (chosen := checkpoint.values.get("executor")) in self._auto.others:
+        if self._auto and (chosen := checkpoint.values.get("executor")) in self._auto.executors:
             self._auto.chosen = chosen
         if (ensemble := checkpoint.values["ensemble"]) is not None:
             counts = read_counts(ensemble["counts"], *ensemble["counts"])
@@ -207,7 +220,10 @@ def _ensemble_dict(ensemble: Ensemble) -> dict[str, Any]:
     return {"counts": {str(cell): count for cell, count in ensemble.counts.items()}, "distance": ensemble.distance}
 
 
-def _mean_scalars(told: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Over the cells that tell it."""
-    names = dict.fromkeys(name for of in told for name in of)
-    return {name: torch.stack([of[name].float() for of in told if name in of]).mean() for name in names}
+def _mean_scalars(cells: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Average each scalar over the cells that report it."""
+    values: dict[str, list[Tensor]] = {}
+    for scalars in cells:
+        for name, value in scalars.items():
+            values.setdefault(name, []).append(value.float())
+    return {name: torch.stack(of_cells).mean() for name, of_cells in values.items()}

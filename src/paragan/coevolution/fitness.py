@@ -1,6 +1,7 @@
-"""All against all, once: losses of every generator and discriminator in reach, on equal latents and real samples.
+"""Fitness of genomes: losses of every generator against every discriminator of a neighbourhood.
 
-A generator's images, and a verdict of one on another's, are computed once and serve every cell they are needed in.
+All pairs use the same latents and real samples. Images of a generator and logits of a pair are computed once and shared
+by all cells that need them.
 """
 
 from __future__ import annotations
@@ -18,79 +19,84 @@ from paragan.coevolution.genome import Genome
 from paragan.core.types import Batch, DiscriminatorOutput, GeneratorOutput, Side
 from paragan.game.gan import Loss
 
-_MAX_BYTES = 1 << 29  # of images that are kept; beyond it they are made again
+_MAX_BYTES = 1 << 29  # of cached images; images beyond it are generated again
 
 
 @dataclass
 class FitnessEvaluator:
-    """One generation's. reals: by cell, the same batch where data is the same. y_B: labels of the latents."""
+    """Fitness of the genomes of one generation.
 
-    stages: Mapping[Side, EvalNetwork]
+    eval_networks: into which genomes are loaded. y_B: labels of the latents. reals: real batch of a cell; cells with
+    the same data return the same object.
+    """
+
+    eval_networks: Mapping[Side, EvalNetwork]
     loss: Loss
     z_BZ: Tensor
     y_B: Tensor | None
     reals: Callable[[int], Batch]
     _fakes: dict[Genome, Tensor] = field(default_factory=dict)
-    _of_fakes: dict[tuple[Genome, Genome], Tensor] = field(default_factory=dict)
-    _of_reals: dict[tuple[Genome, int], Tensor] = field(default_factory=dict)
+    _logits_of_fakes: dict[tuple[Genome, Genome], Tensor] = field(default_factory=dict)
+    _logits_of_reals: dict[tuple[Genome, int], Tensor] = field(default_factory=dict)
     _losses: dict[tuple[Genome, Genome, int], Mapping[Side, float]] = field(default_factory=dict)
 
     def fitness(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
-        """Its loss against these, lower is fitter; not finite where it is lost."""
+        """Aggregate the losses of a genome against its opponents. Lower is fitter; not finite for a diverged genome."""
         return _AGGREGATES[by]([self.losses(*self._pair(side, genome, other), cell)[side] for other in opponents])
 
     @torch.no_grad()
     def losses(self, g: Genome, d: Genome, cell: int) -> Mapping[Side, float]:
-        """The losses of both."""
-        place = g, d, id(self.reals(cell))
-        if place not in self._losses:
-            fake, real = self._fake_logits(g, d), self._real_logits(d, cell)
-            self._losses[place] = {
+        """Losses of both genomes on the data of a cell."""
+        key = g, d, id(self.reals(cell))
+        if key not in self._losses:
+            fake = self._fake_logits(g, d)
+            real = self._real_logits(d, cell)
+            self._losses[key] = {
                 Side.G: float(_mean(self.loss.g(fake, real if self.loss.g_needs_real else None))),
                 Side.D: float(_mean(self.loss.d(real, fake))),
             }
-        return self._losses[place]
+        return self._losses[key]
 
     @torch.no_grad()
     def precompute_logits(self, pairs: Iterable[tuple[Genome, Genome]]) -> None:
-        """Verdicts on the images of all these (g, d), with as few changes of networks as there are."""
-        wanted = [pair for pair in dict.fromkeys(pairs) if pair not in self._of_fakes]
-        if all(self._keeps(g) for g in dict.fromkeys(g for g, _ in wanted)):
-            for d, group in _group_by_first((d, g) for g, d in wanted).items():
+        """Compute D's logits on G's images for these (g, d) pairs, loading each genome as rarely as possible."""
+        missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._logits_of_fakes]
+        if all(self._is_cached(g) for g in dict.fromkeys(g for g, _ in missing)):
+            for d, group in _group_by_first((d, g) for g, d in missing).items():
                 for g in group:
-                    self._of_fakes[g, d] = self._verdict(d, self._fakes[g], self.y_B)
+                    self._logits_of_fakes[g, d] = self._logits(d, self._fakes[g], self.y_B)
             return
-        for g, group in _group_by_first(wanted).items():
+        for g, group in _group_by_first(missing).items():
             images = self._images(g)
             for d in group:
-                self._of_fakes[g, d] = self._verdict(d, images, self.y_B)
+                self._logits_of_fakes[g, d] = self._logits(d, images, self.y_B)
 
     def _fake_logits(self, g: Genome, d: Genome) -> Tensor:
         self.precompute_logits([(g, d)])
-        return self._of_fakes[g, d]
+        return self._logits_of_fakes[g, d]
 
     def _real_logits(self, d: Genome, cell: int) -> Tensor:
         real = self.reals(cell)
-        if (d, id(real)) not in self._of_reals:
+        if (d, id(real)) not in self._logits_of_reals:
             assert real.x_BCHW is not None
-            self._of_reals[d, id(real)] = self._verdict(d, real.x_BCHW, real.y_B)
-        return self._of_reals[d, id(real)]
+            self._logits_of_reals[d, id(real)] = self._logits(d, real.x_BCHW, real.y_B)
+        return self._logits_of_reals[d, id(real)]
 
     def _images(self, g: Genome) -> Tensor:
         if g in self._fakes:
             return self._fakes[g]
-        images = GeneratorOutput.of(self.stages[Side.G].show(g)(self.z_BZ, self.y_B)).images
+        images = GeneratorOutput.of(self.eval_networks[Side.G].load(g)(self.z_BZ, self.y_B)).images
         if (len(self._fakes) + 1) * images.numel() * images.element_size() <= _MAX_BYTES:
             self._fakes[g] = images
         return images
 
-    def _keeps(self, g: Genome) -> bool:
-        """Whether its images are kept."""
+    def _is_cached(self, g: Genome) -> bool:
+        """Whether the images of a generator fit into the cache."""
         self._images(g)
         return g in self._fakes
 
-    def _verdict(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
-        return DiscriminatorOutput.of(self.stages[Side.D].show(d)(x_BCHW, y_B)).logits_B
+    def _logits(self, d: Genome, x_BCHW: Tensor, y_B: Tensor | None) -> Tensor:
+        return DiscriminatorOutput.of(self.eval_networks[Side.D].load(d)(x_BCHW, y_B)).logits_B
 
     @staticmethod
     def _pair(side: Side, genome: Genome, other: Genome) -> tuple[Genome, Genome]:
@@ -110,8 +116,8 @@ def _mean(values: Tensor) -> Tensor:
 
 
 def _group_by_first(pairs: Iterable[tuple[Genome, Genome]]) -> dict[Genome, list[Genome]]:
-    """By the first of each pair, the second ones."""
-    found: dict[Genome, list[Genome]] = {}
-    for one, other in pairs:
-        found.setdefault(one, []).append(other)
-    return found
+    """Group the second items of pairs by the first."""
+    groups: dict[Genome, list[Genome]] = {}
+    for first, second in pairs:
+        groups.setdefault(first, []).append(second)
+    return groups

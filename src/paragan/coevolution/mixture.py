@@ -1,7 +1,7 @@
-"""A neighbourhood's generators as one: with weights, which a (1+1)-ES improves a little in every generation.
+"""Mixtures of the generators of a neighbourhood, with weights evolved by one (1+1)-ES step per generation.
 
-Every generator makes its images once; a mixture is so many of each one's (its rows of them), so that two mixtures are
-compared on the same images and scoring one costs no network at all.
+The images of each generator are computed once; a mixture takes some rows of each. Two mixtures are thus compared on
+the same images, and scoring a mixture runs no network.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import torch
 from paragan.core import rng
 from paragan.metrics._sample_features import SampleFeatures
 
-Distance = Callable[[SampleFeatures], float]  # of so many judged images from the real ones; lower is better
-_BLOCK = 100  # images that are made at once
+Distance = Callable[
+    [SampleFeatures], float
+]  # distance of images from the real ones, by their features; lower is better
+_BLOCK = 100  # images per batch
 
 
 class FeatureRows(Protocol):
-    """A generator's images, judged."""
+    """Features of the images of one generator, by row."""
 
     def __len__(self) -> int: ...
 
@@ -27,13 +29,14 @@ class FeatureRows(Protocol):
 
 
 class LazyFeatures:
-    """`Images` that are made when some mixture has them: of any one generator's few mixtures have all.
+    """Features computed in blocks on first use: few mixtures need all images of a generator.
 
-    judged: images first … end - 1 of `num`.
+    compute: features of images first to end - 1, of `num`.
     """
 
-    def __init__(self, judged: Callable[[int, int], SampleFeatures], num: int) -> None:
-        self._judged, self._num = judged, num
+    def __init__(self, compute: Callable[[int, int], SampleFeatures], num: int) -> None:
+        self._compute = compute
+        self._num = num
         self._blocks: dict[int, SampleFeatures] = {}
 
     def __len__(self) -> int:
@@ -42,24 +45,24 @@ class LazyFeatures:
     def rows(self, first: int, end: int) -> SampleFeatures:
         start = min(first, self._num - 1) // _BLOCK
         blocks = range(start, max(start + 1, -(-end // _BLOCK)))
-        there = SampleFeatures.concatenate([self._block(number) for number in blocks])
-        return there.rows(first - start * _BLOCK, end - start * _BLOCK)
+        features = SampleFeatures.concatenate([self._block(number) for number in blocks])
+        return features.rows(first - start * _BLOCK, end - start * _BLOCK)
 
     def _block(self, number: int) -> SampleFeatures:
         if number not in self._blocks:
-            self._blocks[number] = self._judged(number * _BLOCK, min((number + 1) * _BLOCK, self._num))
+            self._blocks[number] = self._compute(number * _BLOCK, min((number + 1) * _BLOCK, self._num))
         return self._blocks[number]
 
 
 def normalize_weights(weights: Sequence[float]) -> tuple[float, ...]:
-    """None below 0, and 1 in all; equal ones where nothing is left."""
+    """Clip weights at 0 and scale their sum to 1; equal weights if all are 0."""
     clipped = [max(0.0, weight) for weight in weights]
     total = sum(clipped)
     return tuple(weight / total for weight in clipped) if total > 0 else (1 / len(clipped),) * len(clipped)
 
 
 def image_counts(weights: Sequence[float], num: int) -> list[int]:
-    """Of `num` images how many are whose: the share of each, rounded so that the largest remainders get one more."""
+    """Number of images of each member among `num`, by weight (largest-remainder rounding)."""
     exact = [weight * num for weight in normalize_weights(weights)]
     whole = [int(share) for share in exact]
     by_rest = sorted(range(len(exact)), key=lambda i: (whole[i] - exact[i], i))
@@ -69,8 +72,12 @@ def image_counts(weights: Sequence[float], num: int) -> list[int]:
 
 
 def mixture_features(pools: Sequence[FeatureRows], weights: Sequence[float]) -> SampleFeatures:
-    """What the mixture makes of equally many images of each: member i fills the rows that follow member i - 1's."""
-    first, parts = 0, []
+    """Features of the images of a mixture: rows of member 0, then the next rows of member 1, and so on.
+
+    pools: the same number of images of each member.
+    """
+    first = 0
+    parts = []
     for pool, count in zip(pools, image_counts(weights, len(pools[0])), strict=True):
         parts.append(pool.rows(first, first + count))
         first += count
@@ -86,23 +93,28 @@ def evolve_weights(
     cell: int,
     time: int,
 ) -> tuple[tuple[float, ...], float]:
-    """Weights after one step, and their distance: each moved by N(0, sigma), kept if nearer (Beyer & Schwefel 2002)."""
-    now = distance(mixture_features(pools, weights))
+    """Weights after one (1+1)-ES step, and their distance (Beyer & Schwefel 2002).
+
+    Each weight is moved by N(0, sigma); the result is accepted if its distance is lower.
+    """
+    parent_distance = distance(mixture_features(pools, weights))
     if len(pools) == 1 or not sigma:
-        return tuple(weights), now
+        return tuple(weights), parent_distance
     steps = torch.randn(len(weights), generator=rng.generator(seed, "mixture", cell, time), dtype=torch.float64)
     child = normalize_weights([weight + sigma * step for weight, step in zip(weights, steps.tolist(), strict=True)])
-    then = distance(mixture_features(pools, child))
-    return (child, then) if then < now else (tuple(weights), now)
+    child_distance = distance(mixture_features(pools, child))
+    if child_distance < parent_distance:
+        return child, child_distance
+    return tuple(weights), parent_distance
 
 
 def greedy_ensemble(
     pools: Sequence[FeatureRows], distance: Distance, most: int, patience: int = 3
 ) -> tuple[dict[int, int], float]:
-    """An ensemble grown by whoever brings it nearest, the same one again perhaps: how often each is in it.
+    """Grow an ensemble greedily, with repetition: counts by member, and the distance.
 
-    Ends with `most` members, or after `patience` rounds that brought it no nearer (Caruana et al. 2004; for generators
-    Toutouh et al. 2020).
+    Each round adds the member that lowers the distance most. Ends with `most` members, or after `patience` rounds
+    without an improvement (Caruana et al. 2004; for generators Toutouh et al. 2020).
     """
     chosen: list[int] = []
     best: tuple[dict[int, int], float] = ({}, float("inf"))

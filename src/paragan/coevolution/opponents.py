@@ -1,4 +1,4 @@
-"""Opponents drawn anew for every batch from the neighbourhood, as the algorithm of Lipizzaner's papers has it."""
+"""Opponents drawn from the neighbourhood for every batch, as in the algorithm of the Lipizzaner papers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from paragan.game.player import Player
 
 @dataclass
 class RandomOpponent:
-    """Fulfils `core.seams.Seat`: its turns are the player's; as an opponent it is whoever is drawn of `candidates`."""
+    """`core.protocols.PlayerSlot` that updates its player but plays against others as a random candidate."""
 
     player: Player
     candidates: Sequence[Network] = ()
     _order: list[int] = field(default_factory=list)
-    _met: int = 0
+    _num_drawn: int = 0
 
     def draw(self, candidates: Sequence[Network], num: int, seed: int, cell: int, generation: int) -> None:
-        """For the next `num` turns of the other player, and over again."""
-        place = rng.generator(seed, "rival", cell, generation, self.player.side.value)
-        self.candidates, self._met = candidates, 0
-        self._order = torch.randint(len(candidates), (num,), generator=place).tolist()
+        """Draw candidates for the next `num` turns of the other player; longer use repeats them."""
+        generator = rng.generator(seed, "rival", cell, generation, self.player.side.value)
+        self.candidates = candidates
+        self._num_drawn = 0
+        self._order = torch.randint(len(candidates), (num,), generator=generator).tolist()
 
     @property
     def version(self) -> int:
@@ -38,8 +39,8 @@ class RandomOpponent:
         return self.player.updates_per_step
 
     def network(self) -> Network:
-        number = self._order[self._met % len(self._order)]
-        self._met += 1
+        number = self._order[self._num_drawn % len(self._order)]
+        self._num_drawn += 1
         return self.candidates[number]
 
     def update(self, turn: Turn, against: Opponent) -> Update:

@@ -1,10 +1,11 @@
-"""Settings of a population on a grid. Nothing here imports torch."""
+"""Options of a population on a grid. This file must not import torch."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Annotated, Literal
 
 from paragan.core.option_types import Category, Choice, Count, Fraction, Natural, NotNegative, Positive, Range
@@ -18,7 +19,7 @@ _MAX_CELLS = 4096
 
 @dataclass(frozen=True)
 class FitnessOptions:
-    """What individuals are compared by."""
+    """How individuals are compared."""
 
     num_images: Count = 1000
     """Real images, and as many latents, on which all cells of a generation are compared."""
@@ -30,7 +31,7 @@ class FitnessOptions:
 
 @dataclass(frozen=True)
 class RateOptions:
-    """How learning rates mutate before a generation."""
+    """Mutation of the learning rates before a generation."""
 
     probability: Fraction = 0.5
     """Probability that a player's learning rate mutates."""
@@ -42,19 +43,19 @@ class RateOptions:
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """The weights with which a neighbourhood's generators make images, evolved by a (1+1)-ES step per generation."""
+    """Weights of the generators of a neighbourhood, evolved by one (1+1)-ES step per generation."""
 
     sigma: NotNegative = 0.01
     """Standard deviation of the step."""
     num_images: Natural = 1000
-    """Images per generator that a mixture is scored by; 0: weights stay equal."""
+    """Images per generator by which a mixture is scored; 0: weights stay equal."""
     ensemble: Natural = 8
     """Most generators of the greedy ensemble over the whole grid after training; 0: no ensemble."""
 
 
 @dataclass(frozen=True)
 class NeighbourhoodChange:
-    """From generation `at` on, the neighbourhood is another one."""
+    """A neighbourhood that replaces the previous one from generation `at` on."""
 
     at: Count
     """First generation with this neighbourhood."""
@@ -68,49 +69,52 @@ class NeighbourhoodChange:
 
 @dataclass(frozen=True)
 class CellPlayerOptions:
-    """A cell's optimiser, or only its learning rate."""
+    """Optimiser or learning rate of a player in single cells."""
 
     optimizer: OptimizerOptions | None = None
-    """Optimiser of these cells, whole, instead of the run's."""
+    """Complete optimiser options of these cells, instead of the run's."""
     lr: Positive | None = None
     """Initial learning rate of these cells, with the run's optimiser."""
 
     def __post_init__(self) -> None:
         if self.optimizer is not None and self.lr is not None:
-            raise ValueError("found lr beside optimizer, expected it inside: {optimizer: {name: …, lr: …}}")
+            raise ValueError(
+                "lr and optimizer cannot be combined; set the rate in the optimiser: {optimizer: {name: …, lr: …}}"
+            )
 
 
 @dataclass(frozen=True)
 class CellOptions:
-    """Settings of single cells; what is not given is the run's."""
+    """Options of single cells; the run's options are used for what is not given."""
 
     at: tuple[Natural, ...]
-    """Numbers of the cells, row by row from 0."""
+    """Numbers of the cells, counted row by row from 0."""
     loss: Annotated[Choice, Category("losses")] | None = None
-    """Loss of these cells throughout; none is drawn for them."""
+    """Loss of these cells in all generations, instead of a drawn one."""
     g: CellPlayerOptions | None = None
     """G's optimiser or learning rate in these cells."""
     d: CellPlayerOptions | None = None
     """D's optimiser or learning rate in these cells."""
     diet: Share | None = None
-    """Share of the training images that these cells see."""
+    """Share of the training images that these cells use."""
     classes: tuple[Natural | str, ...] | None = None
-    """Classes of the data, by name or number, that these cells see; null: all."""
+    """Classes of the data that these cells use, by name or number; null: all."""
 
     def __post_init__(self) -> None:
-        for name, found in (("at", self.at), ("classes", self.classes)):
-            if found == ():
-                raise ValueError(f"{name}: found an empty list, expected at least one")
-            if (twice := _first_duplicate(found or ())) is not None:
-                raise ValueError(f"{name}: found {twice} twice, expected each once")
+        for name, values in (("at", self.at), ("classes", self.classes)):
+            if values == ():
+                raise ValueError(f"{name} is empty; list at least one")
+            duplicate = _first_duplicate(values or ())
+            if duplicate is not None:
+                raise ValueError(f"{name} lists {duplicate} twice; list each once")
 
 
 @dataclass(frozen=True)
 class GridOptions:
-    """A population: one cell for each place of `shape`."""
+    """Options of a population with one cell for each place of a grid."""
 
     shape: str = "3x3"
-    """ROWSxCOLUMNS of the grid."""
+    """Size of the grid, ROWSxCOLUMNS."""
     topology: Literal["torus", "ring"] = "torus"
     """Which cells are neighbours: on a torus, or on a ring."""
     radius: Count = 1
@@ -122,89 +126,98 @@ class GridOptions:
     batches: Count = 600
     """Batches of a generation; the run ends with the generation in which D has seen train.kimg."""
     tournament: Natural = 2
-    """Individuals of the neighbourhood of which the fittest is trained; 0: the cell's own."""
+    """Individuals drawn from the neighbourhood, of which the fittest is trained; 0: always the cell's individual."""
     opponents: Literal["selected", "random"] = "selected"
     """Opponents in training: the selected ones, or a random one of the neighbourhood for each batch."""
     replacement: Literal["elitist", "always"] = "elitist"
-    """elitist: a trained individual replaces the cell's own only if it is fitter; always: without a comparison."""
+    """elitist: a trained individual replaces the cell's individual if it is fitter; always: without a comparison."""
     fitness: FitnessOptions = field(default_factory=FitnessOptions)
-    """What individuals are compared by."""
+    """How individuals are compared."""
     rates: RateOptions = field(default_factory=RateOptions)
     """How learning rates mutate."""
     losses: tuple[Annotated[Choice, Category("losses")], ...] = ()
-    """Losses of which one is drawn for each cell (Mustangs); empty: the run's own."""
+    """Losses from which one is drawn for each cell (Mustangs); empty: the run's loss."""
     drawn: Literal["generation", "batch"] = "generation"
     """How often a loss is drawn."""
     diet: Share = 1.0
-    """Share of the training images that a cell sees."""
+    """Share of the training images that a cell uses."""
     overlap: bool = True
-    """Whether two cells may see the same image."""
+    """Whether two cells may use the same image."""
     cells: tuple[CellOptions, ...] = ()
-    """Settings of single cells."""
+    """Options of single cells."""
     inherit_optimizer_state: bool = True
-    """Whether optimiser state travels with the weights."""
+    """Whether a clone inherits the optimiser state with the weights."""
     mixture: MixtureOptions = field(default_factory=MixtureOptions)
     """Weights of the generators of a neighbourhood."""
     executor: Literal["auto", "loop", "stacked", "recorded"] = "auto"
-    """How the cells of a process are trained: one after the other, stacked into one program, or recorded on an
-    accelerator (not run on a device yet); auto measures.
+    """How the cells of a process are trained. loop: one after another; stacked: as one batched program; recorded: that
+    program recorded as CUDA graphs (not run on a device yet); auto: the fastest by measurement.
     """
     age: Natural = 0
-    """Generations that a worker may continue without its neighbours' newest individuals; 0: lock-step."""
+    """Generations by which a worker may be ahead of its neighbours' newest individuals; 0: lock-step."""
     heartbeat_s: Positive = 2.0
     """Seconds between a worker's heartbeats."""
 
     def __post_init__(self) -> None:
         if not _SHAPE.fullmatch(self.shape) or self.num_cells > _MAX_CELLS:
-            raise ValueError(f"found the shape {self.shape!r}, expected ROWSxCOLUMNS with at most {_MAX_CELLS} cells")
-        self._refuse_edges()
-        self._refuse_cells()
+            raise ValueError(f"shape {self.shape!r} is not ROWSxCOLUMNS with at most {_MAX_CELLS} cells; use e.g. 3x3")
+        self._check_edges()
+        self._check_cells()
         if not self.overlap and sum(self.diets) > 1 + 1e-9:
-            found = f"{sum(self.diets):.4g} of the images in all" if self.cells else f"{self.diet:g}"
-            most = "1" if self.cells else f"1 / cells = {1 / self.num_cells:.4g}"
-            raise ValueError(f"found a diet of {found} without overlap, expected at most {most}")
+            if self.cells:
+                problem = f"diets without overlap use {sum(self.diets):.4g} of the images in all"
+                raise ValueError(f"{problem}; lower them to 1 in all, or set overlap=true")
+            most = f"1 / cells = {1 / self.num_cells:.4g}"
+            raise ValueError(f"diet {self.diet:g} is too large without overlap; use at most {most}, or overlap=true")
 
-    def _refuse_edges(self) -> None:
+    def _check_edges(self) -> None:
         changed = {f"changes.{number}.edges": change.edges for number, change in enumerate(self.changes)}
         for where, edges in ({"edges": self.edges} | changed).items():
             for edge in edges or ():
                 if max(edge) >= self.num_cells:
-                    raise ValueError(f"{where}: found {list(edge)}, expected two cells of 0 … {self.num_cells - 1}")
+                    last = self.num_cells - 1
+                    raise ValueError(f"{where}: {list(edge)} is not a pair of cells; use two numbers from 0 to {last}")
 
-    def _refuse_cells(self) -> None:
+    def _check_cells(self) -> None:
         for number, options in enumerate(self.cells):
             if max(options.at) >= self.num_cells:
-                found, last = max(options.at), self.num_cells - 1
-                raise ValueError(f"cells.{number}.at: found cell {found}, expected cells of 0 … {last} ({self.shape})")
-        if (twice := _first_duplicate([number for options in self.cells for number in options.at])) is not None:
-            raise ValueError(f"cells: found cell {twice} in two entries, expected each cell in one")
+                problem = f"a {self.shape} grid has no cell {max(options.at)}"
+                raise ValueError(f"cells.{number}.at: {problem}; use 0 to {self.num_cells - 1}")
+        duplicate = _first_duplicate(list(chain.from_iterable(options.at for options in self.cells)))
+        if duplicate is not None:
+            raise ValueError(f"cells: cell {duplicate} is in two entries; list each cell in one")
 
     @property
     def rows_columns(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
         rows, columns = self.shape.split("x")
         return int(rows), int(columns)
 
     @property
     def num_cells(self) -> int:
+        """Number of cells."""
         rows, columns = self.rows_columns
         return rows * columns
 
     @property
     def diets(self) -> tuple[float, ...]:
-        """Of each cell, its share of the training images."""
-        own = {number: cell.diet for cell in self.cells if cell.diet is not None for number in cell.at}
-        return tuple(own.get(number, self.diet) for number in range(self.num_cells))
+        """Share of the training images by cell."""
+        shares = dict.fromkeys(range(self.num_cells), self.diet)
+        for cell in self.cells:
+            if cell.diet is not None:
+                shares |= dict.fromkeys(cell.at, cell.diet)
+        return tuple(shares.values())
 
-    def own(self, number: int) -> CellOptions:
-        """What is different in this cell."""
+    def of_cell(self, number: int) -> CellOptions:
+        """Options of a cell that differ from the run's."""
         return next((cell for cell in self.cells if number in cell.at), CellOptions((number,)))
 
 
 def _first_duplicate(values: Sequence[int | str]) -> int | str | None:
-    """The first that has been there before."""
-    seen: set[int | str] = set()
+    """First value that occurs a second time; None if all are different."""
+    previous: set[int | str] = set()
     for value in values:
-        if value in seen:
+        if value in previous:
             return value
-        seen.add(value)
+        previous.add(value)
     return None

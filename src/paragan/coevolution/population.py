@@ -1,9 +1,10 @@
-"""The cells of this process, and what one generation does to them."""
+"""Population: the cells of this process, and their evolution over one generation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, product
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -22,22 +23,26 @@ from paragan.game.network import CalledNetwork
 
 
 class Executor(Protocol):
-    """How the cells of one process train."""
+    """Trains the cells of one process."""
 
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
-    ) -> dict[int, dict[str, Tensor]]: ...
+    ) -> dict[int, dict[str, Tensor]]:
+        """Train each cell for `num_batches` steps; the last scalars by cell.
+
+        loss_of: number of the loss of a cell at a step.
+        """
 
 
 class Exchange(Protocol):
-    """Where genomes of cells come from."""
+    """Provides the genomes of cells, also from other processes."""
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        """Those in reach, by cell, from mine and from other processes."""
+        """Centres of the cells in `reach`, from this process (`mine`) and from others."""
 
 
 class LocalExchange:
-    """All cells are in this process."""
+    """Exchange where all cells are in this process."""
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
         return {cell: mine[cell] for cell in reach}
@@ -45,9 +50,12 @@ class LocalExchange:
 
 @dataclass
 class Population:
-    """topology: of a generation. make_evaluator: for it. judged: the images of a generator, as the mixtures are scored;
-    None: weights stay as they are. rival: a network of this genome, to play against. alike: whether two cells have
-    the same optimiser on this side, so that its memory and its rate mean something in the other one.
+    """Cells of one process.
+
+    topology, make_evaluator: neighbourhoods and fitness of a generation. generator_features: features of a generator's
+    images in a generation, by which mixtures are scored; None: mixture weights stay unchanged. opponent: a genome as a
+    network to play against. has_same_optimizer: whether two cells use the same optimiser for a side, so that its state
+    and learning rate can be inherited.
     """
 
     seed: int
@@ -61,17 +69,19 @@ class Population:
     opponent: Callable[[Side, Genome], CalledNetwork] | None = None
     has_same_optimizer: Callable[[Side, int, int], bool] = lambda side, a, b: True
     exchange: Exchange = field(default_factory=LocalExchange)
-    generation: int = 0  # finished ones
-    stop: Callable[[], None] = lambda: None  # called before every step; raises to give up the generation
+    generation: int = 0  # number of finished generations
+    check_stop: Callable[[], None] = lambda: None  # called before every step; raises to abort the generation
 
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
-        """One generation of the cells here; what it took, and the last numbers of each cell's training."""
-        time, profile = self.generation, Profile()
-        topology, evaluator = self.topology(time), self.make_evaluator(time)
+        """Run one generation of the cells; its times, and the last training scalars of each cell."""
+        time = self.generation
+        profile = Profile()
+        topology = self.topology(time)
+        evaluator = self.make_evaluator(time)
         with profile.measure("gather"):
             near = self._gather(topology, time)
         with profile.measure("evaluate"):
-            evaluator.precompute_logits((g[Side.G], d[Side.D]) for group in near.values() for g in group for d in group)
+            evaluator.precompute_logits(chain.from_iterable(map(_pairs, near.values())))
             before = {cell.number: self._fitness(evaluator, near[cell.number], cell.number) for cell in self.cells}
         with profile.measure("update_genomes"):
             chosen = {cell.number: self._select(before[cell.number], cell.number) for cell in self.cells}
@@ -82,7 +92,7 @@ class Population:
             for cell in self.cells:
                 self._clone(cell, near[cell.number], parents[cell.number], rates[cell.number])
         with profile.measure("train"):
-            told = self.executor.train(self.cells, self.options.batches, self._loss_of)
+            scalars = self.executor.train(self.cells, self.options.batches, self._loss_of)
         with profile.measure("update_genomes"):
             trained = {cell.number: cell.snapshot(time + 1) for cell in self.cells}
         with profile.measure("evaluate"):
@@ -95,13 +105,13 @@ class Population:
             former = self.topology(max(0, time - 1)).neighbours
             for cell in self.cells:
                 if former[cell.number] != topology.neighbours[cell.number]:
-                    cell.weights = ()  # they were of others
+                    cell.weights = ()  # weights of other neighbours
                 self._mix(cell, [centre[Side.G] for centre in near[cell.number]], time, pools)
         self.generation += 1
-        return profile, told
+        return profile, scalars
 
     def _gather(self, topology: Topology, time: int) -> dict[int, list[Centre]]:
-        """By cell, the centres of its neighbourhood, its own first."""
+        """By cell, the centres of its neighbourhood, beginning with the cell."""
         mine = {cell.number: cell.centre for cell in self.cells}
         theirs = self.exchange.gather(mine, topology.reach(mine), time)
         if not self.options.inherit_optimizer_state:
@@ -112,13 +122,16 @@ class Population:
         return {cell: [mine[cell], *(theirs[n] for n in topology.neighbours[cell][1:])] for cell in mine}
 
     def _fitness(self, evaluator: FitnessEvaluator, group: Sequence[Centre], cell: int) -> dict[Side, list[float]]:
-        """Of everybody in a neighbourhood, in its order."""
-        candidates = {side: [centre[_OPPONENT[side]] for centre in group] for side in Side}
+        """Fitness of all genomes of a neighbourhood, in its order."""
         by = self.options.fitness.of
-        return {side: [evaluator.fitness(side, c[side], candidates[side], cell, by) for c in group] for side in Side}
+        fitness = {}
+        for side in Side:
+            opponents = [centre[_OPPONENT[side]] for centre in group]
+            fitness[side] = [evaluator.fitness(side, centre[side], opponents, cell, by) for centre in group]
+        return fitness
 
     def _select(self, fitness: Mapping[Side, Sequence[float]], cell: int) -> dict[Side, int]:
-        """Whom of its neighbourhood a cell trains."""
+        """Positions in its neighbourhood of the genomes that a cell trains."""
         size = self.options.tournament
         if not size:
             return dict.fromkeys(Side, 0)
@@ -127,13 +140,16 @@ class Population:
     def _parents(
         self, cell: int, group: Sequence[Centre], chosen: Mapping[Side, int], numbers: Sequence[int]
     ) -> dict[Side, Genome]:
-        """Whom a cell clones: from one with another optimiser weights alone, at the rate of its own last individual."""
-        found = {}
+        """Genomes that a cell clones.
+
+        From a cell with another optimiser only weights are inherited, and the learning rate of the cell's centre stays.
+        """
+        parents = {}
         for side, place in chosen.items():
-            found[side] = group[place][side]
+            parents[side] = group[place][side]
             if not self.has_same_optimizer(side, cell, numbers[place]):
-                found[side] = found[side].without_optimizer_state(group[0][side].traits.lr)
-        return found
+                parents[side] = parents[side].without_optimizer_state(group[0][side].traits.lr)
+        return parents
 
     def _rates(self, parents: Mapping[Side, Genome], cell: Cell) -> dict[Side, float]:
         place = self.seed, cell.number, self.generation
@@ -145,52 +161,54 @@ class Population:
     ) -> None:
         for side in Side:
             cell.clone(side, parents[side], rates[side])
-        for side, seat in cell.seats.items():
+        for side, slot in cell.random_opponents.items():
             assert self.opponent is not None
             candidates = [self.opponent(side, centre[side]) for centre in group]
-            seat.draw(candidates, self.options.batches, self.seed, cell.number, self.generation)
+            slot.draw(candidates, self.options.batches, self.seed, cell.number, self.generation)
 
     def _loss_of(self, cell: Cell, batch: int) -> int:
-        self.stop()
+        self.check_stop()
         every = batch if self.options.drawn == "batch" else 0
         return draw_loss(len(cell.losses), self.seed, cell.number, self.generation, every) if cell.losses else 0
 
     def _after(
         self, evaluator: FitnessEvaluator, group: Sequence[Centre], trained: Centre, cell: int
     ) -> dict[Side, float]:
-        """Fitness of the trained against those that the old centre was measured with."""
+        """Fitness of the trained genomes against the opponents of the old centre."""
         by = self.options.fitness.of
         return {s: evaluator.fitness(s, trained[s], [c[_OPPONENT[s]] for c in group], cell, by) for s in Side}
 
     def _replace(
         self, cell: Cell, before: Mapping[Side, Sequence[float]], trained: Centre, after: Mapping[Side, float]
     ) -> None:
-        always, centre = self.options.replacement == "always", dict(cell.centre)
+        always = self.options.replacement == "always"
+        centre = dict(cell.centre)
         for side in Side:
             cell.fitness[side] = before[side][0]
             if always or after[side] < before[side][0] or before[side][0] != before[side][0]:
-                centre[side], cell.fitness[side] = trained[side], after[side]
+                centre[side] = trained[side]
+                cell.fitness[side] = after[side]
         cell.centre = centre
 
     @property
     def workers(self) -> list[dict[str, Any]]:
-        """For the record; none where the cells are here."""
+        """Workers, for the run record; empty where all cells are in this process."""
         return []
 
     def collect(self) -> None:
-        """Nothing: the cells are here."""
+        """Collect the cells from workers; without workers there is nothing to do."""
 
-    def dismiss(self) -> None:
-        """Nobody."""
+    def release_workers(self) -> None:
+        """Release the workers; without workers there is nothing to do."""
 
     @property
     def can_mix(self) -> bool:
-        """Whether mixtures are scored, and an ensemble is wanted."""
+        """Whether mixtures are scored and an ensemble is enabled."""
         mixture = self.options.mixture
         return self.generator_features is not None and mixture.num_images > 0 and mixture.ensemble > 0
 
-    def ensemble(self) -> tuple[dict[int, int], float]:
-        """The best of all generators here together: how often which cell's, and the distance of what they make."""
+    def build_ensemble(self) -> tuple[dict[int, int], float]:
+        """Greedy ensemble of all generators: counts by cell, and its distance."""
         assert self.generator_features is not None and self.distance is not None
         self.collect()
         pools = [self.generator_features(cell.centre[Side.G], self.generation) for cell in self.cells]
@@ -198,7 +216,10 @@ class Population:
         return {self.cells[place].number: count for place, count in counts.items()}, distance
 
     def _mix(self, cell: Cell, group: Sequence[Genome], time: int, pools: dict[Genome, SampleFeatures]) -> None:
-        """The cell's own new generator, and its neighbours' as they were gathered. pools: images judged already."""
+        """Evolve a cell's mixture of its new generator and the gathered ones of its neighbours.
+
+        pools: cache of features by genome.
+        """
         members = [cell.centre[Side.G], *group[1:]]
         if len(cell.weights) != len(members):  # the first generation, or another neighbourhood
             cell.weights = (1 / len(members),) * len(members)
@@ -207,10 +228,16 @@ class Population:
         for genome in members:
             if genome not in pools:
                 pools[genome] = self.generator_features(genome, time)
-        theirs, sigma = [pools[genome] for genome in members], self.options.mixture.sigma
+        features = [pools[genome] for genome in members]
+        sigma = self.options.mixture.sigma
         cell.weights, cell.score = evolve_weights(
-            theirs, cell.weights, sigma, self.distance, self.seed, cell.number, time
+            features, cell.weights, sigma, self.distance, self.seed, cell.number, time
         )
+
+
+def _pairs(group: Sequence[Centre]) -> list[tuple[Genome, Genome]]:
+    """Every generator of a neighbourhood with every discriminator."""
+    return [(g[Side.G], d[Side.D]) for g, d in product(group, group)]
 
 
 _OPPONENT = {Side.G: Side.D, Side.D: Side.G}

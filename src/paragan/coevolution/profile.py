@@ -1,4 +1,4 @@
-"""Seconds of a generation by routine, under the names of the parallel implementation (Perez et al. 2020)."""
+"""Time of a generation by routine, with the names of the parallel implementation (Perez et al. 2020)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-# gather: the neighbours' genomes. train: steps of the game. update_genomes: cloning, cutting genomes out, replacement.
+# gather: receiving neighbours' genomes. train: steps of the game. update_genomes: cloning, copying, replacement.
 # mutate: learning rates and losses. evaluate: fitness. score: mixtures.
 ROUTINES = ("gather", "evaluate", "update_genomes", "mutate", "train", "score")
 
 
 @dataclass
 class Profile:
-    """wall_s, cpu_s: by routine; of this thread and what it starts inside torch (the whole process)."""
+    """Seconds by routine. wall_s: elapsed. cpu_s: CPU time of the whole process."""
 
     wall_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROUTINES, 0.0))
     cpu_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ROUTINES, 0.0))
 
     @contextmanager
     def measure(self, routine: str) -> Iterator[None]:
-        wall, cpu = time.perf_counter(), time.process_time()
+        """Add the time of the `with` block to a routine."""
+        wall = time.perf_counter()
+        cpu = time.process_time()
         try:
             yield
         finally:

@@ -1,7 +1,7 @@
-"""Named tensors as one message: the safetensors format, which holds nothing that could run.
+"""Named tensors as one message in the safetensors format, which contains no executable code.
 
-Its own library copies every tensor four times on the way to bytes and three times back; this once, and not at all.
-Source: the format's description at https://github.com/huggingface/safetensors
+The safetensors library copies every tensor four times when writing and three times when reading; this module copies it
+once when writing and never when reading. Source: https://github.com/huggingface/safetensors (format)
 """
 
 from __future__ import annotations
@@ -23,59 +23,64 @@ _DTYPE_OF_NAME = {name: dtype for dtype, name in DTYPES.items()}
 _ALIGNMENT = 8  # bytes
 _MAX_HEADER_BYTES = 1 << 26
 _MAX_AXES = 16
-_BODY = "body"  # of metadata: a header of its own
+_BODY = "body"  # metadata key: the header of the tensors in the body
 
 
 def serialize(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Tensor:
-    """As bytes (uint8) on the host: a whole safetensors file."""
-    about, size = _layout(tensors)
-    text = json.dumps({"__metadata__": metadata, **about}, separators=(",", ":")).encode()
+    """Serialise tensors to a complete safetensors file, as bytes (uint8) on the host."""
+    entries, size = _layout(tensors)
+    text = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     head = len(text).to_bytes(8, "little") + text
-    found = torch.empty(len(head) + size, dtype=torch.uint8)
-    found[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
-    _fill(found[len(head) :], tensors, about)
-    return found
+    data = torch.empty(len(head) + size, dtype=torch.uint8)
+    data[: len(head)] = torch.frombuffer(bytearray(head), dtype=torch.uint8)
+    _fill(data[len(head) :], tensors, entries)
+    return data
 
 
 def serialize_split(
     tensors: Mapping[str, Tensor], metadata: Mapping[str, str], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """A file on the host, and beside it a body of what lies on the device, there: nothing passes from one to the other.
+    """Serialise to a file on the host and a body with the tensors on the device; nothing is copied between them.
 
-    Few numbers of an optimiser lie on the host, and have to where they are read: its steps.
+    Few optimiser values are on the host: the step counts, which the optimiser reads there.
     """
-    there = {name: value for name, value in tensors.items() if value.device == device}
-    about, size = _layout(there)
+    on_device = {name: value for name, value in tensors.items() if value.device == device}
+    entries, size = _layout(on_device)
     body = torch.empty(size, dtype=torch.uint8, device=device)
-    _fill(body, there, about)
-    rest = {name: value for name, value in tensors.items() if name not in there}
-    return serialize(rest, {**metadata, _BODY: json.dumps(about)}), body
+    _fill(body, on_device, entries)
+    rest = {name: value for name, value in tensors.items() if name not in on_device}
+    return serialize(rest, {**metadata, _BODY: json.dumps(entries)}), body
 
 
 def _layout(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any], int]:
-    """The header's entries, and how many bytes there are."""
-    about, end = dict[str, Any](), 0
-    for name in sorted(tensors, key=lambda name: (-tensors[name].element_size(), name)):  # aligned to its own size
-        value, begin = tensors[name], end
+    """Header entries, and the number of bytes of all tensors."""
+    entries: dict[str, Any] = {}
+    end = 0
+    for name in sorted(
+        tensors, key=lambda name: (-tensors[name].element_size(), name)
+    ):  # each is aligned to its element size
+        value = tensors[name]
+        begin = end
         end += value.numel() * value.element_size()
-        about[name] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [begin, end]}
-    return about, end
+        entries[name] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [begin, end]}
+    return entries, end
 
 
-def _fill(data: Tensor, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    for name, entry in about.items():
+def _fill(data: Tensor, tensors: Mapping[str, Tensor], entries: Mapping[str, Any]) -> None:
+    for name, entry in entries.items():
         data[slice(*entry["data_offsets"])] = tensors[name].contiguous().reshape(-1).view(torch.uint8)
 
 
 def deserialize(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What `written`, or with a body `parted`, made of tensors, as views of both, and the metadata.
+    """Deserialise the bytes of `serialize`, or with `body` of `serialize_split`: views of them, and the metadata.
 
-    `ValueError`, `KeyError`, `TypeError` or `RecursionError` for anything else: nothing overlaps, nothing is left over.
+    `ValueError`, `KeyError`, `TypeError` or `RecursionError` for invalid data: tensors must neither overlap nor leave
+    gaps.
     """
     length = int.from_bytes(data[:8].numpy().tobytes(), "little")
     if not 0 < length <= min(len(data) - 8, _MAX_HEADER_BYTES) or length % _ALIGNMENT:
-        raise ValueError(f"a header of {length} bytes in {len(data)}")
+        raise ValueError(f"invalid header length {length} in {len(data)} bytes")
     header = dict(json.loads(data[8 : 8 + length].numpy().tobytes()))
     metadata = dict(header.pop("__metadata__"))
     tensors = _views(header, data[8 + length :], len(data))
@@ -86,24 +91,27 @@ def deserialize(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Ten
 
 def _views(header: Mapping[str, Any], body: Tensor, most_axis: int) -> dict[str, Tensor]:
     if body.data_ptr() % _ALIGNMENT or body.storage_offset() % _ALIGNMENT:
-        body = body.clone()  # it came behind something else
-    num_bytes, end = len(body), 0
-    runs: list[tuple[torch.dtype, int, list[int]]] = []  # tensors of one kind behind one another: where, and numbers
+        body = body.clone()  # a slice of a larger message may be misaligned
+    num_bytes = len(body)
+    end = 0
+    runs: list[tuple[torch.dtype, int, list[int]]] = []  # contiguous tensors of a dtype: offset, numbers of elements
     for name, about in header.items():
-        dtype, shape = _DTYPE_OF_NAME[about["dtype"]], about["shape"]
+        dtype = _DTYPE_OF_NAME[about["dtype"]]
+        shape = about["shape"]
         if len(shape) > _MAX_AXES or any(type(axis) is not int or not 0 <= axis <= most_axis for axis in shape):
-            raise ValueError(f"{name} of shape {shape}"[:200])
-        begin, end = end, end + math.prod(shape) * dtype.itemsize
+            raise ValueError(f"{name} has an invalid shape {shape}"[:200])
+        begin = end
+        end += math.prod(shape) * dtype.itemsize
         if about["data_offsets"] != [begin, end] or end > num_bytes or begin % dtype.itemsize:
-            raise ValueError(f"{name} at {about['data_offsets']}, expected {[begin, end]} of {num_bytes}"[:200])
+            raise ValueError(
+                f"{name} has data_offsets {about['data_offsets']}, not {[begin, end]} of {num_bytes}"[:200]
+            )
         if not runs or runs[-1][0] is not dtype:
             runs.append((dtype, begin, []))
         runs[-1][2].append(math.prod(shape))
     if end != num_bytes:
         raise ValueError(f"{num_bytes - end} bytes after the last tensor")
-    flat = (
-        part
-        for dtype, begin, counts in runs
-        for part in body[begin : begin + sum(counts) * dtype.itemsize].view(dtype).split(counts)
-    )
+    flat: list[Tensor] = []
+    for dtype, begin, counts in runs:
+        flat += body[begin : begin + sum(counts) * dtype.itemsize].view(dtype).split(counts)
     return {name: part.view(about["shape"]) for (name, about), part in zip(header.items(), flat, strict=True)}

@@ -1,4 +1,4 @@
-"""What chance does between two generations. Every draw is keyed by what it is for, never by who makes it."""
+"""Selection and mutation between generations. Random draws are keyed by their purpose, never by the process."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from paragan.core.types import Side
 
 
 def tournament(fitness: Sequence[float], size: int, seed: int, cell: int, generation: int, side: Side) -> int:
-    """The index of the fittest (lowest) of `size` drawn without replacement; of equal ones the first drawn."""
-    draw = rng.generator(seed, "tournament", cell, generation, side.value)
-    draw_loss = torch.randperm(len(fitness), generator=draw)[:size].tolist()
-    return int(min(draw_loss, key=lambda index: _inf_unless_finite(fitness[index])))
+    """Index of the fittest (lowest) of `size` drawn without replacement; the first drawn of equal ones."""
+    generator = rng.generator(seed, "tournament", cell, generation, side.value)
+    drawn = torch.randperm(len(fitness), generator=generator)[:size].tolist()
+    return int(min(drawn, key=lambda index: _inf_unless_finite(fitness[index])))
 
 
 def mutate_lr(lr: float, options: RateOptions, seed: int, cell: int, generation: int, side: Side) -> float:
-    """The learning rate after one chance to mutate."""
-    draw = rng.generator(seed, "rate", cell, generation, side.value)
-    happens = float(torch.rand((), generator=draw, dtype=torch.float64)) < options.probability
-    step = options.rate * float(torch.randn((), generator=draw, dtype=torch.float64))
-    if not happens:
+    """Learning rate after a possible mutation."""
+    generator = rng.generator(seed, "rate", cell, generation, side.value)
+    is_mutated = float(torch.rand((), generator=generator, dtype=torch.float64)) < options.probability
+    step = options.rate * float(torch.randn((), generator=generator, dtype=torch.float64))
+    if not is_mutated:
         return lr
     return lr * math.exp(step) if options.form == "lognormal" else max(0.0, lr + step)
 
 
 def draw_loss(count: int, seed: int, cell: int, generation: int, batch: int = 0) -> int:
-    """One of so many losses, all equally often (Mustangs)."""
+    """Number of a loss drawn uniformly from `count` (Mustangs)."""
     return int(torch.randint(count, (), generator=rng.generator(seed, "loss", cell, generation, batch)))
 
 
 def _inf_unless_finite(fitness: float) -> float:
-    """A loss that is no number loses."""
+    """Fitness for a comparison: values that are not finite are worst."""
     return fitness if math.isfinite(fitness) else math.inf

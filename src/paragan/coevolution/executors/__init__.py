@@ -1,1 +1,1 @@
-"""How the cells of a process are trained: one after another, stacked, or recorded."""
+"""Executors: ways to train the cells of a process (a loop, one stacked program, or a recorded one)."""

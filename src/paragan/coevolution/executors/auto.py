@@ -1,4 +1,4 @@
-"""The executor that looks which of the others is faster here, for these networks, and is that one from then on."""
+"""Executor that measures the other executors on these networks and uses the fastest."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ _WARM_UP, _STEPS, _ROUNDS = 2, 4, 4
 
 
 class AutoExecutor:
-    """Fulfils `coevolution.population.Executor`. Before the first generation it plays a few steps with each, in turns,
-    and takes them back; the choice is told to `say`, and rounding follows from it. others: by name. chosen: of them; a
-    run that goes on keeps to it.
+    """`coevolution.population.Executor` that chooses among others.
+
+    Before the first generation it runs a few steps with each, in turns, and undoes them; then it prints its choice with
+    `say`. Rounding depends on the choice, so a resumed run repeats it. executors: by name. chosen: name of the choice.
     """
 
-    def __init__(self, others: Mapping[str, AnyExecutor], say: Callable[[str], None]) -> None:
-        self.others, self.say = others, say
-        self.chosen: str | None = next(iter(others)) if len(others) == 1 else None
+    def __init__(self, executors: Mapping[str, AnyExecutor], say: Callable[[str], None]) -> None:
+        self.executors = executors
+        self.say = say
+        self.chosen: str | None = next(iter(executors)) if len(executors) == 1 else None
 
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
         if self.chosen is None:
-            seconds = self._measured(cells, loss_of)
+            seconds = self._measure(cells, loss_of)
             self.chosen = min(seconds, key=lambda name: seconds[name])
-            told = ", ".join(f"{name} {1000 * spent / len(cells):.2f}" for name, spent in seconds.items())
-            self.say(f"executor  {self.chosen} (ms per cell and step: {told})")
-        return self.others[self.chosen].train(cells, num_batches, loss_of)
+            times = ", ".join(f"{name} {1000 * spent / len(cells):.2f}" for name, spent in seconds.items())
+            self.say(f"executor  {self.chosen} (ms per cell and step: {times})")
+        return self.executors[self.chosen].train(cells, num_batches, loss_of)
 
-    def _measured(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
-        """Seconds of a step of all cells, by executor: the least of some rounds."""
-        seconds = dict.fromkeys(self.others, float("inf"))
+    def _measure(self, cells: Sequence[Cell], loss_of: Callable[[Cell, int], int]) -> dict[str, float]:
+        """Seconds per step of all cells, by executor: the minimum over rounds."""
+        seconds = dict.fromkeys(self.executors, float("inf"))
         before = [(cell, cell.snapshot(0), cell.state(), cell.gan.loss) for cell in cells]
         for number in range(_ROUNDS):
-            for name, executor in self.others.items():
+            for name, executor in self.executors.items():
                 if number == 0:
                     executor.train(cells, _WARM_UP, loss_of)
                 began = _device_time_s(cells[0])
@@ -55,8 +57,9 @@ class AutoExecutor:
 
 
 def _device_time_s(cell: Cell) -> float:
-    """When all that was asked of the device is done. One thread of a processor is timed by what it works, whatever
-    other programs do meanwhile.
+    """Clock after all work queued on the device is done.
+
+    CPU time where one CPU thread works, so that other programs do not disturb the measurement; else elapsed time.
     """
     device = cell.players[Side.G].updates.device
     if device.type == "cpu" and torch.get_num_threads() == 1:

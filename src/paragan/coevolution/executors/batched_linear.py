@@ -1,4 +1,4 @@
-"""A network whose linear layers hold the weights of many cells, and multiply the rows of each by its own."""
+"""Network whose linear layers hold the weights of many cells and apply each to the rows of its cell."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 
 def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int) -> nn.Module | None:
-    """A copy for rows (cell by cell, equally many of each) of `num` cells; None where layers of other kinds have
-    weights. stacked: (num, …) by the parameter's name.
+    """Copy a network for batches with equally many rows of each of `num` cells, cell by cell.
+
+    None where layers other than `nn.Linear` have weights, or weights are tied. stacked: parameters by name, (num, …).
     """
     layers = {
         name: module for name, module in net.named_modules() if next(module.parameters(recurse=False), None) is not None
@@ -23,47 +24,50 @@ def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int)
     whole = copy.deepcopy(net)
     for layer in layers:
         module = whole.get_submodule(layer)
-        held = {name: stacked.get(f"{layer}.{name}" if layer else name) for name in module._parameters}
-        if any((held[name] is None) != (value is None) for name, value in module._parameters.items()):
+        parameters = {name: stacked.get(f"{layer}.{name}" if layer else name) for name in module._parameters}
+        if any((parameters[name] is None) != (value is None) for name, value in module._parameters.items()):
             return None  # tied weights
         module.__class__, module._parameters = _BatchedLinear, {}
-        module.__dict__.update(held, num=num)
+        module.__dict__.update(parameters, num=num)
     return whole
 
 
 class _BatchedLinear(nn.Linear):
-    """weight, bias: of all cells; nobody's parameters here. num: cells."""
+    """Linear layer of `num` cells. weight, bias: of all cells, not registered as parameters."""
 
     num: int
 
     def forward(self, input: Tensor) -> Tensor:
-        found: Tensor = _BatchedLinearFunction.apply(input.flatten(0, -2), self.weight, self.bias)
-        return found if input.dim() == 2 else found.unflatten(0, input.shape[:-1])
+        result: Tensor = _BatchedLinearFunction.apply(input.flatten(0, -2), self.weight, self.bias)
+        return result if input.dim() == 2 else result.unflatten(0, input.shape[:-1])
 
 
 class _BatchedLinearFunction(torch.autograd.Function):
-    """x W' + b, each cell's rows by its own weights.
+    """x W' + b with the weights of each row's cell.
 
-    Torch's own ops give the weights' gradients transposed, and a copy of each to turn it; a view of their result would
-    cost two more where an activation works in place.
+    torch's ops return transposed weight gradients, which need a copy each; a view of their result would cost two more
+    copies where an activation works in place.
     """
 
     @staticmethod
     def forward(ctx: Any, x_RI: Tensor, weight_COI: Tensor, bias_CO: Tensor | None) -> Tensor:
         ctx.save_for_backward(x_RI, weight_COI)
         num, outputs, _ = weight_COI.shape
-        found_RO = x_RI.new_empty(len(x_RI), outputs)
-        x_CNI, found_CNO = x_RI.unflatten(0, (num, -1)), found_RO.unflatten(0, (num, -1))
+        y_RO = x_RI.new_empty(len(x_RI), outputs)
+        x_CNI = x_RI.unflatten(0, (num, -1))
+        y_CNO = y_RO.unflatten(0, (num, -1))
         if bias_CO is None:
-            torch.bmm(x_CNI, weight_COI.mT, out=found_CNO)
+            torch.bmm(x_CNI, weight_COI.mT, out=y_CNO)
         else:
-            torch.baddbmm(bias_CO.unsqueeze(1), x_CNI, weight_COI.mT, out=found_CNO)
-        return found_RO
+            torch.baddbmm(bias_CO.unsqueeze(1), x_CNI, weight_COI.mT, out=y_CNO)
+        return y_RO
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x_RI, weight_COI = ctx.saved_tensors
-        grad_CNO, x_CNI = (value.unflatten(0, (len(weight_COI), -1)) for value in (grads[0], x_RI))
+        num = len(weight_COI)
+        grad_CNO = grads[0].unflatten(0, (num, -1))
+        x_CNI = x_RI.unflatten(0, (num, -1))
         return (
             torch.bmm(grad_CNO, weight_COI).flatten(0, 1) if ctx.needs_input_grad[0] else None,
             torch.bmm(grad_CNO.mT, x_CNI) if ctx.needs_input_grad[1] else None,

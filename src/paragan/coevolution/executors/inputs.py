@@ -1,4 +1,4 @@
-"""What the turns of a stack are fed: what each cell would be, one after the other; and a feed's tensors, by name."""
+"""Inputs of stacked turns: those of the cells concatenated; and the tensors of turn inputs by name."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _TURN_FIELDS, _BATCH_FIELDS = ("z_BZ", "y_B", "condition"), ("x_BCHW", "y_B", "c
 
 
 def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:
-    """All but ready-made fakes."""
-    own = {name: getattr(feed, name) for name in _TURN_FIELDS}
+    """Tensors of turn inputs by name, except ready-made fakes."""
+    latents = {name: getattr(feed, name) for name in _TURN_FIELDS}
     real = {f"real/{name}": None if feed.real is None else getattr(feed.real, name) for name in _BATCH_FIELDS}
-    return {name: value for name, value in (own | real).items() if value is not None}
+    return {name: value for name, value in (latents | real).items() if value is not None}
 
 
 def with_tensors(feed: TurnInputs, tensors: Mapping[str, Tensor]) -> TurnInputs:
-    """tensors: by the names that `tensors_of` has for this feed."""
-    own: dict[str, Any] = {name: tensors[name] for name in _TURN_FIELDS if name in tensors}
+    """Replace the tensors of turn inputs. tensors: by the names of `tensors_of`."""
+    latents: dict[str, Any] = {name: tensors[name] for name in _TURN_FIELDS if name in tensors}
     real: dict[str, Any] = {name: tensors[f"real/{name}"] for name in _BATCH_FIELDS if f"real/{name}" in tensors}
-    return replace(feed, **own, real=None if feed.real is None else replace(feed.real, **real))
+    return replace(feed, **latents, real=None if feed.real is None else replace(feed.real, **real))
 
 
 @dataclass
 class CellStreams:
-    """The next batch of every cell, one after the other."""
+    """Stream of the next batches of all cells, concatenated."""
 
     streams: Sequence[Iterator[Batch]]
 
@@ -47,12 +47,13 @@ class CellStreams:
             return next_joint_batch(loaders)
         batches = [next(stream) for stream in self.streams]
         rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
-        images, labels = [batch.x_BCHW for batch in batches], [batch.y_B for batch in batches]
-        return Batch(rows, _concatenate(images), _concatenate(labels))
+        images = _concatenate([batch.x_BCHW for batch in batches])
+        labels = _concatenate([batch.y_B for batch in batches])
+        return Batch(rows, images, labels)
 
 
 class CellPriors(Prior):
-    """What each cell would draw."""
+    """Prior that concatenates the draws of the cells' priors."""
 
     priors: Sequence[Prior]
 
@@ -68,7 +69,7 @@ class CellPriors(Prior):
 
 @dataclass(frozen=True)
 class CellAugments:
-    """What each cell's images would be shown as."""
+    """Augmentation of the images of each cell with its own seed."""
 
     augment: Augment
     cells: Sequence[Cell]
@@ -80,5 +81,5 @@ class CellAugments:
 
 
 def _concatenate(values: Sequence[Tensor | None]) -> Tensor | None:
-    there = [value for value in values if value is not None]
-    return torch.cat(there) if there else None
+    present = [value for value in values if value is not None]
+    return torch.cat(present) if present else None

@@ -1,6 +1,6 @@
-"""The executor that every other one has to equal: one cell after another, each for all its batches.
+"""Reference executor: trains one cell after another, each for all its batches.
 
-Cells know nothing of one another while they train, and one cell's weights stay in the cache meanwhile.
+Cells are independent while they train, and the weights of one cell stay in the cache.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from paragan.coevolution.cell import Cell
 
 
 class LoopExecutor:
-    """Fulfils `coevolution.population.Executor`."""
+    """`coevolution.population.Executor` that every other executor must equal."""
 
     def train(
         self, cells: Sequence[Cell], num_batches: int, loss_of: Callable[[Cell, int], int]
     ) -> dict[int, dict[str, Tensor]]:
-        """Play so many steps in each; the last numbers by cell. loss_of: which of its losses a step is for."""
-        told: dict[int, dict[str, Tensor]] = {}
+        """Train each cell for `num_batches` steps; the last scalars by cell. loss_of: number of the loss of a step."""
+        scalars: dict[int, dict[str, Tensor]] = {}
         for cell in cells:
-            told[cell.number] = {}
+            scalars[cell.number] = {}
             for batch in range(num_batches):
-                told[cell.number] |= cell.train_step(loss_of(cell, batch)).scalars
-        return told
+                scalars[cell.number] |= cell.train_step(loss_of(cell, batch)).scalars
+        return scalars

@@ -1,4 +1,4 @@
-"""The losses of many cells as one: every cell's own on its own rows."""
+"""One loss for the rows of many cells, each with the loss of its cell."""
 
 from __future__ import annotations
 
@@ -11,43 +11,45 @@ from paragan.game.gan import Loss
 
 
 class MixedLoss:
-    """num: cells. rows: of each. Which loss a row has lies on the device, in one place: a recorded turn reads it there.
+    """Losses of `num` cells with `rows` rows each.
 
-    Those who have had the same kinds get the same pair, whoever trains for which.
+    The loss number of each row is stored in one tensor on the device, where a recorded turn reads it. Equal sets of
+    losses share one `Loss` object, however they are assigned to cells.
     """
 
     def __init__(self, num: int, rows: int, device: torch.device) -> None:
-        self._which_B = torch.zeros(num * rows, dtype=torch.uint8, device=device)
+        self._number_B = torch.zeros(num * rows, dtype=torch.uint8, device=device)
         self._rows = rows
-        self._now: tuple[int, ...] = ()
+        self._assigned: tuple[int, ...] = ()
         self._pairs: dict[tuple[int, ...], Loss] = {}
 
     def of(self, losses: Sequence[Loss]) -> Loss:
-        """The pair for these, by cell; of one kind it is that."""
+        """Return the loss of all rows, for these losses by cell; a loss that all cells share is returned unchanged."""
         kinds = list({id(loss): loss for loss in losses}.values())
         kinds.sort(key=id)
         if len(kinds) == 1:
             return kinds[0]
         key = tuple(map(id, kinds))
-        which = tuple(key.index(id(loss)) for loss in losses)
-        if (*key, *which) != self._now:
-            self._now = (*key, *which)
-            self._which_B.copy_(torch.tensor(which, dtype=torch.uint8).repeat_interleave(self._rows))
+        numbers = tuple(key.index(id(loss)) for loss in losses)
+        if (*key, *numbers) != self._assigned:
+            self._assigned = (*key, *numbers)
+            self._number_B.copy_(torch.tensor(numbers, dtype=torch.uint8).repeat_interleave(self._rows))
         if key not in self._pairs:
             self._pairs[key] = self._pair(kinds)
         return self._pairs[key]
 
     def _pair(self, kinds: Sequence[Loss]) -> Loss:
         def d(real: Tensor, fake: Tensor) -> Tensor:
-            return self._chosen([kind.d(real, fake) for kind in kinds])
+            return self._select([kind.d(real, fake) for kind in kinds])
 
         def g(fake: Tensor, real: Tensor | None) -> Tensor:
-            return self._chosen([kind.g(fake, real) for kind in kinds])
+            return self._select([kind.g(fake, real) for kind in kinds])
 
         return Loss(d, g, any(kind.g_needs_real for kind in kinds))
 
-    def _chosen(self, found: Sequence[Tensor]) -> Tensor:
-        which_B, result = self._which_B.view(-1, *(1 for _ in found[0].shape[1:])), found[0]
-        for number, values in enumerate(found[1:], start=1):
-            result = torch.where(which_B == number, values, result)
+    def _select(self, values_of: Sequence[Tensor]) -> Tensor:
+        number_B = self._number_B.view(-1, *(1 for _ in values_of[0].shape[1:]))
+        result = values_of[0]
+        for number, values in enumerate(values_of[1:], start=1):
+            result = torch.where(number_B == number, values, result)
         return result

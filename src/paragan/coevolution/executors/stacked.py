@@ -1,9 +1,9 @@
-"""The executor that trains all cells of a process as one batched program.
+"""Executor that trains all cells of a process as one batched program.
 
-The scheme plays one game whose seats, stream, prior and loss are those of all cells together, row by row. Adam's steps
-are one program too; those of other optimisers are each player's own. Pays where a step is bound by launches: toy
-networks, accelerators. There a turn may also be recorded and started as one (`hardware/graphs`): all that it depends
-on is tensors, which the host has drawn before.
+The scheme trains one game whose player slots, data, prior and loss combine those of all cells, row by row. Adam steps
+are batched too; players with other optimisers are stepped one by one. It is faster where steps are bound by kernel
+launches: small networks, accelerators. There a turn can also be recorded and replayed (`hardware/graphs`), since it
+depends on tensors alone, which the host has drawn before.
 """
 
 from __future__ import annotations
@@ -29,69 +29,68 @@ from paragan.game.network import CalledNetwork
 from paragan.game.player import Player, fakes_for
 from paragan.hardware.graphs import Graph, RecordedFunction, Work
 
-_LARGE_NUM_WEIGHTS = (
-    65536  # weights of a cell from which a processor steps it faster by torch's fused Adam, which reads them once
-)
-_STACKABLE = ("r1", "r2")  # penalties of each sample by itself, that draw nothing
+_LARGE_NUM_WEIGHTS = 65536  # from here on torch's fused Adam, which reads weights once, is faster on a CPU
+_STACKABLE = ("r1", "r2")  # penalties that treat each sample separately and draw nothing
 
 
 def unstackable_reason(cells: Sequence[Cell]) -> str | None:
-    """Why these cells cannot be stacked; None: they can."""
+    """Why these cells cannot be stacked; None if they can."""
     first = cells[0]
     if first.scheme.needs_local_players:
         return "the scheme needs the players themselves"
     for cell in cells:
         for side, player in cell.players.items():
-            like, name = first.players[side], side.value.upper()
+            reference = first.players[side]
+            name = side.value.upper()
             if next(player.net.buffers(), None) is not None:
                 return f"{name} has buffers (batch norm, spectral norm)"
             if player.plain_network.draws:
-                return f"{name} draws in its own call (dropout)"
+                return f"{name} draws random numbers in its forward pass (dropout)"
             if player.calling.channels_last or player.calling.scaled:
-                return f"{name} is called channels-last or with a loss scale"
+                return f"{name} uses channels-last memory or a loss scale"
             if player.policy.micro_batches > 1 or player.strategy.training_module(player.net) is not player.net:
-                return f"{name} is trained in parts, or by a strategy"
-            if player.updates_per_step != like.updates_per_step or player.version != like.version:
-                return f"{name}'s cells are not in step"
-        if cell.seats:
-            return "opponents are drawn anew for every batch"
+                return f"{name} uses micro-batches or a strategy"
+            if player.updates_per_step != reference.updates_per_step or player.version != reference.version:
+                return f"{name} has different numbers of updates in the cells"
+        if cell.random_opponents:
+            return "opponents are drawn for every batch"
         if any(loss.compares for loss in (cell.gan.loss, *cell.losses)):
-            return "a loss compares the samples of a batch, and a stack has those of all cells"
+            return "a loss compares the samples of a batch, and a stacked batch contains those of all cells"
         for penalty in (*cell.gan.g_penalties, *cell.gan.d_penalties):
             if penalty.name not in _STACKABLE:
-                return f"the penalty {penalty.name} draws, or reads whole weights"
+                return f"the penalty {penalty.name} draws random numbers or reads whole weights"
     return None
 
 
 def unrecordable_reason(cells: Sequence[Cell]) -> str | None:
-    """Why the turns of these cells cannot be recorded, on a device that records; None: they can."""
+    """Why the turns of these cells cannot be recorded on a device that records; None if they can."""
     for side in Side:
         players = [cell.players[side] for cell in cells]
         if not can_stack(players):
-            return f"{side.value.upper()}'s players are not all stepped by the same plain Adam"
+            return f"{side.value.upper()} does not use the same plain Adam in all cells"
     if any(_has_schedule(penalty) for penalty in (*cells[0].gan.g_penalties, *cells[0].gan.d_penalties)):
         return "a penalty's weight changes from step to step"
     if cells[0].gan.augment is not None:
-        return "what D is shown is varied by draws of every step"
+        return "the augmentation draws random numbers in every step"
     if cells[0].scheme.shares_fakes:
-        return "the scheme shows G's images to D before G's own turn"
+        return "the scheme uses G's images in D's turn before G's turn"
     return None
 
 
 def _has_schedule(penalty: Penalty) -> bool:
-    """By a number of the host, which a recording would keep as it was."""
+    """Whether the weight of a penalty changes during a run; a recording would repeat its first value."""
     return getattr(getattr(penalty, "options", None), "final", None) is not None
 
 
 class StackedExecutor:
-    """Fulfils `coevolution.population.Executor`. It holds the cells' weights from the first generation on.
+    """`coevolution.population.Executor` that owns the cells' weights from the first generation on.
 
     rows: of each cell's batch.
     """
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
-        self._bound: _StackedCells | None = None
+        self._stack: _StackedCells | None = None
 
     def train(
         self,
@@ -100,21 +99,21 @@ class StackedExecutor:
         loss_of: Callable[[Cell, int], int],
         graph: Callable[[], Graph] | None = None,
     ) -> dict[int, dict[str, Tensor]]:
-        """graph: records the turns."""
-        bound = self._bound = (
-            self._bound if self._bound is not None and self._bound.is_of(cells) else _StackedCells(cells, self.rows)
-        )
-        bound.record_with(graph)
-        with bound.taken_over():
+        """Train as the protocol says. graph: records the turns."""
+        if self._stack is None or not self._stack.is_of(cells):
+            self._stack = _StackedCells(cells, self.rows)
+        stack = self._stack
+        stack.record_with(graph)
+        with stack.batched_optimizers():
             for batch in range(num_batches):
-                bound.choose([loss_of(cell, batch) for cell in cells])
-                bound.step()
-        return bound.told()
+                stack.choose([loss_of(cell, batch) for cell in cells])
+                stack.step()
+        return stack.scalars()
 
 
 @dataclass(frozen=True)
 class RecordedSteps:
-    """Fulfils `coevolution.population.Executor`: that executor, on whose stack turns are recorded by `graph`."""
+    """`coevolution.population.Executor` that replays the recorded turns of a stacked executor."""
 
     executor: StackedExecutor
     graph: Callable[[], Graph]
@@ -126,16 +125,16 @@ class RecordedSteps:
 
 
 class _StackedCells:
-    """Cells whose weights are stacked."""
+    """Cells with stacked weights, as one game."""
 
     def __init__(self, cells: Sequence[Cell], rows: int) -> None:
         first = cells[0]
         self.cells, self.batches = list(cells), CellStreams([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
-        self.seats = {side: _StackedSlot(side, [cell.players[side] for cell in cells], rows) for side in Side}
+        self.slots = {side: _StackedSlot(side, [cell.players[side] for cell in cells], rows) for side in Side}
         self.gan = GAN(
-            self.seats[Side.G],
-            self.seats[Side.D],
+            self.slots[Side.G],
+            self.slots[Side.D],
             first.gan.loss,
             CellPriors(first.gan.prior, [cell.gan.prior for cell in cells]),
             first.gan.g_penalties,
@@ -148,22 +147,23 @@ class _StackedCells:
         return len(cells) == len(self.cells) and all(a is b for a, b in zip(cells, self.cells, strict=True))
 
     def record_with(self, graph: Callable[[], Graph] | None) -> None:
-        for seat in self.seats.values():
-            seat.graph = graph
+        for slot in self.slots.values():
+            slot.graph = graph
 
     def choose(self, numbers: Sequence[int]) -> None:
-        """Which of its losses each cell trains for."""
+        """Set the loss of each cell. numbers: by cell, among its losses."""
         for cell, number in zip(self.cells, numbers, strict=True):
             if cell.losses:
-                cell.loss, cell.gan.loss = number, cell.losses[number]
+                cell.loss = number
+                cell.gan.loss = cell.losses[number]
         self.gan.loss = self.mixed.of([cell.gan.loss for cell in self.cells])
-        for seat in self.seats.values():
-            seat.loss = self.gan.loss
+        for slot in self.slots.values():
+            slot.loss = self.gan.loss
 
     @contextmanager
-    def taken_over(self) -> Iterator[None]:
-        """The players are stepped together inside, where they can be."""
-        adams = [seat.adam for seat in self.seats.values() if seat.adam is not None]
+    def batched_optimizers(self) -> Iterator[None]:
+        """Step the players of each side as one program inside the block, where that is possible."""
+        adams = [slot.adam for slot in self.slots.values() if slot.adam is not None]
         for adam in adams:
             adam.take_over()
         try:
@@ -179,20 +179,20 @@ class _StackedCells:
         for cell in self.cells:
             cell.gan.clock.step, cell.gan.clock.images = self.gan.clock.step, self.gan.clock.images
 
-    def told(self) -> dict[int, dict[str, Tensor]]:
-        """The last numbers of each cell."""
-        found: dict[int, dict[str, Tensor]] = {cell.number: {} for cell in self.cells}
-        for side, seat in self.seats.items():
-            for name, values in seat.told.items():
-                for cell, value in zip(self.cells, values.clone(), strict=True):  # a recorded turn writes there again
-                    found[cell.number][f"{side.value}/{name}"] = value
-        return found
+    def scalars(self) -> dict[int, dict[str, Tensor]]:
+        """Last scalars of each cell."""
+        scalars: dict[int, dict[str, Tensor]] = {cell.number: {} for cell in self.cells}
+        for side, slot in self.slots.items():
+            for name, values in slot.scalars.items():
+                for cell, value in zip(self.cells, values.clone(), strict=True):  # a recorded turn overwrites it
+                    scalars[cell.number][f"{side.value}/{name}"] = value
+        return scalars
 
 
 class _StackedSlot:
-    """Fulfils `core.seams.Seat` for the players of one side. told: by name, the last number of each cell.
+    """`core.protocols.PlayerSlot` for the players of one side.
 
-    graph: records turns; None: nothing is recorded. loss: what they are for.
+    scalars: last values of each cell, by name. graph: records turns; None: no recording. loss: loss of the turns.
     """
 
     graph: Callable[[], Graph] | None = None
@@ -204,7 +204,7 @@ class _StackedSlot:
         self.plain_network = CalledNetwork(self.stack, players[0].calling)
         together = can_stack(players) and not _is_faster_unstacked(self.stack.flat_CP)
         self.adam = StackedAdam(players, self.stack.flat_CP) if together else None
-        self.told: dict[str, Tensor] = {}
+        self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}
 
     @property
@@ -225,41 +225,43 @@ class _StackedSlot:
         given = tensors_of(turn.feed)
         if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
             given["average"] = weight
-        self.told |= self._work(turn, against)(given)
+        self.scalars |= self._work(turn, against)(given)
         return Update({}, turn.feed.rows, self.version)
 
     def _work(self, turn: Turn, against: Opponent) -> Work:
-        """The turn as a function of what it is fed; recorded where it can be."""
+        """The turn as a function of its input tensors; recorded where possible."""
         if self.graph is None or self.adam is None or turn.feed.fakes is not None:
-            return partial(self._play, turn, against)
+            return partial(self._run_turn, turn, against)
         kind = (self.loss, *map(id, turn.penalties))
         if kind not in self._recorded:
-            self._recorded[kind] = RecordedFunction(partial(self._play, turn, against), self.graph())
+            self._recorded[kind] = RecordedFunction(partial(self._run_turn, turn, against), self.graph())
         return self._recorded[kind]
 
-    def _play(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """All that the device does in a turn."""
-        turn, rival = replace(turn, feed=with_tensors(turn.feed, given)), against.network()
+    def _run_turn(self, turn: Turn, against: Opponent, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """All device work of a turn."""
+        turn = replace(turn, feed=with_tensors(turn.feed, given))
+        opponent = against.network()
         if turn.side is Side.D and turn.feed.fakes is None:
-            turn = turn.with_fakes(fakes_for(turn, rival, 1), against.version)
-        nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: rival}
-        with rival.frozen():
+            turn = turn.with_fakes(fakes_for(turn, opponent, 1), against.version)
+        nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}
+        with opponent.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
         norm_C = self._step(turn.feed.rows.total, given.get("average"))
         self.stack.zero_grad()
-        return self._seen(terms, norm_C)
+        return self._scalars(terms, norm_C)
 
     def _step(self, images: int, average: Tensor | None) -> Tensor:
-        """All together, or one player after another."""
+        """Step all players as one program, or one by one."""
         if self.adam is not None:
             return self.adam.step(self.stack.gradient(), average)
         each = enumerate(self.players)
         return torch.stack([p.apply_external_gradients(self.stack.gradients(cell), images) for cell, p in each])
 
-    def _seen(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
+    def _scalars(self, terms: LossTerms, norm_C: Tensor) -> dict[str, Tensor]:
         rows = {f"loss/{name}": values for name, values in terms.loss_B.items()} | dict(terms.observations_B)
-        found = {n: v.detach().float().unflatten(0, (len(self.players), -1)).mean(1) for n, v in rows.items()}
-        return found | {"gradient_norm": norm_C}
+        num = len(self.players)
+        means = {name: rows_B.detach().float().unflatten(0, (num, -1)).mean(1) for name, rows_B in rows.items()}
+        return means | {"gradient_norm": norm_C}
 
 
 def _is_faster_unstacked(flat_CP: Tensor) -> bool:

@@ -1,7 +1,7 @@
-"""Adam for the players of a stack: one program steps all of them, each at its own rate, and skips each by itself.
+"""Adam for stacked players: one program steps all of them, with learning rates and skipped steps per player.
 
-Weights, moments and averages of all cells are rows of matrices; what the players hold are views of them, so that a
-genome is taken from, and cloned into, a player as ever. Source: Kingma and Ba 2015, algorithm 1.
+Weights, moments and averages of all cells are rows of matrices; the players hold views of them, so that genomes are
+copied from and loaded into players as usual. Source: Kingma and Ba 2015, algorithm 1.
 """
 
 from __future__ import annotations
@@ -15,27 +15,30 @@ from torch import Tensor
 from paragan.game import schedule
 from paragan.game.player import Player
 
-_PLAIN = {"weight_decay": 0, "amsgrad": False, "maximize": False}
+_PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
 
 def can_stack(players: Sequence[Player]) -> bool:
-    """Whether all are stepped by the same plain Adam, but for their learning rates."""
+    """Whether all players use the same plain Adam, up to their learning rates."""
     first = players[0]
-    plain = all(first.optimizer.defaults.get(name) == value for name, value in _PLAIN.items())
-    alike = all(_step_settings(player) == _step_settings(first) for player in players)
-    return type(first.optimizer) is torch.optim.Adam and plain and alike and first.scaler is None
+    is_plain = all(first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items())
+    are_equal = all(_step_settings(player) == _step_settings(first) for player in players)
+    return type(first.optimizer) is torch.optim.Adam and is_plain and are_equal and first.scaler is None
 
 
 class StackedAdam:
-    """flat_CP: the weights of all cells, of which the players' are views, row by row."""
+    """Adam over the weights of all cells. flat_CP: a row per cell; the players' weights are views of it."""
 
     def __init__(self, players: Sequence[Player], flat_CP: Tensor) -> None:
-        self.players, self.flat_CP = players, flat_CP
+        self.players = players
+        self.flat_CP = flat_CP
         self._shapes = [weight.shape for weight in players[0].net.parameters()]
         first = players[0]
         (self.beta1, self.beta2), self.eps = first.optimizer.defaults["betas"], first.optimizer.defaults["eps"]
-        self.max_norm, self.schedule = first.policy.max_norm, first.policy.schedule
-        self.m_CP, self.v_CP = torch.zeros_like(flat_CP), torch.zeros_like(flat_CP)
+        self.max_norm = first.policy.max_norm
+        self.schedule = first.policy.schedule
+        self.m_CP = torch.zeros_like(flat_CP)
+        self.v_CP = torch.zeros_like(flat_CP)
         self.average_CP = None if first.ema is None else torch.zeros_like(flat_CP)
         self.steps_C = torch.zeros(len(players), device=flat_CP.device)
         self.updates_C = torch.zeros(len(players), dtype=torch.int64, device=flat_CP.device)
@@ -43,28 +46,30 @@ class StackedAdam:
 
     @torch.no_grad()
     def take_over(self) -> None:
-        """What the players have become since: clones, whose memory lies elsewhere."""
+        """Read the optimiser state of the players, which may be new clones, and make it views of the matrices."""
         for cell, player in enumerate(self.players):
-            self.updates_C[cell], self.lr_C[cell] = player.updates, player.policy.lr
+            self.updates_C[cell] = player.updates
+            self.lr_C[cell] = player.policy.lr
             for weight, m, v in zip(self._stepped(player), *self._parts(cell, self.m_CP, self.v_CP), strict=True):
-                known = player.optimizer.state[weight]
-                self.steps_C[cell] = known.get("step", 0.0)
+                state = player.optimizer.state[weight]
+                self.steps_C[cell] = state.get("step", 0.0)
                 for name, place in (("exp_avg", m), ("exp_avg_sq", v)):
-                    known[name] = place.copy_(known[name]) if name in known else place.zero_()
+                    state[name] = place.copy_(state[name]) if name in state else place.zero_()
             if self.average_CP is not None and player.ema is not None:
                 player.ema.move_to(self._parts(cell, self.average_CP)[0])
 
     @torch.no_grad()
     def hand_back(self) -> None:
-        """The players may be stepped one by one again, and be read."""
+        """Write counters back, so that players can be read and stepped one by one."""
         for cell, player in enumerate(self.players):
             player.updates.copy_(self.updates_C[cell])
             for weight in self._stepped(player):
                 player.optimizer.state[weight]["step"] = self.steps_C[cell].clone()
 
     def count(self, images: int) -> Tensor | None:
-        """The players' own count of an update over so many images of each cell, before its `step`. How far the
-        averages then move towards the weights, 0-dim; None: there are none.
+        """Count an update over `images` images of each cell, before its `step`.
+
+        Returns the weight by which the averages then move towards the weights, 0-dim; None without averages.
         """
         for player in self.players:
             player.version += 1
@@ -77,7 +82,7 @@ class StackedAdam:
 
     @torch.no_grad()
     def step(self, gradient_CP: Tensor, average: Tensor | None) -> Tensor:
-        """Step, or skip, by the gradients of all cells; their norms before clipping, by cell. average: of `count`."""
+        """Step or skip each cell; the gradient norms before clipping, by cell. average: the result of `count`."""
         norm_C = torch.linalg.vector_norm(gradient_CP, dim=1)
         ok_C = norm_C.isfinite()
         if self.max_norm is not None:
@@ -93,18 +98,19 @@ class StackedAdam:
         return norm_C
 
     def _adam(self, gradient_CP: Tensor, ok_C: Tensor, lr_C: Tensor) -> None:
-        """A cell that is skipped keeps its weights, moments and count."""
-        ok_C1, self.steps_C = ok_C[:, None], self.steps_C.add_(ok_C)
+        """Apply Adam. Weights, moments and count of a skipped cell do not change."""
+        ok_C1 = ok_C[:, None]
+        self.steps_C.add_(ok_C)
         self.m_CP.lerp_(gradient_CP, (1 - self.beta1) * ok_C1.to(gradient_CP.dtype))
         self.v_CP.lerp_(gradient_CP * gradient_CP, (1 - self.beta2) * ok_C1.to(gradient_CP.dtype))
         steps_C = self.steps_C.clamp(min=1).double()
         rate_C = (ok_C * lr_C / (1 - self.beta1**steps_C)).to(self.flat_CP.dtype)
         scale_C = (1 - self.beta2**steps_C).sqrt().to(self.flat_CP.dtype)
-        away_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
-        self.flat_CP.sub_(away_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
+        denominator_CP = self.v_CP.sqrt().div_(scale_C[:, None]).add_(self.eps)
+        self.flat_CP.sub_(denominator_CP.reciprocal_().mul_(self.m_CP).mul_(rate_C[:, None]))
 
     def _parts(self, cell: int, *matrices_CP: Tensor) -> list[list[Tensor]]:
-        """A cell's row of each, cut as its network's parameters are."""
+        """Views of a cell's row of each matrix, in the shapes of its network's parameters."""
         sizes = [shape.numel() for shape in self._shapes]
         rows = [matrix_CP[cell].split(sizes) for matrix_CP in matrices_CP]
         return [[part.view(shape) for part, shape in zip(row, self._shapes, strict=True)] for row in rows]
@@ -115,7 +121,7 @@ class StackedAdam:
 
 
 def _step_settings(player: Player) -> tuple[object, ...]:
-    """All that decides about a step but the rate."""
+    """Everything that determines a step, except the learning rate."""
     arguments = {name: value for name, value in player.optimizer.defaults.items() if name != "lr"}
     average = None if player.ema is None else player.ema.options
     return (

@@ -1,7 +1,7 @@
-"""Networks of many cells as one: their weights are the rows of one matrix, and one call serves them all.
+"""Networks of many cells as one: their weights are the rows of one matrix, and one call evaluates all of them.
 
-Rows of a batch are the first cell's, then the second's, …, as many of each. The cells' own networks stay what they are:
-their weights become views, so that every player goes on to own its optimiser, average and genome.
+The rows of a batch belong to the first cell, then to the second, and so on, equally many of each. The networks of the
+cells remain usable: their weights become views, so that optimisers, averages and genomes work as before.
 """
 
 from __future__ import annotations
@@ -19,27 +19,32 @@ from paragan.core.types import DiscriminatorOutput, GeneratorOutput
 
 
 class StackedNetwork(nn.Module):
-    """nets: alike but for their weights, without buffers. rows: of each of them in a batch, or a multiple of it.
+    """Stack of networks that differ only in their weights and have no buffers.
 
-    `vmap` calls the network for each cell. Where all weights are those of linear layers, and a first call shows that
-    nothing else in it looks beyond its row, it is called on all rows at once instead; a processor finds that cheaper.
+    rows: of each network in a batch, or a divisor of their number. `vmap` calls the network for each cell. Where all
+    weights belong to linear layers, and a first call shows that rows are independent, it is called on all rows at once
+    instead, which is faster on a CPU.
     """
 
     def __init__(self, nets: Sequence[nn.Module], rows: int) -> None:
         super().__init__()
-        self.num, self.rows = len(nets), rows
-        self._template = (copy.deepcopy(nets[0]).requires_grad_(False),)  # in a tuple: its weights are nobody's
+        self.num = len(nets)
+        self.rows = rows
+        self._template = (
+            copy.deepcopy(nets[0]).requires_grad_(False),
+        )  # in a tuple: its weights must not be registered
         named = [dict(net.named_parameters()) for net in nets]
-        self._names, held = list(named[0]), [list(of.values()) for of in named]
-        self.flat_CP = torch.stack([torch.cat([weight.detach().reshape(-1) for weight in of]) for of in held])
-        parts = self.flat_CP.split([weight.numel() for weight in held[0]], dim=1)
-        self.weights = nn.ParameterList(p.unflatten(1, w.shape) for p, w in zip(parts, held[0], strict=True))
-        self._in_order = tuple(self.weights)  # a list of parameters is slow to walk
-        for cell, of in enumerate(held):
+        self._names = list(named[0])
+        weights = [list(of.values()) for of in named]
+        self.flat_CP = torch.stack([torch.cat([weight.detach().reshape(-1) for weight in of]) for of in weights])
+        parts = self.flat_CP.split([weight.numel() for weight in weights[0]], dim=1)
+        self.weights = nn.ParameterList(p.unflatten(1, w.shape) for p, w in zip(parts, weights[0], strict=True))
+        self._in_order = tuple(self.weights)  # iterating over a ParameterList is slow
+        for cell, of in enumerate(weights):
             for weight, stacked in zip(of, self._in_order, strict=True):
                 weight.data = stacked.data[cell]
-        self._whole = (with_batched_linear(self._template[0], self._held(), self.num),)
-        self._is_alike: dict[int, bool] = {}  # by the number of rows, whether all at once has the same result
+        self._whole = (with_batched_linear(self._template[0], self._parameters_by_name(), self.num),)
+        self._is_row_wise: dict[int, bool] = {}  # by number of rows: whether one call on all rows has the same result
 
     def forward(self, *inputs: Tensor | None) -> Any:
         given = [self._by_cell(value) for value in inputs if value is not None]
@@ -50,23 +55,23 @@ class StackedNetwork(nn.Module):
         return self._by_row(found)
 
     def gradients(self, cell: int) -> list[Tensor | None]:
-        """Of one cell's weights, in their order."""
-        found = (weight.grad for weight in self._in_order)
-        return [None if gradient is None else gradient[cell] for gradient in found]
+        """Gradients of one cell's weights, in their order."""
+        gradients = (weight.grad for weight in self._in_order)
+        return [None if gradient is None else gradient[cell] for gradient in gradients]
 
     def gradient(self) -> Tensor:
-        """(C, P): of all weights; zero where nothing uses one."""
-        found = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
-        return torch.cat([gradient.flatten(1) for gradient in found], dim=1)
+        """Gradients of all weights, (C, P); zero for unused ones."""
+        gradients = [torch.zeros_like(w) if w.grad is None else w.grad for w in self.weights]
+        return torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
 
-    def _held(self) -> dict[str, Tensor]:
+    def _parameters_by_name(self) -> dict[str, Tensor]:
         return dict(zip(self._names, self.weights, strict=True))
 
     def _mapped(self, given: Sequence[Tensor]) -> Any:
-        return vmap(self._one, (0, *(0 for _ in given)), randomness="error")(self._held(), *given)
+        return vmap(self._one, (0, *(0 for _ in given)), randomness="error")(self._parameters_by_name(), *given)
 
     def _one(self, weights: dict[str, Tensor], *inputs: Tensor) -> Any:
-        """What `vmap` sees: tensors in, tensors out."""
+        """Call the network of one cell; tensors in and out, as `vmap` requires."""
         return _as_tensors(functional_call(self._template[0], weights, inputs))
 
     def _at_once(self, given: Sequence[Tensor]) -> Any:
@@ -79,16 +84,16 @@ class StackedNetwork(nn.Module):
 
     @torch.no_grad()
     def _can_at_once(self, given: Sequence[Tensor]) -> bool:
-        """Looked at once for each number of rows."""
+        """Whether one call on all rows is possible; checked once for each number of rows."""
         device = given[0].device.type
         if self._whole[0] is None or device != "cpu" or torch.is_autocast_enabled(device):
             return False
-        if (count := given[0].shape[1]) not in self._is_alike:
-            self._is_alike[count] = _are_close(self._at_once(given), self._mapped(given))
-        return self._is_alike[count]
+        if (count := given[0].shape[1]) not in self._is_row_wise:
+            self._is_row_wise[count] = _are_close(self._at_once(given), self._mapped(given))
+        return self._is_row_wise[count]
 
     def _by_cell(self, value: Tensor) -> Tensor:
-        """(k C B, …) to (C, k B, …): real and fake ones come one after the other."""
+        """Reshape (k C B, …) to (C, k B, …); k is 2 where real and fake images are concatenated."""
         return value.unflatten(0, (-1, self.num, self.rows)).transpose(0, 1).flatten(1, 2)
 
     def _by_row(self, value: Tensor) -> Tensor:
@@ -96,7 +101,7 @@ class StackedNetwork(nn.Module):
 
 
 def _as_tensors(found: Any) -> Any:
-    """What a network returns, as a tensor or a tuple of them."""
+    """Output of a network as a tensor or a tuple of tensors."""
     if isinstance(found, DiscriminatorOutput):
         return (found.logits_B,) if found.features is None else (found.logits_B, found.features)
     if isinstance(found, tuple):
@@ -105,6 +110,6 @@ def _as_tensors(found: Any) -> Any:
 
 
 def _are_close(a: Any, b: Any) -> bool:
-    """Up to rounding."""
+    """Whether two outputs are equal up to rounding."""
     pairs = zip(a, b, strict=True) if isinstance(a, tuple) else ((a, b),)
     return all(x.shape == y.shape and torch.allclose(x, y, 1e-3, 1e-4) for x, y in pairs)

@@ -1,1 +1,1 @@
-"""A grid over processes: coordinator, workers, membership and recovery."""
+"""Grids over several processes: coordinator, workers, membership and recovery."""

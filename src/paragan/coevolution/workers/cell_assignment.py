@@ -1,4 +1,4 @@
-"""Which worker has which cells."""
+"""Assignment of cells to workers."""
 
 from __future__ import annotations
 
@@ -8,34 +8,37 @@ from paragan.core.errors import ConfigError
 
 
 def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | None:
-    """By cell, a worker of a torus of equal rectangles, row by row; None where they do not divide the grid.
+    """Divide the grid into equal rectangles, one per worker: the worker of each cell. None if that is impossible.
 
-    Of all ways the one with the shortest edges, across which genomes travel.
+    Among all divisions the one with the shortest edges is chosen, since genomes are sent across them.
     """
-    ways = [
-        (rows // down + columns // across, down, across)
-        for down in range(1, workers + 1)
-        for across in (workers // down,)
-        if down * across == workers and rows % down == 0 and columns % across == 0
-    ]
-    if not ways:
+    divisions = []
+    for down in (down for down in range(1, workers + 1) if workers % down == 0):
+        across = workers // down
+        if rows % down == 0 and columns % across == 0:
+            divisions.append((rows // down + columns // across, down, across))
+    if not divisions:
         return None
-    _, down, across = min(ways)
-    high, wide = rows // down, columns // across
-    return [(cell // columns) // high * across + (cell % columns) // wide for cell in range(rows * columns)]
+    _, down, across = min(divisions)
+    height = rows // down
+    width = columns // across
+    return [(cell // columns) // height * across + (cell % columns) // width for cell in range(rows * columns)]
 
 
 def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
-    """By cell, a worker: as many cells as its speed is of all speeds, at least one each; equal speeds get rectangles
-    where these divide the grid, others follow one another along the rows, every other one backwards.
+    """Assign cells in proportion to the workers' speeds, at least one each: the worker of each cell.
 
-    speeds: cells per second of each worker, in any unit. `ConfigError` for more workers than cells.
+    Equal speeds get rectangles if these divide the grid; otherwise the cells of a worker are consecutive along rows,
+    every second row backwards. speeds: cells per second of each worker, in any unit. `ConfigError` for more workers
+    than cells.
     """
-    cells, workers = rows * columns, len(speeds)
+    cells = rows * columns
+    workers = len(speeds)
     if workers > cells:
-        raise ConfigError(f"workers: found {workers} for a grid of {cells} cells, expected at most {cells}")
-    if len(set(speeds)) == 1 and (found := rectangular_blocks(rows, columns, workers)) is not None:
-        return found
+        raise ConfigError(f"workers: {workers} workers are too many for a grid of {cells} cells; use at most {cells}")
+    blocks = rectangular_blocks(rows, columns, workers) if len(set(speeds)) == 1 else None
+    if blocks is not None:
+        return blocks
     shares = _cell_counts(cells, speeds)
     path = [
         r * columns + (c if r % 2 == 0 else columns - 1 - c) for r in range(rows) for c in range(columns)
@@ -50,12 +53,12 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
 
 
 def generation_seconds(owners: Sequence[int], speeds: Sequence[float]) -> float:
-    """Seconds of a generation where workers make so many cells a second: who has most to do decides."""
+    """Seconds of a generation, set by the slowest worker. owners: worker of each cell. speeds: cells per second."""
     return max(owners.count(worker) / speed for worker, speed in enumerate(speeds))
 
 
 def _cell_counts(cells: int, speeds: Sequence[float]) -> list[int]:
-    """One each, then the next one to whoever would be done first with it."""
+    """Number of cells of each worker: one each, then every next cell to the worker that would finish it first."""
     counts = [1] * len(speeds)
     for _ in range(cells - len(speeds)):
         first = min(range(len(speeds)), key=lambda worker: ((counts[worker] + 1) / speeds[worker], worker))

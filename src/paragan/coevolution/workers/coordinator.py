@@ -1,8 +1,8 @@
-"""Who shares out the cells of a grid to workers, tells them when to go on, and notices who is gone or slow.
+"""Coordinator: assigns the cells of a grid to workers, starts generations, and detects failed or slow workers.
 
-It is never in the way of the genomes that travel. A generation counts when every worker has done it; one that somebody
-did not live to see the end of is played again by the others, from the edge before. In lock-step, every draw being keyed
-by place, it comes out the same, bit for bit.
+Genomes are exchanged between workers directly. A generation is complete when every worker has finished it; after a
+failure the remaining workers repeat it from the previous boundary. In lock-step the result is identical bit for bit,
+because random draws are keyed by their position.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from paragan.coevolution.cell_state import CellState, Centre
@@ -22,32 +23,37 @@ from paragan.coevolution.workers.recovery import RecoverySource, recovery_source
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports.communicator import Communicator
 
-_MIN_SPEEDUP = 1.15  # cells move for generations that become shorter by so much
-_MIN_GENERATIONS = 2  # generations in a row that have to say so
+_MIN_SPEEDUP = 1.15  # cells are reassigned if generations become shorter by this factor
+_MIN_GENERATIONS = 2  # in this many consecutive generations
 
 CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 
 @dataclass
 class GenerationResult:
-    """A generation, from all workers. cells: what is told of each, by number. numbers: means over cells, by name."""
+    """A generation of all workers. cells: record values by cell. scalars: means over cells, by name."""
 
     cells: dict[int, dict[str, Any]]
-    numbers: dict[str, float]
+    scalars: dict[str, float]
     profile: Profile
 
 
 @dataclass(frozen=True)
 class StalenessLimit:
-    """age: generations that who is ahead may be ahead of who is last, 0 being lock-step. last: of the run."""
+    """How far workers may run ahead.
 
-    age: int
-    last: int
+    max_age: generations by which the first worker may be ahead of the last; 0: lock-step. num_generations: of the run.
+    """
+
+    max_age: int
+    num_generations: int
 
 
 class Coordinator:
-    """meet: makes the communicator that an order is about; this process has the rank after the last worker's. like:
-    genomes of the grid's kind. timeout_s: that workers have to come.
+    """Coordinator of the workers of a grid.
+
+    make_communicator: makes the communicator described by an order; this process has the rank after the last worker's.
+    like: genomes with the grid's networks. timeout_s: time for workers to arrive.
     """
 
     def __init__(
@@ -55,40 +61,48 @@ class Coordinator:
         membership: Membership,
         shape: tuple[int, int],
         topology: Callable[[int], Topology],
-        meet: CommunicatorFactory,
+        make_communicator: CommunicatorFactory,
         like: Centre,
-        pace: StalenessLimit,
+        limit: StalenessLimit,
         timeout_s: float,
     ) -> None:
-        self.membership, self.shape, self.topology, self.meet, self.like = membership, shape, topology, meet, like
-        self.pace, self.timeout_s = pace, timeout_s
-        self.states: dict[int, CellState] = {}  # as they were gathered last, or read from a checkpoint
-        self.at = 0  # generations that all workers have done
-        self._edge = 0  # at which `states` were
+        self.membership = membership
+        self.shape = shape
+        self.topology = topology
+        self.make_communicator = make_communicator
+        self.like = like
+        self.limit = limit
+        self.timeout_s = timeout_s
+        self.states: dict[int, CellState] = {}  # as collected last, or read from a checkpoint
+        self.at = 0  # generations finished by all workers
+        self._edge = 0  # generation boundary of `states`
         self._owners: list[int] = []
-        self._near: Topology | None = None  # that the workers have met for
-        self._number, self._slow = 0, 0
+        self._topology: Topology | None = None  # of the present membership
+        self._membership_number = 0
+        self._num_unbalanced = 0
         self._communicator: Communicator | None = None
 
     def resume(self, states: Mapping[int, CellState], at: int) -> None:
-        """Begin at an edge that a checkpoint holds."""
-        self.states, self.at, self._edge = dict(states), at, at
+        """Begin at the generation boundary of a checkpoint."""
+        self.states = dict(states)
+        self.at = at
+        self._edge = at
 
     def evolve(self, target: int) -> GenerationResult:
-        """Return when all cells have done `target` generations; what was told of the last."""
-        done: GenerationResult | None = None
-        while done is None or self.at < target:
+        """Run until all cells have finished `target` generations; the result of the last."""
+        result: GenerationResult | None = None
+        while result is None or self.at < target:
             try:
                 self.membership.admit()
-                if self.membership.is_stale or self._near != self.topology(self.at) or self._unbalanced():
+                if self.membership.is_stale or self._topology != self.topology(self.at) or self._unbalanced():
                     self._assign()
-                done = self._generation()
+                result = self._run_generation()
             except FailedWorker:
                 continue
-        return done
+        return result
 
     def collect(self) -> dict[int, CellState]:
-        """How all cells stood at the last edge that all have reached, from the workers."""
+        """Collect the states of all cells at the last common generation boundary."""
         while self._edge != self.at or not self.states:
             try:
                 if self.membership.is_stale:
@@ -99,33 +113,36 @@ class Coordinator:
         return self.states
 
     def end(self) -> None:
-        """Send everybody home, and leave together if all are well."""
-        well = not (self.membership.is_stale or self.membership.has_failed)
-        self.membership.dismiss()
+        """Release the workers; without failures all processes close their communicator together."""
+        is_intact = not (self.membership.is_stale or self.membership.has_failed)
+        self.membership.release()
         if self._communicator is not None:
             try:
-                if well:
+                if is_intact:
                     self._communicator.close()
             except RankError:
-                well = False
-            if not well:
+                is_intact = False
+            if not is_intact:
                 self._communicator.abort()
         self.membership.close()
 
-    def await_workers(self, count: int, alive: Callable[[], str]) -> None:
-        """Return when so many have come. alive: why there is no hope for it; empty: there is."""
+    def await_workers(self, count: int, start_error: Callable[[], str]) -> None:
+        """Wait until `count` workers have joined. start_error: why they cannot start; empty if they can."""
         began = time.monotonic()
         while self.membership.admit() < count:
-            if why := alive():
-                raise ConfigError(f"workers: {why}")
+            if error := start_error():
+                raise ConfigError(f"workers: {error}")
             if time.monotonic() - began > self.timeout_s:
-                raise RankError(f"workers: found {len(self.membership.members)} of {count} within {self.timeout_s:g} s")
+                joined = len(self.membership.members)
+                raise RankError(
+                    f"workers: only {joined} of {count} joined within {self.timeout_s:g} s; check their logs"
+                )
             self.membership.poll()
             time.sleep(POLL_S)
 
     @property
     def workers(self) -> list[dict[str, Any]]:
-        """For the record: what each offers, and has."""
+        """Workers and their cells, for the run record."""
         return [
             {
                 "name": member.name,
@@ -137,7 +154,7 @@ class Coordinator:
             for member in self.membership.members
         ]
 
-    def _generation(self) -> GenerationResult:
+    def _run_generation(self) -> GenerationResult:
         for member in self.membership.active:
             self.membership.send(member, "go", until=self._until())
         answers = self.membership.collect("done", generation=self.at + 1)
@@ -148,9 +165,12 @@ class Coordinator:
         return _merge_answers(list(answers.values()))
 
     def _until(self) -> int:
-        """Generations that may be done before those who are last have done another."""
+        """Generations that workers may finish before the next one is complete."""
         until = self.at + 1
-        while until < min(self.pace.last, self.at + 1 + self.pace.age) and self.topology(until) == self._near:
+        while (
+            until < min(self.limit.num_generations, self.at + 1 + self.limit.max_age)
+            and self.topology(until) == self._topology
+        ):
             until += 1
         return until
 
@@ -159,22 +179,24 @@ class Coordinator:
             self.membership.send(member, "gather", edge=self.at)
         assert self._communicator is not None
         try:
-            came = self._communicator.gather([])
+            gathered = self._communicator.gather([])
         except RankError:
             raise self.membership.failure() from None
-        assert came is not None
-        parts = [part for of_one in came for part in of_one]
-        found = [CellState.unpack(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
+        assert gathered is not None
+        parts = list(chain.from_iterable(gathered))
+        states = [CellState.unpack(parts[place : place + 3], self.like) for place in range(0, len(parts), 3)]
         self.membership.collect("gathered", edge=self.at)
-        self.states, self._edge = {state.number: state for state in found}, self.at
+        self.states = {state.number: state for state in states}
+        self._edge = self.at
 
     def _assign(self) -> None:
-        """A new membership: whoever is here gets cells, from whoever has them as they were at the newest edge."""
-        before, (rows, columns) = {member.rank: member.name for member in self.membership.members}, self.shape
-        self._number += 1
-        held = self._dropped()
+        """Start a new membership: assign the cells to the present workers, from the newest common boundary."""
+        rows, columns = self.shape
+        before = {member.rank: member.name for member in self.membership.members}
+        self._membership_number += 1
+        held = self._stop_workers()
         if not self.membership.members:
-            raise RankError("workers: found none left, expected at least one; give the same command again")
+            raise RankError("workers: none is left; run the same command again to resume")
         for rank, member in enumerate(self.membership.members):
             member.rank = rank if rank < rows * columns else -1
         active = self.membership.active
@@ -184,85 +206,90 @@ class Coordinator:
         self._owners = assign_cells(rows, columns, speeds)
         held["coordinator"] = {self._edge: list(self.states)}
         ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
-        self.at, found = recovery_sources(held, last, may_differ=self.pace.age > 0)
-        self._near = self.topology(self.at)
-        self._meet(ranks, found)
-        self.membership.collect("ready", membership=f"{self._number}")
+        self.at, cell_sources = recovery_sources(held, last, may_differ=self.limit.max_age > 0)
+        self._topology = self.topology(self.at)
+        self._connect(ranks, cell_sources)
+        self.membership.collect("ready", membership=f"{self._membership_number}")
         self.membership.is_stale = False
         counts = [self._owners.count(member.rank) for member in active]
         self.membership.say(
             f"workers   {len(active)} with {', '.join(map(str, counts))} cells, from generation {self.at}"
         )
 
-    def _meet(self, ranks: Mapping[str, int], found: Sequence[RecoverySource | None]) -> None:
-        """Tell the workers who has which cells, and move those that go elsewhere. found: by cell, where it is now."""
-        assert self._near is not None
-        froms = [None if source is None else ranks[source.name] for source in found]
+    def _connect(self, ranks: Mapping[str, int], cell_sources: Sequence[RecoverySource | None]) -> None:
+        """Connect the workers of a new membership, and send cells to their new workers."""
+        assert self._topology is not None
+        source_ranks = [None if source is None else ranks[source.name] for source in cell_sources]
         edges: dict[str, list[tuple[int, int]]] = {}
-        for cell, source in enumerate(found):
+        for cell, source in enumerate(cell_sources):
             if source is not None:
                 edges.setdefault(str(ranks[source.name]), []).append((cell, source.edge))
-        active, going = self.membership.active, transfer_routes(self._owners, froms)
+        active = self.membership.active
+        transfers = transfer_routes(self._owners, source_ranks)
         root = len(active)
-        ways = {way for way in {**exchange_routes(self._owners, self._near), **going} if root not in way}
+        routes = {
+            route for route in {**exchange_routes(self._owners, self._topology), **transfers} if root not in route
+        }
         order = {
-            "membership": f"{self._number}",
+            "membership": f"{self._membership_number}",
             "size": root,
             "owners": self._owners,
-            "sources": froms,
+            "sources": source_ranks,
             "edges": edges,
             "generation": self.at,
-            "torus": torus_shape(ways, root),
+            "torus": torus_shape(routes, root),
             "places": [member.line.peer_info.get("place") for member in active],
         }
         for member in active:
-            peers = sorted(b for a, b in ways if a == member.rank)
+            peers = sorted(b for a, b in routes if a == member.rank)
             self.membership.send(member, "join", rank=member.rank, peers=peers, **order)
         try:
-            communicator = self._communicator = self.meet(
+            communicator = self._communicator = self.make_communicator(
                 {"rank": root, "peers": [], **order}, self.membership.check_failed
             )
-            transfer_cells(communicator.exchange_with_root, root, going, self.states, lambda: self.like)
+            transfer_cells(communicator.exchange_with_root, root, transfers, self.states, lambda: self.like)
         except RankError:
             raise self.membership.failure() from None
 
-    def _dropped(self) -> dict[str, dict[int, list[int]]]:
-        """Everybody gives up what is under way and says what it has: by name, edge -> cells."""
+    def _stop_workers(self) -> dict[str, dict[int, list[int]]]:
+        """Stop the work in progress on all workers; their saved cells by name and generation boundary."""
         if self._communicator is not None:
             self._communicator.abort()
             self._communicator = None
-        told = self.membership.drop_all(f"{self._number}")
+        replies = self.membership.drop_all(f"{self._membership_number}")
         return {
-            member.name: {int(edge): list(cells) for edge, cells in told[member.name]["held"].items()}
+            member.name: {int(edge): list(cells) for edge, cells in replies[member.name]["held"].items()}
             for member in self.membership.members
         }
 
     def _unbalanced(self) -> bool:
-        """Whether other shares have been worth it for some generations."""
+        """Whether another assignment would have been faster for some generations."""
         active = self.membership.active
         if len(active) < 2 or any(member.speed is None for member in active):
             return False
         speeds = [float(member.speed or 0.0) for member in active]
-        worth = generation_seconds(self._owners, speeds) > _MIN_SPEEDUP * generation_seconds(
+        is_slower = generation_seconds(self._owners, speeds) > _MIN_SPEEDUP * generation_seconds(
             assign_cells(*self.shape, speeds), speeds
         )
-        self._slow = self._slow + 1 if worth else 0
-        if self._slow < _MIN_GENERATIONS:
+        self._num_unbalanced = self._num_unbalanced + 1 if is_slower else 0
+        if self._num_unbalanced < _MIN_GENERATIONS:
             return False
-        self._slow = 0
+        self._num_unbalanced = 0
         return True
 
 
 def _merge_answers(answers: Sequence[Mapping[str, Any]]) -> GenerationResult:
+    """Combine the results of the workers."""
     cells: dict[int, dict[str, Any]] = {}
     sums: dict[str, list[float]] = {}
     profile = Profile()
     for answer in answers:
-        cells |= {int(number): dict(told) for number, told in answer["cells"].items()}
+        cells |= {int(number): dict(record) for number, record in answer["cells"].items()}
         for name, (total, count) in answer["numbers"].items():
             before = sums.setdefault(name, [0.0, 0])
-            before[0], before[1] = before[0] + total, before[1] + count
-        for mine, theirs in ((profile.wall_s, "wall_s"), (profile.cpu_s, "cpu_s")):
-            for routine, seconds in answer["profile"][theirs].items():
-                mine[routine] += seconds
+            before[0] += total
+            before[1] += count
+        for totals, clock in ((profile.wall_s, "wall_s"), (profile.cpu_s, "cpu_s")):
+            for routine, seconds in answer["profile"][clock].items():
+                totals[routine] += seconds
     return GenerationResult(cells, {name: total / count for name, (total, count) in sums.items()}, profile)

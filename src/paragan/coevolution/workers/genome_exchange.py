@@ -1,8 +1,9 @@
-"""What the workers of a grid send one another at the edge of a generation: the cells that others read, and no more."""
+"""Genome exchange between the workers of a grid at a generation boundary."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import torch
@@ -11,12 +12,12 @@ from torch import Tensor
 from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.topology import Topology
 
-Places = Mapping[int, tuple[int, int]]
+Positions = Mapping[int, tuple[int, int]]
 Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
 
 
 class ExchangeCommunicator(Protocol):
-    """What is used of `transports._communicator.Communicator`."""
+    """The part of `distributed.transports.communicator.Communicator` that is used here."""
 
     rank: int
     size: int
@@ -31,74 +32,77 @@ class ExchangeCommunicator(Protocol):
 
 
 def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
-    """(from, to) -> the cells that go there, in order. A way back is always named, perhaps with nothing to carry.
+    """Cells to send in an exchange, by (sender, receiver), in order. Every route has its reverse, which may be empty.
 
-    spare: a cell that nobody else reads goes to the next worker all the same, so that whoever dies, somebody has it.
+    spare: also send cells that no other worker reads to the next worker, so that a copy survives any failure.
     """
     workers = sorted(set(owners))
-    ways: dict[tuple[int, int], set[int]] = {}
+    routes: dict[tuple[int, int], set[int]] = {}
     for cell, near in enumerate(topology.neighbours):
         for other in near:
             if owners[other] != owners[cell]:
-                ways.setdefault((owners[other], owners[cell]), set()).add(other)
+                routes.setdefault((owners[other], owners[cell]), set()).add(other)
     if spare and len(workers) > 1:
-        read = {cell for cells in ways.values() for cell in cells}
+        read = {cell for cells in routes.values() for cell in cells}
         for cell, owner in enumerate(owners):
             if cell not in read:
                 after = workers[(workers.index(owner) + 1) % len(workers)]
-                ways.setdefault((owner, after), set()).add(cell)
-    for a, b in list(ways):
-        ways.setdefault((b, a), set())
-    return {way: sorted(cells) for way, cells in ways.items()}
+                routes.setdefault((owner, after), set()).add(cell)
+    for a, b in list(routes):
+        routes.setdefault((b, a), set())
+    return {way: sorted(cells) for way, cells in routes.items()}
 
 
 def transfer_routes(owners: Sequence[int], sources: Sequence[int | None]) -> dict[tuple[int, int], list[int]]:
-    """(from, to) -> cells that change hands, with every way back. sources: by cell, who has it; None: nobody yet."""
-    ways: dict[tuple[int, int], list[int]] = {}
+    """Cells that change their worker, by (sender, receiver); every route has its reverse, which may be empty.
+
+    sources: rank that has each cell; None: it has not begun.
+    """
+    routes: dict[tuple[int, int], list[int]] = {}
     for cell, (source, owner) in enumerate(zip(sources, owners, strict=True)):
         if source is not None and source != owner:
-            ways.setdefault((source, owner), []).append(cell)
-            ways.setdefault((owner, source), [])
-    return ways
+            routes.setdefault((source, owner), []).append(cell)
+            routes.setdefault((owner, source), [])
+    return routes
 
 
 def transfer_cells(
     swap: Swap,
     rank: int,
-    ways: Mapping[tuple[int, int], Sequence[int]],
+    routes: Mapping[tuple[int, int], Sequence[int]],
     held: Mapping[int, CellState],
     like: Callable[[], Centre],
     device: torch.device | None = None,
 ) -> dict[int, CellState]:
-    """Send the cells that go elsewhere, and take those that come. held: here, by number. device: as `packed` has it."""
-    came = swap({b: pack_cells(cells, held, device) for (a, b), cells in ways.items() if a == rank})
-    found: dict[int, CellState] = {}
-    for (a, b), cells in ways.items():
+    """Send cells along their routes, and receive others. held: cells of this process. device: as for `pack_cells`."""
+    received = swap({b: pack_cells(cells, held, device) for (a, b), cells in routes.items() if a == rank})
+    cells_here: dict[int, CellState] = {}
+    for (a, b), cells in routes.items():
         if b == rank:
-            found |= unpack_cells(cells, came[a], like())
-    return found
+            cells_here |= unpack_cells(cells, received[a], like())
+    return cells_here
 
 
 def pack_cells(cells: Sequence[int], held: Mapping[int, CellState], device: torch.device | None = None) -> list[Tensor]:
-    """As messages, one cell after another. device: what lies on it goes from there; None: all goes from the host."""
-    return [part for cell in cells for part in held[cell].pack(device)]
+    """Encode cells as messages. device: tensors on it are sent from there; None: all are sent from the host."""
+    return list(chain.from_iterable(held[cell].pack(device) for cell in cells))
 
 
 def unpack_cells(cells: Sequence[int], messages: Sequence[Tensor], like: Centre) -> dict[int, CellState]:
-    """What `packed` made of these cells. `CheckpointError` for anything else."""
+    """Decode the messages of `pack_cells`. `CheckpointError` for invalid messages."""
     each = len(messages) // max(1, len(cells))
     return {
         cell: CellState.unpack(messages[each * place : each * (place + 1)], like) for place, cell in enumerate(cells)
     }
 
 
-def torus_shape(ways: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
-    """Rows and columns on which all who exchange are neighbours, the squarest of them; None: on no torus."""
-    pairs = set(ways)
+def torus_shape(routes: Iterable[tuple[int, int]], size: int) -> tuple[int, int] | None:
+    """Rows and columns of the squarest torus on which all routes join neighbours; None if there is none."""
+    pairs = set(routes)
     for rows, columns in sorted(((n, size // n) for n in range(1, size + 1) if size % n == 0), key=lambda s: max(s)):
         places = {rank: divmod(rank, columns) for rank in range(size)}
 
-        def near(a: int, b: int, rows: int = rows, columns: int = columns, places: Places = places) -> bool:
+        def near(a: int, b: int, rows: int = rows, columns: int = columns, places: Positions = places) -> bool:
             down, across = (places[a][0] - places[b][0]) % rows, (places[a][1] - places[b][1]) % columns
             return (min(down, rows - down), min(across, columns - across)) in ((0, 1), (1, 0))
 
@@ -108,10 +112,11 @@ def torus_shape(ways: Iterable[tuple[int, int]], size: int) -> tuple[int, int] |
 
 
 class GenomeExchange:
-    """Fulfils `coevolution.population.Exchange`, in lock-step. owners: by cell, the rank of its worker. like: genomes
-    of the grid's kind. mine: what is to be sent. device: from which it goes, if the communicator can; None: the host.
+    """`coevolution.population.Exchange` between workers, in lock-step.
 
-    copies: of the cells that have come here since somebody took them from it, by generation and number.
+    owners: rank of the worker of each cell. like: genomes with the grid's networks. cells: states of the cells of this
+    worker. device: from which tensors are sent, if the communicator can; None: the host. copies: cells received since
+    they were last taken out, by generation and number.
     """
 
     def __init__(
@@ -120,60 +125,63 @@ class GenomeExchange:
         owners: Sequence[int],
         topology: Callable[[int], Topology],
         like: Centre,
-        mine: Callable[[], Sequence[CellState]],
+        cells: Callable[[], Sequence[CellState]],
         device: torch.device | None = None,
     ) -> None:
-        self.communicator, self.owners, self.topology = communicator, owners, topology
-        self.like, self.mine, self.device = like, mine, device
+        self.communicator = communicator
+        self.owners = owners
+        self.topology = topology
+        self.like = like
+        self.cells = cells
+        self.device = device
         self.copies: dict[int, dict[int, CellState]] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        ways, here = (
-            exchange_routes(self.owners, self.topology(generation)),
-            {cell.number: cell for cell in self.mine()},
+        routes = exchange_routes(self.owners, self.topology(generation))
+        here = {cell.number: cell for cell in self.cells()}
+        received = transfer_cells(
+            self.communicator.exchange, self.communicator.rank, routes, here, lambda: self.like, self.device
         )
-        came = transfer_cells(
-            self.communicator.exchange, self.communicator.rank, ways, here, lambda: self.like, self.device
-        )
-        self.copies[generation] = came
-        return {cell: mine[cell] if cell in mine else came[cell].centre for cell in reach}
+        self.copies[generation] = received
+        return {cell: mine[cell] if cell in mine else received[cell].centre for cell in reach}
 
     def progress(self) -> None:
-        """Nothing comes meanwhile."""
+        """Receive messages during a generation; in lock-step there are none."""
 
 
 class AsyncGenomeExchange(GenomeExchange):
     """Asynchronous exchange: the newest copy of a neighbour at most `age` generations behind is used without waiting.
 
-    The messages of a post are the number of its generation, and the cells; they go from the host, for nobody knows when
-    they are taken.
+    The messages of a post are its generation number and the cells. They are sent from the host, since the time of their
+    receipt is not known.
     """
 
     def __init__(self, age: int, *everything: Any) -> None:
         super().__init__(*everything)
         self.age = age
-        self._last: dict[int, int] = {}  # by worker, the generation of what came last
-        self._ways: Mapping[tuple[int, int], Sequence[int]] = {}
-        self._near: dict[int, CellState] = {}
+        self._last: dict[int, int] = {}  # generation of the last message of each worker
+        self._routes: Mapping[tuple[int, int], Sequence[int]] = {}
+        self._received: dict[int, CellState] = {}
 
     def gather(self, mine: Mapping[int, Centre], reach: Sequence[int], generation: int) -> dict[int, Centre]:
-        here, rank = {cell.number: cell for cell in self.mine()}, self.communicator.rank
-        self._ways = exchange_routes(self.owners, self.topology(generation))
+        here = {cell.number: cell for cell in self.cells()}
+        rank = self.communicator.rank
+        self._routes = exchange_routes(self.owners, self.topology(generation))
         number = torch.tensor([generation]).view(torch.uint8)
-        sends = {b: [number, *pack_cells(cells, here)] for (a, b), cells in self._ways.items() if a == rank}
+        sends = {b: [number, *pack_cells(cells, here)] for (a, b), cells in self._routes.items() if a == rank}
         self.communicator.post(sends)
         self.progress()
-        for a in [a for (a, b), cells in self._ways.items() if b == rank and cells]:
+        for a in [a for (a, b), cells in self._routes.items() if b == rank and cells]:
             while a not in self._last or self._last[a] < generation - self.age:
                 self.communicator.wait(a)
                 self.progress()
-        return {cell: mine[cell] if cell in mine else self._near[cell].centre for cell in reach}
+        return {cell: mine[cell] if cell in mine else self._received[cell].centre for cell in reach}
 
     def progress(self) -> None:
-        """Take in what has come."""
+        """Receive the messages that have arrived."""
         for a, (number, *messages) in self.communicator.newest().items():
             generation = int(number.view(torch.int64)) if len(number) == 8 else -1
-            came = unpack_cells(self._ways[a, self.communicator.rank], messages, self.like)
+            received = unpack_cells(self._routes[a, self.communicator.rank], messages, self.like)
             self._last[a] = generation
-            self._near |= came
-            self.copies.setdefault(generation, {}).update(came)
+            self._received |= received
+            self.copies.setdefault(generation, {}).update(received)

@@ -1,4 +1,4 @@
-"""The workers that have come, what they say, and who is gone."""
+"""Membership: the workers of a grid, their messages, and their failures."""
 
 from __future__ import annotations
 
@@ -20,45 +20,46 @@ POLL_S = 0.02
 
 
 class FailedWorker(Exception):
-    """Somebody who takes part is gone: others have to take over."""
+    """An active worker has failed; the others have to take over its cells."""
 
 
 @dataclass
 class Member:
-    """One worker. beats: tell it that the coordinator lives. rank: among those that take part, -1 for none; speed:
-    cells per second of its last generation.
+    """One worker.
 
-    state, progress: as its last beat told them. moved: when it did something last, be it only a step. is_suspect: it is
-    silent for longer than it usually is.
+    heartbeat: shows the worker that the coordinator is alive. rank: among the active workers, -1 if it is spare. speed:
+    cells per second of its last generation. state, progress: from its last heartbeat. progressed_at: time of its last
+    progress, even a single step. is_suspect: it has been silent for longer than usual. messages: not read yet.
     """
 
     name: str
     line: ControlConnection
-    beats: PeriodicHeartbeat
+    heartbeat: PeriodicHeartbeat
     rank: int = -1
     speed: float | None = None
     state: str = "inactive"
     progress: Any = None
-    moved: float = 0.0
+    progressed_at: float = 0.0
     is_suspect: bool = False
-    heard: deque[Mapping[str, Any]] = field(default_factory=deque)
+    messages: deque[Mapping[str, Any]] = field(default_factory=deque)
 
-    def take(self, kind: str, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The first message of this kind that says this; older ones stay."""
-        for message in self.heard:
-            if message["kind"] == kind and all(message.get(key) == value for key, value in wanted.items()):
-                self.heard.remove(message)
+    def take(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Remove and return the first message of this kind with these values; None if there is none."""
+        for message in self.messages:
+            if message["kind"] == kind and all(message.get(key) == value for key, value in values.items()):
+                self.messages.remove(message)
                 return message
         return None
 
 
 class Membership:
-    """accept: the next worker that has come, if there is one. gone: hears what is known of one that is no more.
+    """Workers of a grid.
 
-    timeout_s: that one may take for an answer without doing a single step, though its heart beats. is_recoverable:
-    whether the others can take over from one that is gone; if not, the run ends.
+    accept: the next worker that joins, if there is one. on_failure: called with the description of a failed worker.
+    timeout_s: time a worker may take for an answer without any progress, even if it sends heartbeats. is_recoverable:
+    whether others can take over the cells of a failed worker; if not, the run ends.
 
-    stale: who takes part is to change. broken: somebody who takes part is gone.
+    is_stale: the active workers have to be chosen again. has_failed: an active worker has failed.
     """
 
     def __init__(
@@ -67,174 +68,181 @@ class Membership:
         say: Callable[[str], None],
         heartbeat_s: float,
         timeout_s: float,
-        gone: Callable[[Mapping[str, Any]], None] = lambda about: None,
+        on_failure: Callable[[Mapping[str, Any]], None] = lambda about: None,
         is_recoverable: bool = True,
     ) -> None:
-        self.accept, self.say, self.gone, self.timeout_s, self.is_recoverable = (
-            accept,
-            say,
-            gone,
-            timeout_s,
-            is_recoverable,
-        )
+        self.accept = accept
+        self.say = say
+        self.on_failure = on_failure
+        self.timeout_s = timeout_s
+        self.is_recoverable = is_recoverable
         self.members: list[Member] = []
-        self.is_stale, self.has_failed = True, False
-        self._over = False
-        self._detector, self._count = FailureDetector(heartbeat_s, timeout_s), 0
+        self.is_stale = True
+        self.has_failed = False
+        self._is_ending = False
+        self._detector = FailureDetector(heartbeat_s, timeout_s)
+        self._num_joined = 0
         self._fatal: RankError | None = None
 
     @property
     def active(self) -> list[Member]:
-        """Those that take part, by rank."""
+        """Workers that train cells, by rank."""
         return [member for member in self.members if member.rank >= 0]
 
     def admit(self) -> int:
-        """Whoever has come takes part from the next edge on; how many there are now."""
+        """Admit the workers that have joined, to be active from the next boundary on; the number of members."""
         while (line := self.accept()) is not None:
-            self._count += 1
-            name, now = f"worker {self._count} ({line.peer_info.get('host', line.peer_address)})", time.monotonic()
+            self._num_joined += 1
+            name, now = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})", time.monotonic()
             self.members.append(
-                Member(name, line, PeriodicHeartbeat(line, self._detector.heartbeat_s, dict), moved=now)
+                Member(name, line, PeriodicHeartbeat(line, self._detector.heartbeat_s, dict), progressed_at=now)
             )
             self._detector.record_arrival(name, now)
             self.is_stale = True
         return len(self.members)
 
     def send(self, member: Member, kind: str, **values: Any) -> None:
-        """Where it cannot be sent the worker is gone."""
+        """Send a message; a worker that cannot be reached has failed."""
         try:
             member.line.send(kind, **values)
         except RankError as error:
             if member in self.members:
-                self._part(member, str(error))
+                self._remove(member, str(error))
 
-    def collect(self, kind: str, **wanted: Any) -> dict[int, Mapping[str, Any]]:
-        """What everybody who takes part says of this, by rank. `Lost` where somebody is gone meanwhile."""
-        found: dict[int, Mapping[str, Any]] = {}
-        asked = time.monotonic()
+    def collect(self, kind: str, **values: Any) -> dict[int, Mapping[str, Any]]:
+        """Wait for a message of this kind with these values from every active worker; by rank.
+
+        `FailedWorker` if one fails meanwhile.
+        """
+        answers: dict[int, Mapping[str, Any]] = {}
+        began = time.monotonic()
         while True:
             self.poll()
             if self.has_failed:
                 raise self.failure()
             for member in self.active:
-                if member.rank not in found and (message := member.take(kind, wanted)) is not None:
-                    found[member.rank] = message
-            missing = [member for member in self.active if member.rank not in found]
+                if member.rank not in answers and (message := member.take(kind, values)) is not None:
+                    answers[member.rank] = message
+            missing = [member for member in self.active if member.rank not in answers]
             if not missing:
-                return found
-            self._wait_for(missing, asked)
+                return answers
+            self._wait_for(missing, began)
 
     def drop_all(self, membership: str) -> dict[str, Mapping[str, Any]]:
-        """What everybody here says that it has, after giving up what was under way; by name."""
-        found: dict[str, Mapping[str, Any]] = {}
-        asked = time.monotonic()
+        """Make all workers stop their work in progress; their replies by name."""
+        answers: dict[str, Mapping[str, Any]] = {}
+        began = time.monotonic()
         for member in self.members:
             self.send(member, "drop", membership=membership)
-        while missing := [member for member in self.members if member.name not in found]:
+        while missing := [member for member in self.members if member.name not in answers]:
             self.poll()
             for member in missing:
                 if (message := member.take("dropped", {"membership": membership})) is not None:
-                    found[member.name] = message
-                    member.heard.clear()  # what it said before is of a membership that is no more
-            self._wait_for([member for member in self.members if member.name not in found], asked)
+                    answers[member.name] = message
+                    member.messages.clear()  # older messages belong to the previous membership
+            self._wait_for([member for member in self.members if member.name not in answers], began)
         self.has_failed = False
-        return found
+        return answers
 
     def poll(self) -> None:
-        """Take what has come, and part with who is gone or silent. What fails on one would fail on any other."""
+        """Read all messages, and remove workers that have failed or are silent.
+
+        Raises the error that a worker reports: it would occur on any other worker too.
+        """
         for member in list(self.members):
             while (message := member.line.receive(0.0)) is not None:
-                self._heard(member, message, time.monotonic())
-            if member.line.disconnect_reason is not None and self._over:
-                self.members.remove(member)  # it went home
+                self._receive(member, message, time.monotonic())
+            if member.line.disconnect_reason is not None and self._is_ending:
+                self.members.remove(member)  # it was released
                 self._detector.forget(member.name)
             elif member.line.disconnect_reason is not None:
-                self._part(member, str(member.line.disconnect_reason))
+                self._remove(member, str(member.line.disconnect_reason))
         suspects = self._detector.suspects(time.monotonic())
         for member in list(self.members):
             self._judge(member, suspects.get(member.name))
 
     def check_failed(self) -> bool:
-        """Looked at while data is waited for."""
+        """Whether an active worker has failed; called while waiting for data."""
         self.poll()
         return self.has_failed
 
     def failure(self) -> FailedWorker:
-        """Something did not come: whoever turns out to be here takes part from now on.
+        """Return the error of a failed worker, and mark the membership as stale.
 
-        Raises the error that ended the run, if one did while data was waited for.
+        Raises the error that ended the run, if one did while waiting for data.
         """
         if self._fatal is not None:
             raise self._fatal
         self.is_stale = True
         return FailedWorker()
 
-    def dismiss(self) -> None:
-        """Send everybody home. Who leaves from now on is not missed."""
-        self._over = True
+    def release(self) -> None:
+        """Release all workers. Workers that disconnect from now on have not failed."""
+        self._is_ending = True
         for member in list(self.members):
             with suppress(RankError):
                 member.line.send("end")
 
     def close(self) -> None:
+        """Close the connections to all workers."""
         for member in self.members:
-            member.beats.close(1.0)
+            member.heartbeat.close(1.0)
             member.line.close()
 
     def _judge(self, member: Member, silence: Silence | None) -> None:
-        """Report a worker that is silent, or is no longer; a failure only where it cannot be merely slow."""
+        """Report a worker that is silent or responds again; remove it only if it cannot be merely slow."""
         if silence is None:
             if member.is_suspect:
                 self.say(f"workers   {member.name} responds again")
         elif has_ended(member.line.peer_info):
-            self._part(member, "its process has ended")
+            self._remove(member, "its process has ended")
         elif silence.is_failure:
-            self._part(member, f"no heartbeat for {silence.seconds:.1f} s")
+            self._remove(member, f"no heartbeat for {silence.seconds:.1f} s")
         elif not member.is_suspect:
             limit_s = f"{silence.fail_after_s:.1f} s"
             self.say(f"workers   {member.name} is late: no heartbeat for {silence.seconds:.1f} s (fails at {limit_s})")
         member.is_suspect = silence is not None
 
-    def _heard(self, member: Member, message: Mapping[str, Any], now: float) -> None:
+    def _receive(self, member: Member, message: Mapping[str, Any], now: float) -> None:
         self._detector.record_arrival(member.name, now)
         if message["kind"] != "beat":
-            member.moved = now
+            member.progressed_at = now
         match message["kind"]:
             case "beat":
                 if message.get("progress") != member.progress:
-                    member.moved = now
+                    member.progressed_at = now
                 member.state, member.progress = str(message.get("state", member.state)), message.get("progress")
             case "failed":
                 raise _worker_error(member.name, message)
             case "lost":
                 self.has_failed = True
             case _:
-                member.heard.append(message)
+                member.messages.append(message)
 
-    def _wait_for(self, missing: Sequence[Member], asked: float) -> None:
-        """A moment; but not for ever, for those whose heart beats though they do nothing."""
+    def _wait_for(self, missing: Sequence[Member], began: float) -> None:
+        """Wait a moment for messages; remove workers that send heartbeats but make no progress."""
         now = time.monotonic()
         for member in missing:
-            if member in self.members and now - max(asked, member.moved) > self.timeout_s:
-                self._part(member, f"alive, but it did nothing for {self.timeout_s:g} s")
+            if member in self.members and now - max(began, member.progressed_at) > self.timeout_s:
+                self._remove(member, f"it sends heartbeats but made no progress for {self.timeout_s:g} s")
         if missing:
             time.sleep(POLL_S)
 
-    def _part(self, member: Member, why: str) -> None:
+    def _remove(self, member: Member, why: str) -> None:
         self.say(f"workers   {member.name} failed: {why}")
         self.members.remove(member)
         self._detector.forget(member.name)
         self.is_stale, self.has_failed = True, self.has_failed or member.rank >= 0
-        member.beats.close(0.0)
+        member.heartbeat.close(0.0)
         member.line.begin_close()
-        self.gone(member.line.peer_info)
+        self.on_failure(member.line.peer_info)
         if not self.is_recoverable:
             self._fatal = RankError(f"{member.name} failed ({why}), which ends a run over MPI; {RESUME_HINT}")
             raise self._fatal
 
 
 def median(speeds: Sequence[float | None]) -> float:
-    """Of those that are known; 1 where none is."""
+    """Median of the known speeds; 1 if none is known."""
     known = sorted(speed for speed in speeds if speed is not None)
     return known[len(known) // 2] if known else 1.0
 

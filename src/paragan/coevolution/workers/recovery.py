@@ -1,4 +1,4 @@
-"""From which edge of a generation a grid goes on when somebody is gone, and who has which cell as it was then."""
+"""Recovery: the generation boundary from which a grid resumes after a failure, and where each cell's state is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SavedCells = Mapping[str, Mapping[int, Sequence[int]]]
 
 @dataclass(frozen=True)
 class RecoverySource:
-    """Who has a cell as it was at that edge, by name."""
+    """Where the state of a cell is. name: of the worker or coordinator. edge: generation boundary of the state."""
 
     name: str
     edge: int
@@ -19,29 +19,35 @@ class RecoverySource:
 def recovery_sources(
     held: SavedCells, last: Sequence[str], may_differ: bool = False
 ) -> tuple[int, list[RecoverySource | None]]:
-    """The edge from which to go on, and by cell where it is; None for what has yet to begin.
+    """The boundary from which to resume, and the source of each cell; None for cells that have not begun.
 
-    held: by name, edge -> cells. last: by cell, who had it. The edge is the newest at which every cell is somewhere.
-    may_differ: cells need not all be at one; then it is the oldest of what is the newest of each, and a cell that
-    nobody has as it was then is taken as it was at the next edge that somebody has.
+    held: saved cells by name and boundary. last: name of the last worker of each cell. The boundary is the newest for
+    which a state of every cell exists. may_differ: cells may resume from different boundaries; then it is the oldest of
+    the cells' newest boundaries, and a cell without a state there uses the next boundary for which one exists.
     """
-    edges = sorted({edge for of_one in held.values() for edge in of_one}, reverse=True)
+    edges = sorted(set().union(*held.values()), reverse=True)
     for edge in edges:
-        found = [_source_at(held, edge, cell, own) for cell, own in enumerate(last)]
+        found = [_source_at(held, edge, cell, name) for cell, name in enumerate(last)]
         if None not in found:
             return edge, found
     if not may_differ:
         return 0, [None] * len(last)
-    newest = [max((e for e in edges if _source_at(held, e, cell, "")), default=0) for cell in range(len(last))]
-    edge = min(newest)
-    later = sorted(e for e in edges if e >= edge)
-    return edge, [
-        next((source for e in later if (source := _source_at(held, e, cell, own)) is not None), None)
-        for cell, own in enumerate(last)
-    ]
+    newest = [max((edge for edge in edges if _source_at(held, edge, cell, "")), default=0) for cell in range(len(last))]
+    oldest = min(newest)
+    later = sorted(edge for edge in edges if edge >= oldest)
+    return oldest, [_first_source(held, later, cell, name) for cell, name in enumerate(last)]
 
 
-def _source_at(held: SavedCells, edge: int, cell: int, own: str) -> RecoverySource | None:
-    """From who had it if possible: it need not travel, then."""
-    names = [name for name, of_one in held.items() if cell in of_one.get(edge, ())]
-    return RecoverySource(own if own in names else names[0], edge) if names else None
+def _first_source(held: SavedCells, edges: Sequence[int], cell: int, last: str) -> RecoverySource | None:
+    """Source of a cell at the first of these boundaries for which there is one."""
+    for edge in edges:
+        source = _source_at(held, edge, cell, last)
+        if source is not None:
+            return source
+    return None
+
+
+def _source_at(held: SavedCells, edge: int, cell: int, last: str) -> RecoverySource | None:
+    """Source of a cell at a boundary; its last worker if possible, so that it need not be sent."""
+    names = [name for name, saved in held.items() if cell in saved.get(edge, ())]
+    return RecoverySource(last if last in names else names[0], edge) if names else None

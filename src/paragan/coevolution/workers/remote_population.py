@@ -1,4 +1,4 @@
-"""A population whose cells are on workers: the run sees how they stood last."""
+"""Population whose cells are trained by workers; the run has their last collected states."""
 
 from __future__ import annotations
 
@@ -18,73 +18,77 @@ from paragan.core.clock import Clock
 
 @dataclass
 class RemoteCell:
-    """A cell that is somewhere else. record: what its worker has told of it last."""
+    """A cell on a worker. last_state: as collected last. record: values reported by its worker last."""
 
-    there: CellState
+    last_state: CellState
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
-        return self.there.number
+        return self.last_state.number
 
     @property
     def centre(self) -> Centre:
-        """As it was collected last."""
-        return self.there.centre
+        """Genomes as collected last."""
+        return self.last_state.centre
 
     @property
     def weights(self) -> tuple[float, ...]:
-        return self.there.weights
+        return self.last_state.weights
 
     @property
     def score(self) -> float | None:
-        return self.record["score"] if self.record else self.there.score
+        return self.record["score"] if self.record else self.last_state.score
 
     def state(self) -> CellState:
-        return self.there
+        return self.last_state
 
-    def restore(self, there: CellState) -> None:
-        self.there, self.record = there, there.record
+    def restore(self, state: CellState) -> None:
+        self.last_state = state
+        self.record = state.record
 
 
 @dataclass(kw_only=True)
 class RemotePopulation(Population):
-    """begin: brings the workers, before the first generation; end: sends them home. clock: the run's."""
+    """Population on workers.
+
+    begin: starts the workers, before the first generation. end: releases them. clock: the run's clock.
+    """
 
     coordinator: Coordinator
     clock: Clock
     begin: Callable[[], None]
     end: Callable[[], None]
-    begun: bool = False
+    has_begun: bool = False
 
     def evolve(self) -> tuple[Profile, dict[int, dict[str, Tensor]]]:
-        if not self.begun:
+        if not self.has_begun:
             if self.generation:
                 self.coordinator.resume({cell.number: cell.state() for cell in self.cells}, self.generation)
             self.begin()
-            self.begun = True
-        done = self.coordinator.evolve(self.generation + 1)
+            self.has_begun = True
+        result = self.coordinator.evolve(self.generation + 1)
         self.generation += 1
         for cell in cast(Sequence[RemoteCell], self.cells):
-            cell.record = done.cells[cell.number]
-        self.clock.step, self.clock.images = done.cells[0]["clock"]
-        return done.profile, {0: {name: torch.tensor(value) for name, value in done.numbers.items()}}
+            cell.record = result.cells[cell.number]
+        self.clock.step, self.clock.images = result.cells[0]["clock"]
+        return result.profile, {0: {name: torch.tensor(value) for name, value in result.scalars.items()}}
 
     @property
     def workers(self) -> list[dict[str, Any]]:
         return self.coordinator.workers
 
     def collect(self) -> None:
-        if self.begun:
+        if self.has_begun:
             states = self.coordinator.collect()
             for cell in self.cells:
                 cell.restore(states[cell.number])
 
-    def dismiss(self) -> None:
-        """Send the workers home."""
+    def release_workers(self) -> None:
+        """Release the workers."""
         self.end()
 
 
 def initial_cells(first: CellState, count: int) -> list[RemoteCell]:
-    """Cells of which nothing is known yet but that they are like the first."""
+    """Cells before the first generation, as copies of the first one."""
     return [RemoteCell(replace(first, number=number)) for number in range(count)]
