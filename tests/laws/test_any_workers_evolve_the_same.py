@@ -60,7 +60,7 @@ def found(population):
         *(pytest.param([1.0] * count, id=str(count), marks=SLOW) for count in (3, 9)),
     ],
 )
-def test_workers_that_exchange_halos_are_one_process(words, expected, tmp_path, speeds):
+def test_workers_that_exchange_genomes_equal_one_process(words, expected, tmp_path, speeds):
     owners = assign_cells(3, 3, speeds)
     workers = []
     for communicator in thread_communicator.create_communicators(len(speeds), timeout_s=60):

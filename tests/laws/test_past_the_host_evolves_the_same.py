@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paragan.build import workers
+from paragan.build import communicators
 from paragan.coevolution.workers.cell_assignment import assign_cells
 from paragan.coevolution.workers.genome_exchange import GenomeExchange, exchange_routes
 from paragan.config import load
@@ -28,7 +28,7 @@ def loopback(monkeypatch):
 
 
 @pytest.mark.parametrize("num_workers", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_workers_that_exchange_past_the_host_are_one_process(tmp_path, num_workers):
+def test_workers_that_exchange_from_devices_equal_one_process(tmp_path, num_workers):
     expected = grid(WORDS, range(9), tmp_path / "alone")
     for _ in range(GENERATIONS):
         expected.evolve()
@@ -74,10 +74,12 @@ class Past(Grid):
 
     def make_communicator(self, order, stopped):
         device = HOST if order["rank"] < order["size"] else None
-        return workers._communicator_factory(load("digits", ["transport=nccl"]), self.store, device)(order, stopped)
+        return communicators.communicator_factory(load("digits", ["transport=nccl"]), self.store, device)(
+            order, stopped
+        )
 
 
-def test_so_it_is_when_a_worker_is_lost(tmp_path, monkeypatch):
+def test_failed_worker_is_replaced_bit_for_bit(tmp_path, monkeypatch):
     """Its cells go on from copies that came past the host, on a worker that has them from there."""
     dead = threading.Event()
     hooks = {1: lambda: dead.is_set() and threading.Event().wait(30)}

@@ -135,7 +135,7 @@ def test_a_device_that_records_is_timed_with_it(monkeypatch, tmp_path):
         (("model={name: dcgan, width: 8}",), "grid.executor: recorded is not possible: G has buffers"),
     ],
 )
-def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
+def test_recorded_executor_that_is_impossible_raises(words, told, tmp_path):
     config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
         grid.evolution(config, tmp_path, print, lambda: False, reading=True)
@@ -150,7 +150,7 @@ def test_where_nothing_can_be_recorded_a_line_says_so(words, told, tmp_path):
         (("augment={name: diffaugment}",), "the augmentation draws random numbers in every step"),
     ],
 )
-def test_nor_can_all_games(words, told, tmp_path, monkeypatch):
+def test_recorded_executor_with_unsupported_games_raises(words, told, tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "graph_factory", lambda device: TapeGraph)
     config = load("digits", (*WORDS, "model={name: mlp}", *words, "grid.executor=recorded"))
     with pytest.raises(ConfigError, match=f"grid.executor: recorded is not possible: {told}"):

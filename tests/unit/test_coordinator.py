@@ -39,7 +39,7 @@ def begun(tmp_path):
             beats.close()
 
 
-def test_everybody_goes_home_together(begun):
+def test_end_closes_all_workers_together(begun):
     grid = begun()
     grid.evolve(2)
     grid.coordinator.end()
@@ -49,7 +49,7 @@ def test_everybody_goes_home_together(begun):
     assert not [text for text in grid.said if "failed" in text]
 
 
-def test_the_neighbourhood_may_change_among_workers(begun, tmp_path):
+def test_changed_neighbourhood_on_workers_equals_one_process(begun, tmp_path):
     """On a ring of 1 x 4 with one neighbour workers 0 and 2 need not meet; on the graph that follows they do."""
     words = ("grid.shape=1x4", "grid.edges=[[0, 1], [2, 3]]", "grid.changes=[{at: 2, edges: [[0, 2], [1, 3]]}]")
     grid = begun(*words, workers=4)
@@ -57,7 +57,7 @@ def test_the_neighbourhood_may_change_among_workers(begun, tmp_path):
     assert grid.genomes() == alone(tmp_path / "alone", 4, *words)
 
 
-def test_one_who_lives_but_does_nothing_is_given_up(begun, tmp_path):
+def test_worker_with_heartbeats_but_no_progress_fails(begun, tmp_path):
     over, stuck = threading.Event(), threading.Event()
 
     def hang():
@@ -74,20 +74,20 @@ def test_one_who_lives_but_does_nothing_is_given_up(begun, tmp_path):
     assert grid.genomes() == alone(tmp_path / "alone", 2)
 
 
-def test_one_who_works_slowly_is_not_given_up(begun):
+def test_slow_worker_does_not_fail(begun):
     grid = begun("grid.batches=5", workers=2, timeout_s=1.5, hooks={1: lambda: time.sleep(0.3)})
     grid.evolve(1)  # takes 3 s for its cells
     assert not [text for text in grid.said if "failed" in text]
 
 
-def test_a_worker_does_not_wait_for_ever_for_a_coordinator_that_is_silent(begun):
+def test_worker_of_a_silent_coordinator_ends_after_the_timeout(begun):
     grid = begun(workers=1)
     line = Line(queue.Queue(), queue.Queue())
     worker = Worker(line, grid.factory, grid.make_communicator, print, WorkerStatus(), timeout_s=1.0)
     assert worker.run() == "no message from the coordinator for 1 s"
 
 
-def test_a_coordinator_that_has_nothing_to_say_is_heard(begun):
+def test_worker_of_an_idle_coordinator_continues(begun):
     grid = begun(workers=1, heartbeat_s=0.5, patience_s=2.0)
     grid.evolve(1)
     time.sleep(2.6)  # it scores, say
@@ -95,7 +95,7 @@ def test_a_coordinator_that_has_nothing_to_say_is_heard(begun):
     assert not [text for text in grid.said if "failed" in text]
 
 
-def test_a_worker_that_fails_ends_the_run_and_says_why(begun):
+def test_error_on_a_worker_ends_the_run_with_its_reason(begun):
     def fail():
         raise ParaganError("the disk is full")
 
@@ -104,7 +104,7 @@ def test_a_worker_that_fails_ends_the_run_and_says_why(begun):
         grid.evolve(1)
 
 
-def test_a_worker_that_is_late_changes_nothing(begun, tmp_path):
+def test_late_worker_does_not_change_the_result(begun, tmp_path):
     """It sends nothing for several heartbeats, as on a busy machine, and computes all the same."""
     late = threading.Event()
 
@@ -140,7 +140,7 @@ def test_a_failure_over_mpi_ends_the_run_also_while_data_is_waited_for(begun, wh
         grid.evolve(1) if while_ == "meet" else found.collect()
 
 
-def test_one_that_comes_later_gets_cells(begun, tmp_path):
+def test_worker_that_joins_later_gets_cells(begun, tmp_path):
     grid = begun(workers=1)
     grid.evolve(1)
     grid.add_worker()
@@ -149,14 +149,14 @@ def test_one_that_comes_later_gets_cells(begun, tmp_path):
     assert grid.genomes() == alone(tmp_path / "alone", 3)
 
 
-def test_cells_go_to_who_is_faster(begun, tmp_path):
+def test_cells_move_to_faster_workers(begun, tmp_path):
     grid = begun("grid.batches=4", workers=2, hooks={1: lambda: time.sleep(0.06)})
     grid.evolve(5)
     assert any("with 3, 1 cells" in text for text in grid.said)
     assert grid.genomes() == alone(tmp_path / "alone", 5, "grid.batches=4")
 
 
-def test_the_record_tells_of_workers(begun):
+def test_record_contains_the_workers(begun):
     grid = begun(workers=2)
     grid.evolve(1)
     found = grid.coordinator.workers
@@ -171,7 +171,7 @@ def centres(population):
 class TestAge:
     """Workers that need not wait for one another."""
 
-    def test_nobody_is_further_ahead_than_that(self, begun):
+    def test_worker_is_at_most_the_limit_ahead(self, begun):
         apart = []
 
         def look():
@@ -183,7 +183,7 @@ class TestAge:
         grid.evolve(6)
         assert 1 < max(apart) <= 2
 
-    def test_the_last_generation_is_everybodys(self, begun):
+    def test_last_generation_is_finished_by_all_workers(self, begun):
         grid = begun(workers=4, age=3, last=5, hooks={1: lambda: time.sleep(0.05)})
         grid.evolve(5)
         states = grid.coordinator.collect()
@@ -191,7 +191,7 @@ class TestAge:
         time.sleep(0.3)
         assert {worker._population.generation for worker in grid.workers} == {5}  # none did more
 
-    def test_what_may_be_done_ends_before_the_last_and_before_a_change(self, begun):
+    def test_limit_stops_at_the_last_generation_and_before_a_change(self, begun):
         grid = begun("grid.changes=[{at: 4, topology: ring}]", workers=2, age=2, last=7)
         found, untils = grid.coordinator, []
         found.membership.admit()
@@ -202,7 +202,7 @@ class TestAge:
         found.at = 0
 
     @pytest.mark.parametrize(("generation", "waits"), [(1, False), (2, False), (3, True)])
-    def test_no_copy_is_older(self, tmp_path, generation, waits):
+    def test_copy_older_than_the_limit_is_waited_for(self, tmp_path, generation, waits):
         """The other one has posted its first generation, and then no more."""
         factory = build_cells.GridFactory.of(load("digits", WORDS), tmp_path, lambda text: None)
         owners, populations = [0, 0, 1, 1], []
@@ -224,12 +224,12 @@ class TestAge:
             assert set(one.exchange.gather(centres(one), [0, 1, 2, 3], generation)) == {0, 1, 2, 3}
             assert set(one.exchange.copies[0]) == {2, 3}
 
-    def test_without_any_delay_lock_step_is_what_comes(self, begun, tmp_path):
+    def test_async_exchange_without_delay_equals_lock_step(self, begun, tmp_path):
         grid = begun(workers=2, age=0)
         grid.evolve(3)
         assert grid.genomes() == alone(tmp_path / "alone", 3)
 
-    def test_others_go_on_with_the_cells_of_one_that_is_gone(self, begun):
+    def test_cells_of_a_failed_worker_continue_on_others(self, begun):
         grid = begun(workers=3, age=1, last=6, hooks={1: lambda: time.sleep(0.05)})
         grid.evolve(2)
         member = grid.coordinator.membership.members[1]

@@ -46,7 +46,7 @@ def evaluator(reals):
 @pytest.mark.parametrize("topology", [torus(1, 1), torus(2, 2), torus(3, 4), ring(6, 2)], ids=len)
 @pytest.mark.parametrize("by", ["mean", "worst", "best"])
 @pytest.mark.parametrize("same_data", [True, False])
-def test_the_table_is_the_loop_over_pairs(topology, by, same_data):
+def test_fitness_equals_a_loop_over_pairs(topology, by, same_data):
     players = nets(len(topology))
     centres = [{side: genome(net) for side, net in both.items()} for both in players]
     batches = [real(0 if same_data else cell) for cell in range(len(topology))]
@@ -66,7 +66,7 @@ def test_the_table_is_the_loop_over_pairs(topology, by, same_data):
                     assert told == pytest.approx(aggregate([float(value) for value in plain]), rel=1e-12)
 
 
-def test_each_image_and_each_verdict_is_made_once(monkeypatch):
+def test_fitness_computes_images_and_logits_once(monkeypatch):
     topology, calls = torus(3, 3), {Side.G: 0, Side.D: 0}
     centres = [{side: genome(net) for side, net in both.items()} for both in nets(9)]
     found, batch = evaluator(lambda cell: batch), real(0)
@@ -89,7 +89,7 @@ def test_each_image_and_each_verdict_is_made_once(monkeypatch):
     assert calls == {Side.G: 9, Side.D: 90}
 
 
-def test_images_beyond_what_may_be_kept_are_made_again(monkeypatch):
+def test_fitness_images_beyond_the_cache_are_generated_again(monkeypatch):
     monkeypatch.setattr("paragan.coevolution.fitness._MAX_BYTES", 3 * NUM * 16 * 8)
     centres = [{side: genome(net) for side, net in both.items()} for both in nets(4)]
     found, roomy, batch = evaluator(lambda cell: batch), evaluator(lambda cell: batch), real(0)

@@ -45,7 +45,7 @@ def tensors(seat):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_clone_goes_on_as_the_player_would(kind):
+def test_clone_trains_as_the_player_would(kind):
     gan, stream, scheme = played(KINDS[kind])
     other, elsewhere, _ = played(KINDS[kind], steps=5, seed=1)
     for side in Side:
@@ -65,7 +65,7 @@ def test_a_clone_goes_on_as_the_player_would(kind):
         assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_a_genome_does_not_move_with_the_player():
+def test_genome_does_not_change_with_the_player():
     gan, stream, scheme = played()
     genome = Genome.from_player(gan.g, Traits(1e-3))
     before = genome.digest
@@ -73,7 +73,7 @@ def test_a_genome_does_not_move_with_the_player():
     assert genome.digest == before != Genome.from_player(gan.g, Traits(1e-3)).digest
 
 
-def test_a_clone_learns_at_the_genomes_rate_however_often_it_mutates():
+def test_clone_has_the_learning_rate_of_the_genome():
     gan, stream, scheme = played()
     for lr in (3e-4, 9e-4, 1e-5):
         genome = Genome.from_player(gan.g, Traits(lr))
@@ -85,7 +85,7 @@ def test_a_clone_learns_at_the_genomes_rate_however_often_it_mutates():
         assert 0.2 * lr < moved < 5 * lr  # Adam moves every weight by about its rate
 
 
-def test_what_another_kind_of_optimiser_remembers_is_left_out():
+def test_clone_drops_state_of_another_optimiser_type():
     gan, _, _ = played(KINDS["Adam"])
     other, stream, scheme = played(KINDS["AdaBelief"], seed=1)
     Genome.from_player(gan.g, Traits(1e-3)).load_into(other.g)
@@ -95,7 +95,7 @@ def test_what_another_kind_of_optimiser_remembers_is_left_out():
     scheme.step(other, stream)  # and it starts anew
 
 
-def test_bytes_are_read_back_to_the_same_bits():
+def test_genome_bytes_round_trip_is_exact():
     gan, _, _ = played()
     genome = Genome.from_player(gan.d, Traits(2e-4, 2, 3, 7))
     again = Genome.unpack(genome.pack(), genome)
@@ -123,14 +123,14 @@ GENOME = Genome.from_player(played(steps=1)[0].g, Traits(1e-3))
         lambda raw: raw.replace(b"net/", b"nit/", 1),
     ],
 )
-def test_bytes_that_are_no_genome_are_refused(spoil):
+def test_invalid_genome_bytes_raise(spoil):
     raw = spoil(GENOME.pack().numpy().tobytes())
     with pytest.raises(CheckpointError):
         Genome.unpack(torch.frombuffer(bytearray(raw or b"\0"), dtype=torch.uint8), GENOME)
 
 
 @given(st.binary(min_size=1, max_size=400))
-def test_no_bytes_do_more_than_be_refused(raw):
+def test_random_genome_bytes_only_raise(raw):
     with pytest.raises(CheckpointError):
         Genome.unpack(torch.frombuffer(bytearray(raw), dtype=torch.uint8), GENOME)
 
@@ -148,7 +148,7 @@ def test_no_bytes_do_more_than_be_refused(raw):
         {"lr": None},
     ],
 )
-def test_odd_traits_are_refused(odd):
+def test_invalid_traits_raise(odd):
     told = json.loads(json.dumps({**Traits(1e-3).to_dict(), **odd}))
     with pytest.raises((ValueError, TypeError)):
         Traits.from_dict(told)

@@ -30,7 +30,7 @@ TENSORS = {
 TRAITS = Traits(1e-3, 2, 3, 4, "torch.optim.adam.Adam")
 
 
-def test_the_library_reads_what_was_written(tmp_path):
+def test_serialized_genome_is_read_by_safetensors(tmp_path):
     raw = Genome(TENSORS, TRAITS).pack().numpy().tobytes()
     found = load(raw)
     assert found.keys() == TENSORS.keys()
@@ -41,12 +41,12 @@ def test_the_library_reads_what_was_written(tmp_path):
         assert Traits.from_dict(json.loads(file.metadata()["traits"])) == TRAITS
 
 
-def test_the_order_of_the_tensors_is_of_no_account():
+def test_serialized_bytes_do_not_depend_on_tensor_order():
     turned = dict(reversed(TENSORS.items()))
     assert Genome(turned, TRAITS).digest == Genome(TENSORS, TRAITS).digest
 
 
-def test_every_tensor_is_aligned():
+def test_serialized_tensors_are_aligned():
     raw = Genome(TENSORS, TRAITS).pack().numpy().tobytes()
     length = int.from_bytes(raw[:8], "little")
     assert length % 8 == 0
@@ -55,12 +55,12 @@ def test_every_tensor_is_aligned():
 
 
 @pytest.mark.parametrize("dtype", tensor_bytes.DTYPES)
-def test_formats_are_named_as_the_library_does(dtype):
+def test_dtype_names_equal_those_of_safetensors(dtype):
     raw = save({"x": torch.zeros(2, dtype=dtype)})
     assert json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])["x"]["dtype"] == tensor_bytes.DTYPES[dtype]
 
 
-def test_what_is_read_are_views_equal_to_the_last_bit():
+def test_deserialized_tensors_are_exact_views():
     data = Genome(TENSORS, TRAITS).pack()
     found, metadata = tensor_bytes.deserialize(data)
     assert found.keys() == TENSORS.keys() and Traits.from_dict(json.loads(metadata["traits"])) == TRAITS
@@ -70,13 +70,13 @@ def test_what_is_read_are_views_equal_to_the_last_bit():
 
 
 @pytest.mark.parametrize("before", [1, 4, 8])
-def test_it_may_come_behind_something_else(before):
+def test_deserialize_accepts_misaligned_slices(before):
     data = Genome(TENSORS, TRAITS).pack()
     found, _ = tensor_bytes.deserialize(torch.cat([torch.zeros(before, dtype=torch.uint8), data])[before:])
     assert all(torch.equal(found[name], value) for name, value in TENSORS.items())
 
 
-def test_in_two_parts_it_is_the_same():
+def test_split_genome_equals_the_whole():
     genome, host = Genome(TENSORS, TRAITS), torch.device("cpu")
     front, body = genome.pack_split(host)
     assert len(body) == sum(value.numel() * value.element_size() for value in TENSORS.values())
@@ -85,7 +85,7 @@ def test_in_two_parts_it_is_the_same():
     assert all(t.untyped_storage().data_ptr() == body.untyped_storage().data_ptr() for t in found.tensors.values())
 
 
-def test_what_lies_elsewhere_than_the_device_stays_on_the_host():
+def test_split_bytes_of_host_tensors_stay_on_the_host():
     """Nothing of the one is copied to the other: `meta` stands in for a device, and holds no values."""
     device = torch.device("meta")
     there = {name: value.to(device) for name, value in TENSORS.items() if name.startswith("net/")}
@@ -100,14 +100,14 @@ def test_what_lies_elsewhere_than_the_device_stays_on_the_host():
     assert set(load(front.numpy().tobytes())) == TENSORS.keys() - there.keys()
 
 
-def test_a_body_may_be_of_nothing():
+def test_split_body_may_be_empty():
     found, _ = tensor_bytes.deserialize(
         *tensor_bytes.serialize_split({"net/none": torch.empty(0, 3)}, {}, torch.device("cpu"))
     )
     assert found["net/none"].shape == (0, 3)
 
 
-def test_a_standing_in_parts_is_the_same():
+def test_split_cell_state_equals_the_whole():
     centre = {side: Genome(TENSORS, TRAITS) for side in Side}
     state, host = CellState(3, centre, (0.5, 0.5), counters=dict.fromkeys(Side, (1, 2, 3))), torch.device("cpu")
     assert [len(state.pack()), len(state.pack(host))] == [3, 5]
@@ -121,7 +121,7 @@ def test_a_standing_in_parts_is_the_same():
 
 
 @pytest.mark.parametrize("about", [[], "x", {"x": 1}, {"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}])
-def test_a_body_that_is_not_what_its_header_says_is_refused(about):
+def test_split_body_that_contradicts_its_header_raises(about):
     front = tensor_bytes.serialize({}, {"traits": json.dumps(TRAITS.to_dict()), "body": json.dumps(about)})
     for body in (torch.zeros(12, dtype=torch.uint8), torch.zeros(4, dtype=torch.uint8)):
         with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):
@@ -141,7 +141,7 @@ def one(**changes: object) -> dict[str, object]:
     return {"__metadata__": {}, "x": about}
 
 
-def test_the_plain_case_is_read():
+def test_deserialize_reads_the_minimal_file():
     found, metadata = tensor_bytes.deserialize(made(one()))
     assert torch.equal(found["x"], torch.zeros(2)) and metadata == {}
 
@@ -178,12 +178,12 @@ def test_the_plain_case_is_read():
         torch.tensor([16] + [0] * 7 + [ord("[")] * 16, dtype=torch.uint8),
     ],
 )
-def test_anything_else_is_refused(data):
+def test_deserialize_of_invalid_data_raises(data):
     with pytest.raises((ValueError, KeyError, TypeError, RecursionError)):
         tensor_bytes.deserialize(data)
 
 
-def test_so_is_a_header_that_would_nest_without_end():
+def test_deserialize_of_a_deeply_nested_header_raises():
     deep = b"[" * (1 << 17)
     data = torch.frombuffer(bytearray(len(deep).to_bytes(8, "little") + deep), dtype=torch.uint8)
     with pytest.raises(CheckpointError, match="genome: the received bytes are not a valid genome"):

@@ -34,19 +34,19 @@ def test_weights_are_clipped_and_sum_to_one():
 
 
 @pytest.mark.parametrize("num", [1, 7, 10, 1000])
-def test_counts_are_the_shares_and_all_of_them(num):
+def test_image_counts_follow_weights_and_sum_to_all(num):
     weights = [0.21, 0.19, 0.4, 0.0, 0.2]
     found = image_counts(weights, num)
     assert sum(found) == num and found[3] == 0
     assert all(abs(count - weight * num) < 1 for count, weight in zip(found, weights, strict=True))
 
 
-def test_a_mixture_has_rows_of_their_own_of_each():
+def test_mixture_takes_disjoint_rows_of_each_member():
     found = mixture_features([SampleFeatures(torch.arange(10.0)[:, None] + 100 * i) for i in range(3)], [0.5, 0.2, 0.3])
     assert found.features_BF.squeeze(1).tolist() == [0, 1, 2, 3, 4, 105, 106, 207, 208, 209]
 
 
-def test_a_step_is_kept_only_where_it_is_nearer():
+def test_evolve_weights_accepts_only_lower_distances():
     pools, weights = [pool(0, 1000), pool(1, 1000)], (0.5, 0.5)
     distances = []
     for time in range(60):
@@ -57,7 +57,7 @@ def test_a_step_is_kept_only_where_it_is_nearer():
     assert evolve_weights(pools[:1], (1.0,), 0.5, near(0.9), 0, 0, 0) == ((1.0,), pytest.approx(0.9))
 
 
-def test_an_ensemble_grows_by_whoever_brings_it_nearest():
+def test_greedy_ensemble_adds_the_best_member():
     pools = [pool(0), pool(4), pool(10), pool(-50)]
     members, found = greedy_ensemble(pools, near(3.0), 4)  # 3 = (0 + 4 + 4 + 4) / 4
     assert members == {0: 1, 1: 3} and found == pytest.approx(0.0)
@@ -76,7 +76,7 @@ class Shift(nn.Module):
         return z_BZ.sum(1) + self.by + (0 if y_B is None else 1000 * y_B)
 
 
-def test_each_row_is_the_image_of_one_member_on_the_same_latent():
+def test_mixture_row_is_the_image_of_one_member():
     net = Mixture([Shift(0), Shift(100), Shift(200)], [0.5, 0.0, 0.5])
     assert (net.latent, net.num_classes) == (4, 2)
     z = torch.randn(4000, 4, generator=torch.Generator().manual_seed(0))

@@ -23,7 +23,7 @@ from paragan.layers.all_reduce import ReduceGroup
 from paragan.losses import relativistic_average
 from paragan.parallel import _forward_backward, local_sgd
 from tests.one_turn import nets, play, turn
-from tests.unit.test_cells_differ import WORDS
+from tests.unit.test_cell_options import WORDS
 
 REAL, FAKE = torch.randn(2, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 PRICES = {

@@ -12,7 +12,7 @@ import paragan as pg
 from paragan.cli.main import main
 from paragan.coevolution import topology
 from paragan.core.types import Side
-from tests.unit.test_cells_differ import DIGITS, WORDS, evolution, grid
+from tests.unit.test_cell_options import DIGITS, WORDS, evolution, grid
 
 
 def rates(population, generations):
@@ -34,7 +34,7 @@ def test_learning_rates_of_a_grid_mutate_with_the_given_probability(probability,
 CHANGES = "grid.changes=[{at: 1, topology: ring}, {at: 3, edges: [[0, 2]]}]"
 
 
-def test_the_neighbourhood_changes_at_its_generation_and_is_told_again(tmp_path):
+def test_neighbourhood_change_is_recorded_at_its_generation(tmp_path):
     run = evolution(
         *(tmp_path, "grid.shape=2x3", "grid.batches=1", CHANGES, "train.kimg=0.04", "scheme=synchronous"),
         "grid.mixture.num_images=40",
@@ -54,7 +54,7 @@ def test_the_neighbourhood_changes_at_its_generation_and_is_told_again(tmp_path)
     assert run.start_values["grid"]["neighbours"] == pair
 
 
-def test_weights_of_other_neighbours_are_forgotten(tmp_path):
+def test_mixture_weights_are_reset_when_neighbours_change(tmp_path):
     """Also where there are as many of them as before."""
     population = grid(
         tmp_path, "grid.shape=1x4", "grid.edges=[[0, 1], [2, 3]]", "grid.changes=[{at: 2, edges: [[0, 2], [1, 3]]}]"
@@ -66,7 +66,7 @@ def test_weights_of_other_neighbours_are_forgotten(tmp_path):
             cell.weights = (0.75, 0.25)
 
 
-def test_a_conditional_grid_samples_by_class(tmp_path):
+def test_conditional_grid_samples_by_class(tmp_path):
     out = tmp_path / "run"
     words = (*WORDS, "grid.cells=[{at: [0, 1], classes: [0, 1, 2, 3, 4]}, {at: [2, 3], classes: [5, 6, 7, 8, 9]}]")
     assert main(["train", "digits", *words, "train.kimg=0.032", "--out", str(out)]) == 0

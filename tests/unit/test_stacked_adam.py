@@ -29,7 +29,7 @@ def with_policy(**changes):
 
 
 @pytest.mark.parametrize("changes", [{"schedule": DECAY}, {"max_norm": None}, {"arguments": {"eps": 1e-3}}], ids=str)
-def test_it_is_what_each_would_have_done(changes):
+def test_stacked_adam_equals_adam_per_player(changes):
     one, other = with_policy(**changes), with_policy(**changes)
     loop.LoopExecutor().train(one, 15, loss_of)
     executor = stacked.StackedExecutor(BATCH)
@@ -43,7 +43,7 @@ def test_it_is_what_each_would_have_done(changes):
     [{"arguments": {"weight_decay": 0.1}}, {"arguments": {"amsgrad": True}}, {"kind": torch.optim.AdamW}],
     ids=str,
 )
-def test_others_are_stepped_one_by_one(changes):
+def test_stacked_adam_is_not_used_for_other_optimisers(changes):
     kind = changes.pop("kind", torch.optim.Adam)
     found = cells()
     for cell in found:
@@ -53,13 +53,13 @@ def test_others_are_stepped_one_by_one(changes):
     assert can_stack([cell.gan.d for cell in found])
 
 
-def test_one_that_differs_is_enough():
+def test_stacked_adam_is_not_used_if_one_player_differs():
     found = [cell.gan.d for cell in cells()]
     found[2] = Player(Side.D, found[2].net, policy=Policy(torch.optim.Adam, 1e-3, {"betas": (0.5, 0.9)}, max_norm=0.7))
     assert not can_stack(found)
 
 
-def test_a_bad_gradient_skips_one_cell_and_no_other():
+def test_stacked_adam_skips_only_the_cell_with_a_bad_gradient():
     one, other = cells(), cells()
     for found in (one, other):
         found[2].batches = Broken(2)
@@ -81,7 +81,7 @@ class Broken(Stream):
         return batch
 
 
-def test_the_two_executors_may_take_turns():
+def test_executors_can_alternate():
     """As they do where it is measured which of them is faster."""
     one, other = cells(), cells()
     loop.LoopExecutor().train(one, 12, loss_of)

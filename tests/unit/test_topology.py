@@ -14,7 +14,7 @@ SHAPES = list(product(range(1, 9), range(1, 9)))
 
 @pytest.mark.parametrize(("rows", "columns"), SHAPES)
 @pytest.mark.parametrize("radius", [1, 2])
-def test_a_torus_is_all_within_so_many_steps_around_the_edges(rows, columns, radius):
+def test_torus_neighbourhood_is_all_cells_within_the_radius(rows, columns, radius):
     found = torus(rows, columns, radius)
     assert len(found) == rows * columns
 
@@ -34,7 +34,7 @@ def test_a_torus_is_all_within_so_many_steps_around_the_edges(rows, columns, rad
         assert {len(near) for near in found.neighbours} == {5}
 
 
-def test_the_order_of_a_neighbourhood_is_fixed():
+def test_neighbourhood_order_is_fixed():
     assert torus(3, 3).neighbours[4] == (4, 1, 7, 3, 5)  # itself, north, south, west, east
     assert torus(2, 2).neighbours == ((0, 2, 1), (1, 3, 0), (2, 0, 3), (3, 1, 2))
     assert ring(5, 2).neighbours[0] == (0, 4, 1, 3, 2)
@@ -42,30 +42,30 @@ def test_the_order_of_a_neighbourhood_is_fixed():
 
 @pytest.mark.parametrize("cells", range(1, 9))
 @pytest.mark.parametrize("radius", [1, 2])
-def test_a_ring_is_so_many_to_either_side(cells, radius):
+def test_ring_neighbourhood_extends_to_both_sides(cells, radius):
     for cell, near in enumerate(ring(cells, radius).neighbours):
         assert near[0] == cell and len(near) == len(set(near))
         assert set(near) == {(cell + step) % cells for step in range(-radius, radius + 1)}
 
 
-def test_edges_are_read_both_ways():
+def test_graph_edges_are_read_in_both_directions():
     assert graph(4, [(0, 1), (1, 2), (2, 1)]).neighbours == ((0, 1), (1, 0, 2), (2, 1), (3,))
     with pytest.raises(ConfigError, match=r"grid.edges: \[0, 4\] is not a pair of cells; use two numbers from 0 to 3"):
         graph(4, [(0, 4)])
 
 
-def test_how_far_the_farthest_cell_is():
+def test_diameter_is_the_distance_to_the_farthest_cell():
     assert (torus(3, 3).diameter, torus(4, 4).diameter, torus(1, 1).diameter) == (2, 4, 0)
     assert (ring(9).diameter, ring(9, 2).diameter) == (4, 2)
     assert graph(3, [(0, 1)]).diameter is None
 
 
-def test_reach_is_everybody_that_these_cells_read():
+def test_reach_is_the_union_of_neighbourhoods():
     assert torus(4, 4).reach([0]) == [0, 1, 3, 4, 12]
     assert torus(4, 4).reach([0, 1, 4, 5]) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13]
 
 
-def test_a_neighbourhood_without_its_own_cell_is_refused():
+def test_neighbourhood_without_its_cell_raises():
     for odd in (((1, 0), (1,)), ((0, 0),), ((0, 3),)):
         with pytest.raises(ConfigError, match=r"grid: the neighbourhood"):
             Topology(odd)

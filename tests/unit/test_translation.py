@@ -115,7 +115,7 @@ def test_dropout_is_another_in_every_update(pairs, tmp_path, scheme, monkeypatch
     assert len(flat) == len(drawn)
 
 
-def test_looking_changes_nothing(run, pairs, tmp_path):
+def test_auto_executor_measurement_changes_no_state(run, pairs, tmp_path):
     """With pictures, scores and telemetry or without: the same weights."""
     assert same(weights(run[1][-1]), weights(started(tmp_path / "run", pairs, *QUIET)[-1]))
 

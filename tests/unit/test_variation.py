@@ -22,7 +22,7 @@ def test_losses_are_drawn_equally_often():
     assert len({draw_loss(1000, 1, 0, 0, batch) for batch in range(50)}) > 40  # per batch, another draw each
 
 
-def test_a_tournament_is_won_by_the_fittest_of_those_drawn():
+def test_tournament_selects_the_fittest_of_those_drawn():
     fitness = [3.0, 1.0, 2.0, 5.0, 4.0]
     wins = [tournament(fitness, 2, 0, cell, 0, Side.G) for cell in range(TIMES)]
     assert 3 not in wins  # of two, the least fit never wins
@@ -34,13 +34,13 @@ def test_a_tournament_is_won_by_the_fittest_of_those_drawn():
     assert {tournament([math.nan, 2.0], 2, 0, cell, 0, Side.D) for cell in range(20)} == {1}
 
 
-def test_the_two_sides_and_all_cells_draw_apart():
+def test_tournament_draws_differ_by_side_and_cell():
     fitness = [float(n) for n in range(100)]
     found = {tournament(fitness, 1, 0, cell, time, side) for cell in range(5) for time in range(5) for side in Side}
     assert len(found) > 30
 
 
-def test_rates_mutate_as_often_and_as_far_as_they_say():
+def test_learning_rates_mutate_with_the_given_probability_and_scale():
     options = RateOptions(probability=0.5, form="gaussian", rate=1e-5)
     steps = [mutate_lr(1e-3, options, 3, 0, time, Side.G) - 1e-3 for time in range(TIMES)]
     moved = [step for step in steps if step]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 
+from paragan.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store, open_store
 from paragan.build.grid import GridFactory
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
@@ -24,7 +22,7 @@ from paragan.coevolution.topology import Topology
 from paragan.coevolution.workers.coordinator import Coordinator, StalenessLimit
 from paragan.coevolution.workers.membership import Membership
 from paragan.coevolution.workers.remote_population import RemotePopulation, initial_cells
-from paragan.coevolution.workers.worker import CommunicatorFactory, Worker
+from paragan.coevolution.workers.worker import Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, RankError
@@ -32,15 +30,10 @@ from paragan.core.files import create_subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.handshake import incompatibility, nccl_conflict, worker_info
 from paragan.distributed.launch.local_workers import LocalWorkers
-from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.control import ControlConnection, Listener, connect
-from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
-from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.distributed.transports.signed_frames import TOKEN, TOKEN_FILE, new_token, save_token
 from paragan.hardware import device as devices, peers
-
-_MAX_GENOME_BYTES = 1 << 34  # per genome
 
 
 def evolution(
@@ -109,7 +102,7 @@ class _CoordinatorServer:
         host, port = config.coordinator_address
         token = os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
-        store = _open_store(host, config.train.timeout_s)
+        store = open_store(host, config.train.timeout_s)
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
         local_workers = (
             LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks") if external_workers is None else None
@@ -125,7 +118,7 @@ class _CoordinatorServer:
         is_recoverable = config.transport != "mpi"  # mpiexec ends all processes when one is killed
         membership = Membership(self._accept, self.say, grid.heartbeat_s, timeout_s, on_failure, is_recoverable)
         limit = StalenessLimit(grid.age, -(-len(config.max_steps) // grid.batches))
-        make_communicator = _communicator_factory(config, self.store)
+        make_communicator = communicator_factory(config, self.store)
         self.coordinator = Coordinator(
             membership, grid.rows_columns, topology, make_communicator, like, limit, timeout_s
         )
@@ -191,9 +184,9 @@ def worker(
     torch_device = devices.device_from_option(device)
     place = external_workers.rank if external_workers is not None and external_workers.mpi else None
     about = worker_info(str(torch_device), config or None, place, peers.accelerator_uuid(torch_device))
-    line = connect(token, host, port, _CONNECT_TIMEOUT_S, about)
+    line = connect(token, host, port, CONNECT_TIMEOUT_S, about)
     try:
-        welcome = line.receive(_CONNECT_TIMEOUT_S)
+        welcome = line.receive(CONNECT_TIMEOUT_S)
         if welcome is None:
             return f"no message from the coordinator at {host}:{port} ({line.disconnect_reason or 'silent'})"
         if welcome["kind"] == "refused":
@@ -206,13 +199,10 @@ def worker(
         with closing(
             PeriodicHeartbeat(line, run.grid.heartbeat_s, status)
         ):  # also while the data is read, which may take long
-            store = _connect_store(host, welcome["store"], run.train.timeout_s)
+            store = connect_store(host, welcome["store"], run.train.timeout_s)
             return _build_worker(run, line, Path(welcome["folder"]), store, status, torch_device, say).run()
     finally:
         line.close()
-
-
-_CONNECT_TIMEOUT_S = 60.0
 
 
 def _build_worker(
@@ -229,77 +219,14 @@ def _build_worker(
     torch.set_num_threads(run.train.threads or torch.get_num_threads())
     factory = GridFactory.of(run, folder, say, device=device)
     nccl_device = device if run.transport == "nccl" else None
-    meet = _communicator_factory(run, store, nccl_device)
-    return Worker(line, factory, meet, say, status, age=run.grid.age, timeout_s=run.train.timeout_s, device=nccl_device)
-
-
-def _open_store(host: str, timeout_s: float) -> dist.TCPStore:
-    """Open a store that listens on one address; by default torch would listen on all."""
-    server = socket.create_server((host, 0))
-    port = server.getsockname()[1]
-    timeout = timedelta(seconds=timeout_s)
-    return dist.TCPStore(host, port, None, True, timeout, wait_for_workers=False, master_listen_fd=server.detach())
-
-
-def _connect_store(host: str, port: int, timeout_s: float) -> dist.Store:
-    try:
-        return dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=min(timeout_s, _CONNECT_TIMEOUT_S)))
-    except RuntimeError as error:
-        raise RankError(
-            f"worker: no store at {host}:{port} ({str(error)[:200]}); run the same command again to resume"
-        ) from None
-
-
-def _communicator_factory(
-    config: RunConfig, store: dist.Store, nccl_device: torch.device | None = None
-) -> CommunicatorFactory:
-    """Factory of the communicators of memberships; the coordinator has the rank after the last worker's.
-
-    nccl_device: from which a worker sends genomes; None: they are sent from the host.
-    """
-    if config.transport == "mpi":
-        return partial(_join_mpi_communicator, config.train.timeout_s)
-    kind: Callable[..., GlooCommunicator] = (
-        GlooCommunicator
-        if nccl_device is None
-        else partial(NcclCommunicator, device=nccl_device, pair=peers.connect_pair)
-    )
-    return partial(_join_communicator, kind, store, config.coordinator_address[0], config.train.timeout_s)
-
-
-def _join_communicator(
-    kind: Callable[..., GlooCommunicator],
-    store: dist.Store,
-    host: str,
-    timeout_s: float,
-    order: Mapping[str, Any],
-    stopped: Callable[[], bool],
-) -> Communicator:
-    """Join a gloo or NCCL communicator. gloo listens on the loopback or on this host's address for the coordinator."""
-    return kind(
-        store,
-        f"membership/{order['membership']}",
-        order["rank"],
-        order["size"],
-        order["peers"],
-        most_bytes=_MAX_GENOME_BYTES,
-        timeout_s=timeout_s,
-        stopped=stopped,
-        coordinated=True,
-        host=host if host.startswith("127.") else None,
-    )
-
-
-def _join_mpi_communicator(timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
-    from paragan.distributed.transports.mpi_communicator import MpiWorld  # begins MPI
-
-    return MpiWorld().join(
-        f"membership/{order['membership']}",
-        order["places"],
-        order["peers"],
-        grid=None if order["torus"] is None else tuple(order["torus"]),
-        coordinator=0,
-        most_bytes=_MAX_GENOME_BYTES,
-        timeout_s=timeout_s,
-        stopped=stopped,
+    make_communicator = communicator_factory(run, store, nccl_device)
+    return Worker(
+        line,
+        factory,
+        make_communicator,
+        say,
+        status,
+        age=run.grid.age,
+        timeout_s=run.train.timeout_s,
+        device=nccl_device,
     )

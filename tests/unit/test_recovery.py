@@ -7,13 +7,13 @@ from paragan.coevolution.workers.recovery import RecoverySource, recovery_source
 LAST = ["a", "a", "b", "b"]
 
 
-def test_the_newest_edge_that_every_cell_has_counts():
+def test_recovery_resumes_at_the_newest_common_boundary():
     held = {"a": {6: [0, 1], 5: [0, 1, 2]}, "b": {5: [2, 3]}}
     edge, found = recovery_sources(held, LAST)
     assert edge == 5 and found == [RecoverySource(name, 5) for name in LAST]
 
 
-def test_copies_stand_in_for_whoever_is_gone():
+def test_recovery_after_failure_uses_copies():
     held = {"a": {6: [0, 1, 3], 5: [0, 1, 2, 3]}, "c": {6: [2]}}
     assert recovery_sources(held, LAST) == (
         6,
@@ -21,22 +21,22 @@ def test_copies_stand_in_for_whoever_is_gone():
     )
 
 
-def test_a_grid_of_which_a_cell_is_nowhere_begins_anew():
+def test_recovery_without_a_state_of_a_cell_starts_over():
     assert recovery_sources({"a": {6: [0, 1]}}, LAST) == (0, [None] * 4)
 
 
-def test_what_was_gathered_last_is_better_than_nothing():
+def test_recovery_without_copies_uses_the_collected_states():
     held = {"a": {6: [0, 1]}, "coordinator": {4: [0, 1, 2, 3]}}
     assert recovery_sources(held, LAST) == (4, [RecoverySource("coordinator", 4)] * 4)
 
 
-def test_where_edges_may_differ_nobody_goes_further_back_than_the_oldest_cell():
+def test_recovery_with_different_boundaries_starts_at_the_oldest_cell():
     held = {"a": {9: [0, 1], 8: [0, 1], 7: [0, 1, 2]}, "b": {8: [2]}, "c": {6: [3], 9: []}}
     edge, found = recovery_sources(held, LAST, may_differ=True)
     assert edge == 6
     assert found == [RecoverySource("a", 7), RecoverySource("a", 7), RecoverySource("a", 7), RecoverySource("c", 6)]
 
 
-def test_where_edges_may_differ_a_cell_that_is_nowhere_alone_begins_anew():
+def test_recovery_with_different_boundaries_restarts_only_missing_cells():
     edge, found = recovery_sources({"a": {3: [0, 1], 0: [0]}, "b": {3: [2]}}, LAST, may_differ=True)
     assert edge == 0 and found == [RecoverySource("a", 0), RecoverySource("a", 3), RecoverySource("b", 3), None]

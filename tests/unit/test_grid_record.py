@@ -7,7 +7,7 @@ from paragan.report.population import population_section
 from tests.unit.test_grid_report import cells, population
 
 
-def test_a_neighbourhood_that_is_told_again_is_the_one_from_then_on():
+def test_record_with_changed_neighbourhood_applies_from_then_on():
     lines = [{"generation": n, "cells": cells(1.0, 2.0, 3.0, weights=[0.5, 0.5])} for n in (1, 2, 3, 4, 5)]
     lines[1]["neighbours"] = [[0, 2], [1, 2], [2, 0]]
     lines[3]["neighbours"] = [[0, 7], "x"]
@@ -21,7 +21,7 @@ def test_a_neighbourhood_that_is_told_again_is_the_one_from_then_on():
     assert Population().after_start({"shape": [1, 3]}).grid.neighbours == ()
 
 
-def test_the_metric_of_the_scores_is_named():
+def test_record_names_the_metric_of_the_scores():
     line = {"generation": 1, "cells": cells(1.5, 2.0)}
     assert " at 1.5 by fd[judge]; " in population_section(population(line, scored_by="fd[judge]"), 1.0).note
     assert " at 1.5; " in population_section(population(line, scored_by=None), 1.0).note

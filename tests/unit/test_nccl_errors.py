@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paragan.build import workers
+from paragan.build import communicators, workers
 from paragan.config import dump, load
 from paragan.core.errors import ConfigError
 from paragan.distributed.launch import handshake
@@ -24,7 +24,7 @@ def config(*words):
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_fewer_accelerators_than_workers(tmp_path, monkeypatch, count):
+def test_nccl_with_too_few_accelerators_raises(tmp_path, monkeypatch, count):
     monkeypatch.setattr(peers, "num_nccl_devices", lambda: count)
     with pytest.raises(ConfigError) as found:
         workers.evolution(config("workers=2"), tmp_path / "run", print, lambda: False)
@@ -33,7 +33,7 @@ def test_fewer_accelerators_than_workers(tmp_path, monkeypatch, count):
     assert not (tmp_path / "run").exists()
 
 
-def test_every_worker_has_an_accelerator_of_its_own():
+def test_nccl_worker_needs_a_separate_accelerator():
     first, second = ({**handshake.worker_info("device:0"), "accelerator": name} for name in "ab")
     assert handshake.nccl_conflict(first, []) == handshake.nccl_conflict(second, [first]) == ""
     shared = handshake.nccl_conflict(dict(first), [second, first])
@@ -44,7 +44,7 @@ def test_every_worker_has_an_accelerator_of_its_own():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a worker on the CPU is meant")
-def test_a_worker_on_the_cpu_is_told_why():
+def test_nccl_worker_on_the_cpu_is_refused_with_a_reason():
     run, listener, said = config(), Listener(new_token()), []
     server = workers._CoordinatorServer(run, None, said.append, "", listener, None, {"config": dump(run)}, None, None)
     over = threading.Event()
@@ -69,7 +69,7 @@ def test_a_worker_on_the_cpu_is_told_why():
     assert len(said) == 1 and said[0].endswith("use transport=gloo")
 
 
-def test_a_worker_that_shares_one_is_told_why():
+def test_nccl_worker_that_shares_an_accelerator_is_refused_with_a_reason():
     class Came:
         peer_info, peer_address = {**handshake.worker_info("device:0"), "accelerator": "a"}, "somebody"
 
@@ -91,7 +91,7 @@ def test_a_worker_that_shares_one_is_told_why():
     assert server._accept() is came and came.told[0] == "welcome"
 
 
-def test_under_mpiexec_it_is_told_by_its_name(tmp_path, monkeypatch):
+def test_nccl_under_mpiexec_raises(tmp_path, monkeypatch):
     from paragan.runs.start_grid import start_grid
 
     monkeypatch.setenv("PMI_SIZE", "4")
@@ -100,14 +100,14 @@ def test_under_mpiexec_it_is_told_by_its_name(tmp_path, monkeypatch):
         start_grid(config(), "digits", list(WORDS), tmp_path / "run", False, None)
 
 
-def test_the_coordinator_has_links_alone(monkeypatch):
+def test_coordinator_of_nccl_workers_uses_gloo(monkeypatch):
     """It trains nothing, and so has nothing to send from a device."""
     made = []
-    monkeypatch.setattr(workers, "GlooCommunicator", lambda *words, **options: made.append(("links", options)))
-    monkeypatch.setattr(workers, "NcclCommunicator", lambda *words, **options: made.append(("direct", options)))
+    monkeypatch.setattr(communicators, "GlooCommunicator", lambda *words, **options: made.append(("links", options)))
+    monkeypatch.setattr(communicators, "NcclCommunicator", lambda *words, **options: made.append(("direct", options)))
     order = {"membership": "1", "rank": 0, "size": 2, "peers": [1]}
     device = torch.device("meta")
     for of_worker in (None, device):
-        workers._communicator_factory(config(), dist.HashStore(), of_worker)(order, lambda: False)
+        communicators.communicator_factory(config(), dist.HashStore(), of_worker)(order, lambda: False)
     assert [kind for kind, _ in made] == ["links", "direct"]
     assert made[1][1]["device"] == device and made[1][1]["pair"] is peers.connect_pair

@@ -42,14 +42,14 @@ def evolution(folder, *words):
     return build_cells.evolution(load("digits", (*WORDS, *words)), folder, silent, lambda: False)
 
 
-def test_what_is_written_is_read_back_equal():
+def test_cell_options_survive_a_round_trip():
     config = load("digits", (*WORDS, CELLS))
     assert loads(dump(config), "again") == config
     assert config.grid.of_cell(3) == config.grid.cells[0] and config.grid.of_cell(2) == CellOptions((2,))
     assert config.grid.diets == (1.0, 0.5, 1.0, 1.0)
 
 
-def test_each_cell_has_its_own_and_the_rest_of_the_run(tmp_path):
+def test_cell_has_its_options_and_otherwise_the_runs(tmp_path):
     cells = grid(tmp_path, CELLS).cells
     assert [type(cell.players[Side.G].optimizer) for cell in cells] == [
         *(adabelief.Optimizer, torch.optim.Adam, torch.optim.Adam, adabelief.Optimizer)
@@ -65,7 +65,7 @@ def test_each_cell_has_its_own_and_the_rest_of_the_run(tmp_path):
         assert torch.equal(cell.gan.loss.g(fake, real), kind.g_loss(fake, real))
 
 
-def test_a_cell_with_its_own_loss_draws_none(tmp_path):
+def test_cell_with_a_fixed_loss_draws_none(tmp_path):
     words = ("grid.losses=[nonsaturating, least_squares]", "grid.cells=[{at: [1], loss: hinge}]", "train.kimg=0.064")
     run = evolution(tmp_path, *words)
     seen = {cell.number: [] for cell in run.cells}
@@ -83,7 +83,7 @@ def test_a_cell_with_its_own_loss_draws_none(tmp_path):
     assert own.record["loss"] == 2
 
 
-def test_losses_are_named_in_the_record_where_any_cell_has_its_own(tmp_path):
+def test_record_names_losses_if_cells_differ(tmp_path):
     assert evolution(tmp_path).start_values["grid"]["losses"] == []
     own = evolution(tmp_path, "grid.cells=[{at: [1], loss: hinge}, {at: [2], loss: hinge}]")
     assert own.start_values["grid"]["losses"] == ["nonsaturating", "hinge"]
@@ -91,7 +91,7 @@ def test_losses_are_named_in_the_record_where_any_cell_has_its_own(tmp_path):
     assert len({id(cell.gan.loss) for cell in own.cells}) == 2  # the stacked executor computes each once
 
 
-def test_a_cell_sees_its_classes_and_no_others(tmp_path):
+def test_cell_trains_on_its_classes_only(tmp_path):
     cells = grid(tmp_path, CELLS).cells
     labels = torch.cat([next(cells[1].batches).y_B for _ in range(60)])
     assert set(labels.tolist()) == {2, 7}
@@ -103,7 +103,7 @@ def test_a_cell_sees_its_classes_and_no_others(tmp_path):
     assert torch.equal(z, whole[3:7]) and set(y.tolist()) == set(range(10))
 
 
-def test_the_runs_own_latents_are_of_all_classes(tmp_path):
+def test_prior_of_the_run_draws_all_classes(tmp_path):
     run = evolution(tmp_path, "grid.cells=[{at: [0, 1, 2, 3], classes: [1]}]")
     for prior in (run.prior, run.cells[0].gan.prior):
         _, y = prior.draw("score", Rows(0, 0, 100, 100))
@@ -112,14 +112,14 @@ def test_the_runs_own_latents_are_of_all_classes(tmp_path):
     assert torch.equal(run.population.make_evaluator(0).y_B, y)
 
 
-def test_a_cell_is_compared_on_what_it_eats(tmp_path):
+def test_fitness_uses_the_data_of_the_cell(tmp_path):
     evaluator = grid(tmp_path, CELLS).make_evaluator(3)
     assert set(evaluator.reals(1).y_B.tolist()) == {2, 7}
     # the same data is one batch, evaluated once
     assert evaluator.reals(0) is evaluator.reals(2) is not evaluator.reals(1)
 
 
-def test_an_unconditional_cell_is_asked_for_nothing(tmp_path):
+def test_unconditional_cell_draws_no_labels(tmp_path):
     cells = grid(tmp_path, "model.conditional=false", "model.name=mlp", CELLS).cells
     assert cells[1].gan.prior.draw("g", Rows(0, 0, 5, 5))[1] is None
     assert set(next(cells[1].batches).y_B.tolist()) == {2, 7}
@@ -132,7 +132,7 @@ def eaten(cell, *own, **grid):
     return Diets(GridOptions("2x2", cells=own, **grid), DIGITS, 0).of(cell)
 
 
-def test_pieces_follow_the_numbers_of_the_cells_each_as_long_as_its_share():
+def test_disjoint_diets_follow_the_cell_numbers_and_shares():
     own = (CellOptions((2,), diet=0.5), CellOptions((1,), classes=(0, 1, 2)))
     parts = [eaten(cell, *own, diet=1 / 8, overlap=False) for cell in range(4)]
     rows = [set(part._rows.tolist()) for part in parts]
@@ -142,7 +142,7 @@ def test_pieces_follow_the_numbers_of_the_cells_each_as_long_as_its_share():
     assert set(y.tolist()) == {0, 1, 2} and 30 < len(parts[1]) < 80
 
 
-def test_who_eats_everything_eats_the_source_itself():
+def test_full_diet_is_the_source_object():
     own = CellOptions((0,), diet=0.5)
     assert eaten(1, own) is DIGITS and len(eaten(0, own)) == len(DIGITS) // 2
     assert eaten(0, CellOptions((0,), diet=1.0), diet=0.5) is DIGITS
@@ -151,7 +151,7 @@ def test_who_eats_everything_eats_the_source_itself():
 SGD = "grid.cells=[{at: [0], g: {optimizer: {name: SGD, lr: 0.5, arguments: {momentum: 0.5}}}}]"
 
 
-def test_memory_and_rate_stay_with_their_optimiser(tmp_path):
+def test_clone_between_optimisers_inherits_neither_state_nor_rate(tmp_path):
     """Whoever comes to another optimiser comes without what the old one remembers, at the rate of who is replaced."""
     population = grid(tmp_path, SGD, "grid.replacement=always", "grid.rates.probability=0")
     taken = {}
@@ -189,7 +189,7 @@ def test_memory_and_rate_stay_with_their_optimiser(tmp_path):
         ("{name: RMSprop}", False),
     ],
 )
-def test_alike_are_those_of_the_same_optimiser_and_arguments(tmp_path, optimizer, same):
+def test_same_optimizer_compares_name_and_arguments(tmp_path, optimizer, same):
     population = grid(tmp_path, f"grid.cells=[{{at: [1, 2], g: {{optimizer: {optimizer}}}}}]", "grid.tournament=4")
     assert population.has_same_optimizer(Side.G, 0, 1) is population.has_same_optimizer(Side.G, 1, 0) is same
     assert population.has_same_optimizer(Side.G, 1, 2) and population.has_same_optimizer(Side.D, 0, 1)

@@ -16,7 +16,7 @@ def loader(seed: int) -> Loader:
 
 
 @pytest.mark.parametrize("plain", [(), (1,), (0, 1, 2)])
-def test_every_stream_gives_its_batch_whatever_kind_it_is(plain):
+def test_cell_streams_of_any_kind_give_their_batches(plain):
     """plain: those that are other iterators than loaders."""
     streams = [iter([next(loader(n))]) if n in plain else loader(n) for n in range(3)]
     batch = next(CellStreams(streams))

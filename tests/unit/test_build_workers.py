@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from paragan.build import workers
+from paragan.build import communicators, workers
 from paragan.config import dump, load
 from paragan.distributed.transports.control import Listener
 
@@ -17,12 +17,12 @@ class Idle:
         return ""
 
 
-def test_a_worker_beats_while_it_reads_the_data(monkeypatch, tmp_path):
+def test_worker_reading_data_sends_heartbeats(monkeypatch, tmp_path):
     """That may take longer than its coordinator waits for a heartbeat."""
     read = threading.Event()
     monkeypatch.setattr(workers, "_build_worker", lambda *_: read.wait(WAIT_S) and Idle())
     config = load("digits", ["grid.shape=2x2", "grid.heartbeat_s=0.01", "train.threads=1"])
-    store = workers._open_store("127.0.0.1", WAIT_S)
+    store = communicators.open_store("127.0.0.1", WAIT_S)
     listener = Listener(TOKEN)
     worker = threading.Thread(target=workers.worker, args=(TOKEN, *listener.address, print, "cpu"), daemon=True)
     worker.start()

@@ -29,7 +29,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("others", "chosen"), [({"slow": Slow(), "loop": loop.LoopExecutor()}, "loop")])
-def test_the_faster_one_is_chosen_and_told(others, chosen):
+def test_auto_executor_chooses_and_prints_the_fastest(others, chosen):
     said = []
     executor = auto.AutoExecutor(others, said.append)
     executor.train(cells(), 2, loss_of)
@@ -37,7 +37,7 @@ def test_the_faster_one_is_chosen_and_told(others, chosen):
     assert len(said) == 1 and said[0].startswith(f"executor  {chosen} (ms per cell and step: slow ")
 
 
-def test_looking_changes_nothing():
+def test_auto_executor_measurement_changes_no_state():
     one, other = cells(), cells()
     executor = auto.AutoExecutor({"slow": Slow(), "stacked": stacked.StackedExecutor(BATCH)}, lambda text: None)
     executor.train(one, 7, loss_of)
@@ -48,7 +48,7 @@ def test_looking_changes_nothing():
     assert [cell.loss for cell in one] == [cell.loss for cell in other]
 
 
-def test_one_alone_is_not_timed():
+def test_auto_executor_with_one_choice_measures_nothing():
     said = []
     executor = auto.AutoExecutor({"loop": loop.LoopExecutor()}, said.append)
     executor.train(cells(), 1, loss_of)
@@ -56,7 +56,7 @@ def test_one_alone_is_not_timed():
 
 
 @pytest.mark.parametrize("chosen", ["loop", "stacked"])
-def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
+def test_auto_executor_of_a_resumed_run_repeats_its_choice(tmp_path, chosen):
     def begin(*more):
         run = grid.evolution(load("digits", [*WORDS, *more]), tmp_path, print, lambda: False)
         assert isinstance(run.population.executor, auto.AutoExecutor)
@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_keeps_to_it(tmp_path, chosen):
     assert after.resume() and after.population.executor.chosen == chosen
 
 
-def test_a_scheme_that_needs_the_players_themselves_is_never_stacked(tmp_path):
+def test_auto_executor_with_a_scheme_that_needs_players_never_stacks(tmp_path):
     config = load("digits", (*WORDS, "scheme=extragradient"))
     found = grid.evolution(config, tmp_path, print, lambda: False, reading=True).population
     assert isinstance(found.executor, loop.LoopExecutor)

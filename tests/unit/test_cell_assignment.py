@@ -14,7 +14,7 @@ from paragan.core.errors import ConfigError
 
 @pytest.mark.parametrize(("rows", "columns"), list(product(range(1, 7), range(1, 7))))
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 9])
-def test_equal_workers_get_equal_parts(rows, columns, workers):
+def test_assignment_for_equal_speeds_is_equal(rows, columns, workers):
     if workers > rows * columns:
         with pytest.raises(ConfigError, match=rf"workers: found {workers} for a grid of {rows * columns} cells"):
             assign_cells(rows, columns, [1.0] * workers)
@@ -24,7 +24,7 @@ def test_equal_workers_get_equal_parts(rows, columns, workers):
     assert len(owners) == rows * columns and max(counts) - min(counts) <= 1 and min(counts) >= 1
 
 
-def test_rectangles_have_the_shortest_edges():
+def test_rectangular_blocks_have_the_shortest_edges():
     assert rectangular_blocks(4, 4, 4) == [0, 0, 1, 1, 0, 0, 1, 1, 2, 2, 3, 3, 2, 2, 3, 3]
     assert rectangular_blocks(2, 6, 3) == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
     assert rectangular_blocks(3, 3, 4) is None
@@ -32,7 +32,7 @@ def test_rectangles_have_the_shortest_edges():
     assert len(across) == 8  # a block of a 2x2 torus of blocks has two others beside it
 
 
-def test_cells_follow_measured_speed():
+def test_assignment_follows_measured_speeds():
     owners = assign_cells(3, 3, [2.0, 1.0])
     assert [owners.count(worker) for worker in range(2)] == [6, 3]
     owners = assign_cells(2, 2, [100.0, 1.0])
@@ -46,7 +46,7 @@ def test_cells_follow_measured_speed():
     "topology", [torus(2, 2), torus(3, 3), torus(4, 4), ring(6), graph(4, [(0, 1), (2, 3)])], ids=len
 )
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
-def test_all_that_is_read_travels_and_every_way_has_one_back(topology, workers):
+def test_exchange_routes_carry_all_cells_read_and_have_reverses(topology, workers):
     owners = [cell * workers // len(topology) for cell in range(len(topology))]
     ways = exchange_routes(owners, topology)
     for rank in range(workers):
@@ -64,7 +64,7 @@ def test_all_that_is_read_travels_and_every_way_has_one_back(topology, workers):
 @pytest.mark.parametrize(
     ("rows", "columns", "size"), [(2, 2, 4), (3, 3, 9), (4, 4, 4), (6, 6, 9), (4, 2, 8), (3, 3, 3)]
 )
-def test_equal_blocks_of_a_torus_are_a_torus(rows, columns, size):
+def test_torus_shape_of_equal_blocks_is_a_torus(rows, columns, size):
     owners = assign_cells(rows, columns, [1.0] * size)
     found = torus_shape(exchange_routes(owners, torus(rows, columns)), size)
     assert found is not None and found[0] * found[1] == size
@@ -74,7 +74,7 @@ def test_equal_blocks_of_a_torus_are_a_torus(rows, columns, size):
         assert (r == s and (c - d) % across in (1, across - 1)) or (c == d and (r - s) % found[0] in (1, found[0] - 1))
 
 
-def test_workers_that_are_no_torus_are_told_as_a_graph():
+def test_torus_shape_of_other_graphs_is_none():
     assert (
         torus_shape(exchange_routes([0, 1, 2, 3], graph(4, [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)])), 4)
         is None

@@ -1,4 +1,4 @@
-"""`coevolution.mixture.Pool`: images are made in blocks, each once, and only those that some mixture has."""
+"""`coevolution.mixture.LazyFeatures`: images are made in blocks, each once, and only those that some mixture has."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Counted:
         (NUM, NUM, [(200, 250)]),
     ],
 )
-def test_rows_are_those_of_all_images(first, end, made):
+def test_lazy_features_rows_equal_those_of_all_images(first, end, made):
     counted = Counted()
     pool = LazyFeatures(counted, NUM)
     assert len(pool) == NUM
@@ -48,7 +48,7 @@ def test_rows_are_those_of_all_images(first, end, made):
     assert counted.made == made
 
 
-def test_a_mixture_makes_what_it_has_and_no_more():
+def test_lazy_features_of_a_mixture_compute_only_used_blocks():
     counted = [Counted(1000 * n) for n in range(3)]
     pools, weights = [LazyFeatures(one, NUM) for one in counted], (0.4, 0.6, 0.0)
     found = mixture_features(pools, weights)

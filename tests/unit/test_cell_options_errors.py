@@ -6,7 +6,7 @@ import pytest
 
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from tests.unit.test_cells_differ import WORDS, grid
+from tests.unit.test_cell_options import WORDS, grid
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from tests.unit.test_cells_differ import WORDS, grid
         ("{at: [1], loss: hing}", "grid.cells.0.loss.name: unknown loss 'hing'; choose one of hinge, "),
     ],
 )
-def test_a_wrong_cell_is_one_line(word, found):
+def test_invalid_cell_options_give_a_one_line_error(word, found):
     with pytest.raises(ConfigError) as caught:
         load("digits", (*WORDS, f"grid.cells=[{word}]"))
     assert str(caught.value).startswith(f"command line: {found}") and "\n" not in str(caught.value)
@@ -48,14 +48,14 @@ def test_a_wrong_cell_is_one_line(word, found):
         ),
     ],
 )  # fmt: skip
-def test_a_grid_that_cannot_be_is_one_line(words, found):
+def test_invalid_grid_gives_a_one_line_error(words, found):
     with pytest.raises(ConfigError, match=r"^command line: grid: ") as caught:
         load("digits", (*WORDS, *words))
     assert found in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("topology", ["tours", "mesh"])
-def test_an_unknown_neighbourhood_is_one_line(topology):
+def test_unknown_topology_gives_a_one_line_error(topology):
     with pytest.raises(ConfigError, match=f"grid.topology: must be one of torus, ring, not '{topology}'"):
         load("digits", (*WORDS, f"grid.topology={topology}"))
 
@@ -81,7 +81,7 @@ def test_an_unknown_neighbourhood_is_one_line(topology):
         ),
     ],
 )
-def test_what_the_data_decides_is_one_line(word, found, tmp_path):
+def test_cell_options_that_do_not_fit_the_data_give_a_one_line_error(word, found, tmp_path):
     with pytest.raises(ConfigError) as caught:
         grid(tmp_path, f"grid.cells=[{{at: [2], {word}}}]")
     assert str(caught.value).startswith(found) and "\n" not in str(caught.value)

@@ -82,7 +82,7 @@ def flat(found):
     ids=["critic", "sequential", "deep", "mixing", "tied", "other-weights", "one-layer"],
 )
 @pytest.mark.parametrize("times", [1, 2])
-def test_it_is_each_cells_own_network(make, shape, at_once, times):
+def test_stacked_network_equals_the_network_of_each_cell(make, shape, at_once, times):
     alone = nets(make)
     stack = StackedNetwork([copy.deepcopy(net) for net in alone], ROWS)
     x = torch.randn(times * CELLS * ROWS, *shape, dtype=torch.float64, requires_grad=True)
@@ -104,7 +104,7 @@ def test_it_is_each_cells_own_network(make, shape, at_once, times):
             assert torch.allclose(mine, theirs.grad, rtol=0, atol=1e-10)
 
 
-def test_gradients_lie_as_the_weights_do():
+def test_stacked_network_gradients_have_the_layout_of_the_weights():
     """A fused kernel walks both in memory order, and nothing is copied on the way."""
     stack = StackedNetwork(nets(critic), ROWS)
     flat(stack(torch.randn(CELLS * ROWS, *SHAPE, dtype=torch.float64))).sum().backward()
@@ -112,14 +112,14 @@ def test_gradients_lie_as_the_weights_do():
         assert all(gradient.is_contiguous() for gradient in stack.gradients(number))
 
 
-def test_under_autocast_each_cell_is_called():
+def test_stacked_network_under_autocast_calls_each_cell():
     stack = StackedNetwork([net.float() for net in nets(critic)], ROWS)
     with torch.autocast("cpu", torch.bfloat16):
         stack(torch.randn(CELLS * ROWS, *SHAPE))
     assert not stack._is_row_wise
 
 
-def test_what_the_copy_holds_is_nobodys_parameter():
+def test_stacked_network_copies_register_no_parameters():
     net = critic()
     held = {name: torch.stack([value.detach()] * CELLS) for name, value in net.named_parameters()}
     whole = with_batched_linear(net, held, CELLS)
@@ -128,7 +128,7 @@ def test_what_the_copy_holds_is_nobodys_parameter():
 
 
 @pytest.mark.parametrize("large", [0, 1 << 30])
-def test_large_cells_are_stepped_one_by_one(large, monkeypatch):
+def test_stacked_executor_steps_large_cells_one_by_one(large, monkeypatch):
     monkeypatch.setattr(stacked, "_LARGE_NUM_WEIGHTS", large)
     one, other = cells(), cells()
     loop.LoopExecutor().train(one, 20, loss_of)
