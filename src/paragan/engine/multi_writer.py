@@ -18,6 +18,7 @@ class MultiWriter:
         self._writers = dict(writers)
 
     def write(self, event: Event) -> None:
+        """Pass the event to every writer; a writer that raises is switched off."""
         failed: dict[str, BaseException] = {}
         for name, writer in self._writers.items():
             try:
@@ -28,6 +29,7 @@ class MultiWriter:
             self._drop(name, reason, event)
 
     def close(self) -> None:
+        """Close every writer; failures go to standard error."""
         for name, writer in list(self._writers.items()):
             try:
                 writer.close()

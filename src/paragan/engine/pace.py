@@ -64,7 +64,7 @@ class ProgressTimer:
         return (remaining / rate if rate else 0.0) + other_s
 
     def _count_due(self, images: int) -> dict[str, int]:
-        """How often each kind of event is due until the end."""
+        """Number of remaining events by kind."""
         periods = {
             "samples": self.every.sample_kimg,
             "telemetry": self.every.sample_kimg,

@@ -147,6 +147,7 @@ class Evaluator:
 
     @cached_property
     def protocol(self) -> dict[str, Any]:
+        """Settings that must be equal where two scores are compared."""
         return {
             "extractor": self.judge.name,
             "extractor_task": self._task,

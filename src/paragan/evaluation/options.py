@@ -1,4 +1,4 @@
-"""Settings of scores. Nothing here imports torch."""
+"""Options of scores. This module does not import torch."""
 
 from __future__ import annotations
 

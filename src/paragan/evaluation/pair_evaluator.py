@@ -35,6 +35,7 @@ class PairEvaluator:
 
     @property
     def num_pairs(self) -> int:
+        """Number of held-out pairs that are compared."""
         return min(self.num_images, len(self.held_out))
 
     def __call__(self, player: Player, prior: Prior) -> Score:
@@ -62,6 +63,7 @@ class PairEvaluator:
 
     @property
     def protocol(self) -> dict[str, Any]:
+        """Settings that must be equal where two scores are compared."""
         return {
             "compared": {"with": "the target of each pair", "split": "held_out", "num_images": self.num_pairs},
             "mode": self.mode,

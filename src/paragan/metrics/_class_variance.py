@@ -22,6 +22,7 @@ class ClassMoments:
 
     @classmethod
     def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
+        """Moments of these features by requested label."""
         features_BF, labels_B = in_float64(judged.features_BF), _labels(judged, num_classes)
         zeros_K = torch.zeros(num_classes, dtype=torch.float64)
         return cls(
@@ -65,9 +66,11 @@ class VarianceRatio:
         return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
 
     def update(self, judged: SampleFeatures) -> Self:
+        """Return a metric that includes these images."""
         return replace(self, seen=self.seen + ClassMoments.of(judged, len(self.real_K)))
 
     def merge(self, other: Self) -> Self:
+        """Return a metric that includes the images of both."""
         return replace(self, seen=self.seen + other.seen)
 
     @property

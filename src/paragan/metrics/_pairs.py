@@ -35,13 +35,16 @@ class PairMean:
     count: int = 0
 
     def update(self, pairs: ImagePairs) -> Self:
+        """Return a metric that includes these images."""
         made, target = (x.detach().cpu().double() for x in (pairs.made, pairs.target))
         return type(self)(self.total + float(self.of_each(made, target).sum()), self.count + len(pairs))
 
     def merge(self, other: Self) -> Self:
+        """Return a metric that includes the images of both."""
         return type(self)(self.total + other.total, self.count + other.count)
 
     def compute(self) -> float:
+        """The value of the metric."""
         if not self.count:
             raise ConfigError("score: there are no held-out pairs; use data with at least one")
         return self.total / self.count

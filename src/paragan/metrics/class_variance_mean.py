@@ -15,4 +15,5 @@ class Metric(VarianceRatio):
     name: ClassVar[str] = "class_variance_mean"
 
     def compute(self) -> float:
+        """The value of the metric."""
         return float(self.ratios.mean())

@@ -18,4 +18,5 @@ class Metric(VarianceRatio):
     name: ClassVar[str] = "class_variance_min"
 
     def compute(self) -> float:
+        """The value of the metric."""
         return float(self.ratios.min())

@@ -43,6 +43,7 @@ class Metric:
         )
 
     def update(self, judged: SampleFeatures) -> Metric:
+        """Return a metric that includes these images."""
         nearest_N = self.nearest_N
         for first in range(0, len(judged), _ROWS_AT_ONCE):
             fake_BF = in_float64(judged.features_BF[first : first + _ROWS_AT_ONCE])
@@ -50,9 +51,11 @@ class Metric:
         return replace(self, nearest_N=nearest_N)
 
     def merge(self, other: Metric) -> Metric:
+        """Return a metric that includes the images of both."""
         return replace(self, nearest_N=self.nearest_N.minimum(other.nearest_N))
 
     def compute(self) -> float:
+        """The value of the metric."""
         return float((self.nearest_N <= self.radius_N).double().mean())
 
 

@@ -28,6 +28,7 @@ class Moments:
 
     @classmethod
     def of(cls, features_BF: Tensor) -> Moments:
+        """Moments of these features."""
         features_BF = in_float64(features_BF)
         return cls(len(features_BF), features_BF.sum(0), features_BF.T @ features_BF)
 
@@ -59,12 +60,15 @@ class Metric:
         return cls(mean_F, covariance_FF, root(covariance_FF), Moments.of(real.features_BF[:0]))
 
     def update(self, judged: SampleFeatures) -> Metric:
+        """Return a metric that includes these images."""
         return replace(self, seen=self.seen + Moments.of(judged.features_BF))
 
     def merge(self, other: Metric) -> Metric:
+        """Return a metric that includes the images of both."""
         return replace(self, seen=self.seen + other.seen)
 
     def compute(self) -> float:
+        """The value of the metric."""
         mean_F, covariance_FF = self.seen.mean_and_covariance()
         # root(S1 S2) has the trace of root(root(S1) S2 root(S1)): symmetric, so never complex, also if S1 is singular.
         product_FF = self.real_root_FF @ covariance_FF @ self.real_root_FF

@@ -18,4 +18,5 @@ class Metric(PairMean):
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+        """l1 of each image: (B,), float64."""
         return (made_BCHW - target_BCHW).abs().flatten(1).mean(1)

@@ -27,15 +27,18 @@ class Metric:
         return cls()
 
     def update(self, judged: SampleFeatures) -> Metric:
+        """Return a metric that includes these images."""
         if judged.logits_BK is None or judged.requested_labels_B is None:
             raise ConfigError("label accuracy needs the logits of a classifier and the requested labels")
         right = int((judged.logits_BK.argmax(1) == judged.requested_labels_B).sum())
         return Metric(self.recognised + right, self.count + len(judged))
 
     def merge(self, other: Metric) -> Metric:
+        """Return a metric that includes the images of both."""
         return Metric(self.recognised + other.recognised, self.count + other.count)
 
     def compute(self) -> float:
+        """The value of the metric."""
         if not self.count:
             raise ConfigError("label accuracy needs at least 1 image; raise score.num_images")
         return self.recognised / self.count

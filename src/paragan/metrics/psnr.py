@@ -23,5 +23,6 @@ class Metric(PairMean):
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+        """psnr of each image: (B,), float64."""
         mse_B = (made_BCHW - target_BCHW).square().flatten(1).mean(1)
         return 10 * (4 / mse_B).log10().clamp(max=MOST / 10)

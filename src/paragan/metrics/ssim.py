@@ -27,6 +27,7 @@ class Metric(PairMean):
 
     @staticmethod
     def of_each(made_BCHW: Tensor, target_BCHW: Tensor) -> Tensor:
+        """ssim of each image: (B,), float64."""
         x, y = made_BCHW + 1, target_BCHW + 1  # in [0, 2]: means of values around 0 would have no meaning
         mean_x, mean_y = _smooth(x), _smooth(y)
         var_x, var_y = _smooth(x * x) - mean_x**2, _smooth(y * y) - mean_y**2

@@ -160,6 +160,7 @@ class _Watch(TorchFunctionMode):
 
     @contextmanager
     def following(self) -> Iterator[None]:
+        """Context in which the forward is traced."""
         hooks = []
         for block in self.blocks:
             hooks.append(block.register_forward_pre_hook(lambda module, _: self.inside.append(module)))

@@ -56,6 +56,7 @@ class Row:
 
     @property
     def name(self) -> str:
+        """Name of the row in the table."""
         return f"{self.strategy}, uneven" if self.uneven else self.strategy
 
     def share(self, rank: int, size: int, batch: int) -> tuple[int, int]:

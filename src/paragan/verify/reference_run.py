@@ -52,6 +52,7 @@ class VerifiedNetworks:
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
+        """The penalties of both players."""
         return (*self.game.g_penalties, *self.game.d_penalties)
 
     def without(self, need: Can) -> VerifiedNetworks:
