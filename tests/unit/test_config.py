@@ -293,7 +293,7 @@ def test_outside_names_are_those_with_a_dot(tmp_path, monkeypatch):
     assert config.load(str(tmp_path / "config.yaml"), outside={"mynets.deep"}) == named
 
 
-def test_changes_are_told_against_the_recipe():
+def test_changes_are_listed_against_the_recipe():
     changed = config.changes("digits", config.load("digits", ["train.kimg=2", "augment=diffaugment"]))
     assert changed["train.kimg"] == [96.0, 2.0]
     assert changed["augment.name"] == [None, "diffaugment"]

@@ -84,7 +84,7 @@ def test_ranges_hold_inside_containers():
         (Choice, "a map of name, options"),
     ],
 )
-def test_types_are_told_in_words(hint, words):
+def test_types_are_described_in_words(hint, words):
     assert describe(hint) == words
 
 

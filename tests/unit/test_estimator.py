@@ -36,9 +36,9 @@ def trained(folder, gan):
 class Plain:
     """One layer, held as `held`; `latent` and `num_classes` as given."""
 
-    def __init__(self, held, **told):
+    def __init__(self, held, **attributes):
         self.held = held
-        vars(self).update(told)
+        vars(self).update(attributes)
 
     def model_fn(self, latent_var, y):
         assert y is None or "num_classes" in vars(self)
@@ -66,10 +66,10 @@ class OneValue:
 
 
 class Painter(nn.Module):
-    def __init__(self, **told):
+    def __init__(self, **attributes):
         super().__init__()
         self.layer = nn.Linear(5, 64)
-        vars(self).update(told)
+        vars(self).update(attributes)
 
     def forward(self, latent_var, y):
         assert y is None
@@ -141,7 +141,7 @@ def test_every_network_is_a_copy_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "expected"),
+    ("words", "attributes", "expected"),
     [
         ((), {}, (5, 10)),
         ((), {"latent": 7}, (7, 10)),
@@ -150,9 +150,9 @@ def test_every_network_is_a_copy_of_its_own():
         (("model.conditional=false",), {"num_classes": 10}, (5, 10)),
     ],
 )
-def test_what_the_generator_does_not_tell_the_config_does(words, told, expected):
+def test_the_config_supplies_what_the_generator_lacks(words, attributes, expected):
     options = config("model.latent=5", *words).model.options
-    g = pg.Estimator(Plain(nn.Linear(5, 64), **told), Judge()).networks().Generator(options, (1, 8, 8), 10)
+    g = pg.Estimator(Plain(nn.Linear(5, 64), **attributes), Judge()).networks().Generator(options, (1, 8, 8), 10)
     assert (g.latent, g.num_classes) == expected
 
 
@@ -204,14 +204,14 @@ class OnTheClass(Plain):
     ],
 )
 def test_a_pair_that_cannot_play_is_one_line(tmp_path, g, d, said):
-    with pytest.raises(pg.ConfigError) as told:
+    with pytest.raises(pg.ConfigError) as caught:
         trained(tmp_path / "run", pg.Estimator(g, d))
-    assert str(told.value).startswith(said)
-    assert "\n" not in str(told.value)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_length_of_latents_that_nobody_tells_is_one_line():
+def test_a_missing_length_of_latents_is_one_line():
     with pytest.raises(
         pg.ConfigError, match=r"^Estimator: Painter: found no `latent`, expected the length of latent_var"
     ):

@@ -19,7 +19,7 @@ MISTAKES = {  # file, what stands there, what stands there instead, what is said
     "no Generator": ("nets.py", "class Generator", "class Gen", "does not define Generator; define that in"),
     "no module": ("nets.py", "class Generator(nn.Module)", "class Generator", "found no torch.nn.Module"),
     "other signature": ("nets.py", CTOR, "def __init__(self) -> None:", "raised TypeError"),
-    "constructor raises": ("nets.py", LATENT, "raise ValueError('odd width')", "ValueError: odd width"),
+    "constructor raises": ("nets.py", LATENT, "raise ValueError('bad width')", "ValueError: bad width"),
     "size of images": ("nets.py", G_OUT, f"{G_OUT}[..., :15]", "(4, 1, 16, 15); return images of the data's shape"),
     "flat images": ("nets.py", G_OUT, f"{G_OUT}.flatten(1)", "(4, 256); return images"),
     "one image": ("nets.py", G_OUT, f"{G_OUT}[:1]", "(1, 1, 16, 16); return images"),
@@ -64,7 +64,7 @@ def test_a_mistake_in_outside_code_is_one_line(case, tmp_path, monkeypatch, caps
     assert not (tmp_path / "run").exists()
 
 
-def test_the_place_in_their_file_is_told(tmp_path, monkeypatch, capsys):
+def test_the_error_names_the_line_of_outside_code(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     new("own_place")

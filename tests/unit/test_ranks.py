@@ -16,7 +16,7 @@ from paragan.core.types import Side
 from paragan.runs import rank_checks
 
 
-def told_by(*others):
+def gathering(*others):
     """A world whose other ranks say what is given."""
     return SimpleNamespace(size=1 + len(others), gather=lambda mine: [mine, *(change(mine) for change in others)])
 
@@ -27,11 +27,11 @@ def with_words(*words):
 
 def test_equal_settings_pass():
     same = with_words("data.size=16", "devices=4")  # devices: of a host
-    rank_checks.refuse_different(load("digits"), told_by(with_words(), same))
+    rank_checks.refuse_different(load("digits"), gathering(with_words(), same))
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (with_words("train.batch=32"), "train.batch is 64 on rank 0 and 32 on rank 2; give the same command"),
         (with_words("g.ema.half_life_kimg=3"), "g.ema.half_life_kimg is 2.0 on rank 0 and 3.0 on rank 2"),
@@ -39,9 +39,9 @@ def test_equal_settings_pass():
         (lambda mine: mine | {"torch": "1.0"}, f"torch is {torch.__version__} on rank 0 and 1.0 on rank 2; install"),
     ],
 )
-def test_other_settings_are_refused_by_name(other, told):
-    with pytest.raises(ConfigError, match=re.escape(f"ranks differ: {told}")) as caught:
-        rank_checks.refuse_different(load("digits"), told_by(with_words(), other))
+def test_other_settings_are_refused_by_name(other, message):
+    with pytest.raises(ConfigError, match=re.escape(f"ranks differ: {message}")) as caught:
+        rank_checks.refuse_different(load("digits"), gathering(with_words(), other))
     assert "\n" not in str(caught.value)
 
 
@@ -53,8 +53,8 @@ def test_the_first_lines_tell_where_everything_lies(batch, each):
     apart = SimpleNamespace(
         world=World(size=3), roles=Roles(World(size=3), World(), {Side.G: range(1), Side.D: [1, 2]})
     )
-    told = f"ranks     3 on 1 host: G zero3 on 0; D ddp on 1, 2; batches of {batch} images"
-    assert rank_checks.line(apart, seated, batch, 1) == told
+    message = f"ranks     3 on 1 host: G zero3 on 0; D ddp on 1, 2; batches of {batch} images"
+    assert rank_checks.line(apart, seated, batch, 1) == message
     here = SimpleNamespace(local_rank=0, gather=lambda mine: [mine, 1, 2, 0, 1])
     assert rank_checks.num_hosts(here) == 2
 
@@ -72,11 +72,11 @@ def test_ranks_on_different_disks_are_refused():
     trainer = SimpleNamespace(
         clock=SimpleNamespace(step=20), batches=SimpleNamespace(source=SimpleNamespace(fingerprint="a"))
     )
-    rank_checks.refuse_different_state(trainer, told_by(lambda mine: mine))
+    rank_checks.refuse_different_state(trainer, gathering(lambda mine: mine))
     with pytest.raises(CheckpointError, match="of step 20 on rank 0 and 0 on rank 1; put the run folder on"):
-        rank_checks.refuse_different_state(trainer, told_by(lambda mine: [0, "a"]))
+        rank_checks.refuse_different_state(trainer, gathering(lambda mine: [0, "a"]))
     with pytest.raises(CheckpointError, match="the data is a on rank 0 and b on ranks 1, 2"):
-        rank_checks.refuse_different_state(trainer, told_by(*[lambda mine: [20, "b"]] * 2))
+        rank_checks.refuse_different_state(trainer, gathering(*[lambda mine: [20, "b"]] * 2))
 
 
 def test_a_group_of_one_for_strategies_that_speak():

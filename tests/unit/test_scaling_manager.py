@@ -82,10 +82,10 @@ def ending(folder):
     ],
 )
 def test_a_batch_that_cannot_be_shared_is_one_line(manager, bs, num_workers, said):
-    with pytest.raises(pg.ConfigError) as told:
+    with pytest.raises(pg.ConfigError) as caught:
         manager(bs=bs, num_workers=num_workers)
-    assert str(told.value).startswith(said)
-    assert "\n" not in str(told.value)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("sqrt", 0.5), ("linear", 0.25), ("none", 1.0)])
@@ -129,7 +129,7 @@ def test_the_config_comes_with_the_library_and_leaves_torch_alone(python):
 
 @pytest.fixture(scope="module")
 def finished(quick_judge, tmp_path_factory):
-    """A run that was scored; it is only asked."""
+    """A run that was scored; tests only read it."""
     words = ("score.extractor=judge", "score.num_images=20")
     scale_mgr = pg.ScalingManager(config(*words), 16, 1, out=tmp_path_factory.mktemp("finished") / "run")
     yield trained(scale_mgr)
@@ -167,7 +167,7 @@ def _record(scale_mgr):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_score_between_steps_is_told_and_training_goes_on(quick_judge, manager):
+def test_eval_between_steps_returns_a_score_and_training_continues(quick_judge, manager):
     scale_mgr, gan = manager("score.extractor=judge", "score.num_images=20"), pg.Estimator(*pair())
     trained(scale_mgr, gan, steps=2)
     early = scale_mgr.eval("coverage")
@@ -176,7 +176,7 @@ def test_a_score_between_steps_is_told_and_training_goes_on(quick_judge, manager
     assert [line["step"] for line in _record(scale_mgr) if line["kind"] == "score"] == [2, 4]
 
 
-def test_nothing_can_be_asked_before_the_first_step_or_of_a_closed_manager(manager):
+def test_a_manager_before_its_first_step_or_closed_refuses_calls(manager):
     scale_mgr = manager()
     for ask in (scale_mgr.eval, scale_mgr.save, lambda: scale_mgr.trainer):
         with pytest.raises(pg.ConfigError, match=r"^ScalingManager: nothing is trained yet; call train\(gan"):
@@ -218,17 +218,17 @@ def test_the_same_program_goes_on_where_it_left(manager, tmp_path, capsys):
 
 def test_another_run_in_the_folder_is_refused_in_words_of_a_program(manager, tmp_path):
     trained(manager())
-    with pytest.raises(pg.CheckpointError) as told:
+    with pytest.raises(pg.CheckpointError) as caught:
         trained(manager(bs=32))
-    assert "other settings (g.optimizer.lr was " in str(told.value)
+    assert "other settings (g.optimizer.lr was " in str(caught.value)
     cures = "give the former values, choose another folder with out=DIR, or start anew with fresh=True"
-    assert str(told.value).endswith(f"train.batch was 16, now 32); {cures}")
+    assert str(caught.value).endswith(f"train.batch was 16, now 32); {cures}")
     trained(manager(bs=32, fresh=True))
     assert ending(tmp_path / "run")["step"] == 4
     assert ending(tmp_path / "run.old-1")["step"] == 4
 
 
-def test_code_that_fails_in_a_step_ends_the_run_and_tells(manager, tmp_path):
+def test_code_that_fails_in_a_step_ends_the_run_with_its_error(manager, tmp_path):
     g, d = pair()
     gan, scale_mgr = pg.Estimator(g, d), manager()
     scale_mgr.train(gan)
