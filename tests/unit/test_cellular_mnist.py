@@ -62,7 +62,7 @@ def test_all_are_updated_equally_often(runs):
         study.refuse_unequal(other)
 
 
-def test_nobody_of_the_independent_sees_anybody(runs, small):
+def test_independent_cells_have_no_neighbors(runs, small):
     (alone,) = runs["independent"]
     rate = load("digits").g.optimizer.lr
     for moment in alone["course"]:
@@ -98,7 +98,7 @@ def test_the_best_single_one_is_best_by_the_yardstick(runs, small, monkeypatch):
         assert found["chosen"]["best"] == best and found["fd"]["best single"] == found["singles"][best]
 
 
-def test_a_single_generator_and_a_mixture_of_it_score_alike(runs, small):
+def test_single_generator_and_mixture_of_it_have_equal_scores(runs, small):
     run = _opened(small.out / "lipizzaner-0")
     net = run.make_mixture([run.cells[2].centre[Side.G].network_state()], [1.0])
     found = run.judge(run.prior, net).metrics

@@ -285,7 +285,7 @@ def test_a_mixture_draws_by_its_weights():
     assert moved.min() >= 0
 
 
-def test_the_command_tells_every_routine(data_root, monkeypatch, capsys):
+def test_command_prints_every_routine(data_root, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["", str(data_root / "mnist"), "--grid", "1x1", "--batches", "1"])
     upstream.main()
     line = capsys.readouterr().out.splitlines()[-1]

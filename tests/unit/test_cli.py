@@ -83,7 +83,7 @@ sys.exit(code if "torch" not in sys.modules else 99)
         (["train", "bomb.yaml"], 2),
     ],
 )
-def test_help_and_config_errors_leave_torch_alone_and_write_nothing(words, code, empty_folder):
+def test_help_and_config_errors_import_no_torch_and_write_nothing(words, code, empty_folder):
     (empty_folder / "bad.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\ntrain: {batchsize: 3}\nseed: no\n")
     (empty_folder / "bomb.yaml").write_text(BOMB)
     before = sorted(empty_folder.rglob("*"))
@@ -93,12 +93,12 @@ def test_help_and_config_errors_leave_torch_alone_and_write_nothing(words, code,
     assert sorted(empty_folder.rglob("*")) == before
 
 
-def test_importing_paragan_leaves_torch_alone():
+def test_importing_paragan_imports_no_torch():
     ended = shell(code="import paragan, sys; print('torch' in sys.modules, paragan.__version__)", capture_output=True)
     assert ended.stdout == f"False {paragan.__version__}\n"
 
 
-def test_every_public_name_is_there():
+def test_every_public_name_exists():
     assert {name for name in paragan.__all__ if getattr(paragan, name) is None} == set()
     assert set(dir(paragan)) == set(paragan.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
@@ -141,7 +141,7 @@ def test_all_problems_are_printed_with_file_and_line(empty_folder, capsys):
         (["sample", "run", "--num", "0"], "--num"),
     ],
 )
-def test_a_wrong_word_is_exit_2_without_a_traceback(words, said, empty_folder, capsys):
+def test_usage_error_exits_2_without_a_traceback(words, said, empty_folder, capsys):
     (empty_folder / "bomb.yaml").write_text(BOMB)
     assert main(words) == 2
     out, error = capsys.readouterr()
@@ -150,7 +150,7 @@ def test_a_wrong_word_is_exit_2_without_a_traceback(words, said, empty_folder, c
     assert out == ""
 
 
-def test_no_words_show_the_help(capsys):
+def test_command_without_arguments_prints_help(capsys):
     assert main([]) == 2
     assert "Usage: paragan" in "".join(capsys.readouterr())
 
@@ -210,13 +210,13 @@ def test_eval_with_json_prints_json(stub, capsys):
         (OSError(errno.EACCES, "no", "a\x1b[2J"), 2, "a?[2J: no\n"),
     ],
 )
-def test_what_the_user_can_mend_is_a_line_and_a_code(stub, capsys, raised, code, said):
+def test_user_error_is_one_line_and_an_exit_code(stub, capsys, raised, code, said):
     stub("evaluate", "evaluate_run", result=raised)
     assert main(["eval", "run"]) == code
     assert capsys.readouterr() == ("", said)
 
 
-def test_what_is_printable():
+def test_to_printable_replaces_control_characters():
     assert to_printable("caf\u00e9 \u732b, a line\nand another") == "caf\u00e9 \u732b, a line\nand another"
     controls = "\x00\x07\r\t\x1b\x7f\x9b\udcff" + "".join(map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
     assert to_printable(controls) == "?" * len(controls)
@@ -237,7 +237,7 @@ def test_what_is_printable():
         (Later("stopped"), 85),
     ],
 )
-def test_an_error_has_the_exit_code_that_its_process_has(stub, raised, code):
+def test_outcome_equals_the_exit_code_of_the_process(stub, raised, code):
     assert outcome(raised)[0] == code
     stub("evaluate", "evaluate_run", result=raised)
     if isinstance(raised, SystemExit) or code == 1:
@@ -248,13 +248,13 @@ def test_an_error_has_the_exit_code_that_its_process_has(stub, raised, code):
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("ours"), FileNotFoundError(errno.ENOENT, "ours")])
-def test_our_own_bugs_keep_their_traceback(stub, raised):
+def test_internal_error_is_raised_with_traceback(stub, raised):
     stub("evaluate", "evaluate_run", result=raised)
     with pytest.raises(type(raised), match="ours"):
         main(["eval", "run"])
 
 
-def test_a_reader_that_leaves_is_no_error():
+def test_closed_pipe_is_not_an_error():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = [sys.executable, "-m", "paragan.cli.main", "list"]
     with running(command, env=ENVIRONMENT, **pipes) as process:
@@ -263,11 +263,11 @@ def test_a_reader_that_leaves_is_no_error():
         assert process.wait(60) == 1
 
 
-def test_a_full_disk_is_one_line():
+def test_full_disk_is_one_line():
     with open("/dev/full", "w") as full:
         ended = shell("config", "digits", stdout=full, stderr=subprocess.PIPE)
     assert (ended.returncode, ended.stderr) == (2, "output: No space left on device\n")
 
 
-def test_the_package_is_the_command():
+def test_package_has_an_entry_point():
     assert callable(importlib.import_module("paragan.__main__").entry)

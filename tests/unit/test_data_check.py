@@ -84,7 +84,7 @@ def test_sizes_and_shapes(folder):
     assert advice(found, "1 image is smaller than 16 px") and advice(found, "data.crop=squash")
 
 
-def test_another_size_is_asked_for(folder):
+def test_check_uses_the_requested_size(folder):
     found = check_dataset(str(folder), size=64)
     assert found.num_smaller == 32
     assert "data.size=64" in found.command
@@ -92,7 +92,7 @@ def test_another_size_is_asked_for(folder):
         check_dataset(str(folder), size=20)
 
 
-def test_the_size_is_no_larger_than_usual_unless_asked(tmp_path):
+def test_check_without_size_limits_it_to_the_usual(tmp_path):
     for number in range(2):
         put(tmp_path / f"{number}.png", 300, 300)
     assert check_dataset(str(tmp_path)).size == 64
@@ -122,7 +122,7 @@ def test_duplicates_are_seen_through_their_packing(folder):
     assert found.num_duplicates == 1 and advice(found, "duplicate")
 
 
-def test_uneven_classes_are_told(folder):
+def test_check_advises_on_uneven_classes(folder):
     assert "30 images of 'cats', 2 of 'dogs'" in advice(check_dataset(str(folder)), "imbalanced")[0]
     for number in range(2):
         put(folder / "dogs" / f"more-{number}.png")
@@ -157,7 +157,7 @@ def test_a_folder_of_nothing_is_refused(tmp_path):
         check_dataset(str(tmp_path))
 
 
-def test_pictures_beside_classes_are_told_at_once(folder):
+def test_check_warns_of_images_next_to_class_folders(folder):
     put(folder / "stray.png")
     with pytest.raises(DataError, match=r"'stray\.png' is next to 2 class folders"):
         check_dataset(

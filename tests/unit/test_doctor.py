@@ -92,7 +92,7 @@ def meet(code, timeout_s):
 
 
 @pytest.mark.parametrize("case", PROVOKED)
-def test_what_is_wrong_is_told_with_a_cure(case):
+def test_failed_check_reports_message_and_fix(case):
     level, cure, check = PROVOKED[case]
     finding = check()
     assert finding.level == level
@@ -105,7 +105,7 @@ def test_what_is_fine_needs_no_cure(case):
     assert (FINE[case]().level, FINE[case]().fix) == ("ok", "")
 
 
-def test_the_reason_of_two_processes_that_fail_is_told():
+def test_loopback_failure_reports_its_reason():
     assert meet("raise RuntimeError('no lo')", 20).message == "RuntimeError: no lo"
 
 
@@ -121,7 +121,7 @@ def test_a_torchvision_is_imported_in_another_process(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("line", ["torch==2.14.0", "torch (==2.14.0)", 'torch==2.14.0; python_version > "3"'])
-def test_torchvision_says_which_torch_it_asks_for(line, monkeypatch):
+def test_torchvision_mismatch_names_the_required_torch(line, monkeypatch):
     monkeypatch.setattr(installation.importlib.metadata, "requires", lambda _: ["numpy", "torch-x==1", line])
     assert installation.torch_required_by_torchvision() == "2.14.0"
 
@@ -161,7 +161,7 @@ def test_the_exit_code_is_2_only_if_something_fails(capsys):
     assert [run(capsys, found(level))[0] for level in ("ok", "warn", "FAIL")] == [0, 0, 2]
 
 
-def test_the_block_is_lines_without_the_home_folder(capsys):
+def test_doctor_output_is_lines_without_the_home_folder(capsys):
     out = run(capsys, found("warn"), broken)[1].splitlines()
     assert out[0] == "warn  it               in ~/runs; mend it"
     assert out[1].startswith("warn  broken           ValueError: a bug; the check itself failed: please report it")
@@ -174,7 +174,7 @@ def test_json_holds_the_same(capsys):
     assert told["findings"][0] == {"name": "it", "level": "FAIL", "message": "in ~/runs", "fix": "mend it"}
 
 
-def test_fast_leaves_torch_and_processes_alone():
+def test_doctor_fast_imports_no_torch_and_starts_no_process():
     code = (
         "import sys, typer\nfrom paragan.cli import doctor\n"
         "sys.addaudithook(lambda name, _: name == 'subprocess.Popen' and sys.exit(98))\n"

@@ -91,7 +91,7 @@ def test_the_page_shows_what_a_practitioner_decides_by(page):
         assert told in text, told
 
 
-def test_several_ranks_and_few_pairs_are_told(tmp_path):
+def test_page_mentions_several_ranks_and_few_pairs(tmp_path):
     players = {"g": {"strategy": "zero3"}, "d": {"strategy": "ddp"}}
     told = made_run.line("start", 0, ranks=2, hosts=1, players=players, data={"held_out_pairs": 4})
     (tmp_path / "metrics.jsonl").write_text(json.dumps(told) + "\n")
@@ -144,7 +144,7 @@ def test_a_long_run_gives_a_small_page_with_its_first_and_last_picture(tmp_path)
     assert re.search(r'data-line="coverage" data-points="100"', page)
 
 
-def test_values_that_are_no_numbers_are_marked_and_told(tmp_path):
+def test_page_marks_values_that_are_not_numbers(tmp_path):
     folder = made_run.make(tmp_path / "run", steps=30)
     made_run.append(folder, made_run.line("step", 620, **{"d/real": float("nan"), "d/fake": float("-inf")}))
     page = render(folder)
@@ -282,7 +282,7 @@ def test_a_film_without_pictures_or_of_another_kind_is_refused(tmp_path, run):
         report(run, film=Path("film.avi"))
 
 
-def test_the_verb_writes_the_page_and_says_where(run, tmp_path, capsys):
+def test_command_writes_the_page_and_prints_its_path(run, tmp_path, capsys):
     report(run, out=tmp_path / "page.html")
     assert capsys.readouterr().out.strip() == str(tmp_path / "page.html")
     report(run, as_json=True)

@@ -31,7 +31,7 @@ def told(capsys, tmp_path, *notes: Event) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_off_a_terminal_a_line_in_ten_seconds_tells_of_the_best_mixture(capsys, tmp_path):
+def test_console_without_a_terminal_prints_best_mixture_every_ten_seconds(capsys, tmp_path):
     notes = [generation(number, 50.0, 40.0 - number, None) for number in range(1, 10)]
     lines = [f"generation {number}  best cell 1: fd {40 - number}" for number in (3, 6, 9)]
     assert told(capsys, tmp_path, *notes) == lines
@@ -43,18 +43,18 @@ def test_steps_do_not_take_the_turn_of_generations(capsys, tmp_path):
     assert [line.split()[-2] for line in lines] == ["wait", "fd"] * 3
 
 
-def test_a_better_one_of_before_is_told_too(capsys, tmp_path):
+def test_console_prints_an_earlier_better_score(capsys, tmp_path):
     notes = [generation(number, 9.0, score) for number, score in enumerate((7.0, 3.25, 5.0), 1)]
     line = "generation 3  best cell 1: fd 5, so far cell 1 in generation 2: fd 3.25"
     assert told(capsys, tmp_path, *notes) == [line]
 
 
-def test_a_grid_without_scores_tells_its_generation(capsys, tmp_path):
+def test_console_of_a_grid_without_scores_prints_its_generation(capsys, tmp_path):
     notes = [generation(number, None, float("nan")) for number in (1, 2, 3)]
     assert told(capsys, tmp_path, *notes) == ["generation 3"]
 
 
-def test_an_ensemble_is_told_at_once(capsys, tmp_path):
+def test_console_prints_an_ensemble_at_once(capsys, tmp_path):
     note = generation(1, 5.0, 6.0, ensemble={"counts": {"0": 2, "1": 1}, "distance": 4.5})
     assert told(capsys, tmp_path, note) == ["generation 1  ensemble of 3: fd 4.5 (2 of cell 0, 1 of cell 1)"]
 

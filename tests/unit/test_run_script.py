@@ -37,7 +37,7 @@ def test_usage_costs_nothing(checkout, arguments):
     assert not (checkout.root / ".venv").exists()
 
 
-def test_usage_lists_the_verbs_of_the_command_line_and_three_examples(checkout):
+def test_usage_lists_all_commands_and_three_examples(checkout):
     import typer
 
     from paragan.cli.main import app
@@ -267,7 +267,7 @@ def test_tests_are_chosen_by_marker(checkout, arguments, markers):
 
 
 @pytest.mark.parametrize(("fails", "code"), [("", 0), ("*ruff check*", 1), ("-c *importlinter*", 1)])
-def test_check_runs_every_step_and_tells_the_worst(checkout, fails, code):
+def test_check_runs_every_step_and_fails_if_one_fails(checkout, fails, code):
     done = checkout.run("check", STUB_STEP_FAILS=fails)
     assert done.returncode == code
     assert [len(checkout.calls(word)) for word in ("ruff check", "ruff format", "mypy", "importlinter")] == [1] * 4

@@ -76,7 +76,7 @@ def test_sample_class_rows_share_latents(run, sample, tmp_path):
     sample("--classes", "--grid", "2x5", "--class", 7, "--class", 2, "--class", 1, "--out", tmp_path / "a.png")
     generator = pg.load(run)
     z = generator.latents(5)
-    expected = generator.make(torch.cat([z, z]), torch.tensor([7] * 5 + [2] * 5))
+    expected = generator.generate(torch.cat([z, z]), torch.tensor([7] * 5 + [2] * 5))
     assert read(tmp_path / "a.png").tobytes() == picture(make_sheet(expected.tensor, 5)).tobytes()
     sample("--classes", "--out", tmp_path / "b.png")
     assert read(tmp_path / "b.png").size == (10 * 34, 10 * 34)
@@ -135,7 +135,7 @@ def test_slerp_between_parallel_latents_is_straight():
         (["--classes", "--grid", "11x3"], "--grid: 11 rows are more than the 10 classes"),
         (["--class", "x"], "--class: found 'x', expected one of 0, 1, 2"),
         (["--classes", "--class", "10"], "--class: found '10'"),
-        (["--truncation", "2"], "truncation: found 2.0"),
+        (["--truncation", "2"], "truncation must be above 0 and at most 1, not 2.0"),
     ],
 )
 def test_sample_invalid_options_are_one_line(sample, words, said):

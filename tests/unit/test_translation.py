@@ -204,7 +204,7 @@ def test_the_verb(run, tmp_path, capfd):
         ["--grid", "2x2"],
         ["--truncation", 0.5],
     ):
-        with pytest.raises(ConfigError, match=f"^{word[0]}: does not apply: this generator makes images from images"):
+        with pytest.raises(ConfigError, match=f"^{word[0]} does not apply: this generator makes images from images"):
             call(*word)
 
 

@@ -135,7 +135,7 @@ def test_verify_recipe_uses_its_game(capsys):
 
 def test_verify_recipe_without_data_gives_advice(capsys):
     assert main(["verify", "dcgan-mnist"]) == 2
-    assert "give --shape CxHxW" in capsys.readouterr().err
+    assert "pass --shape CxHxW" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_compare_traces_zero_tolerance_is_bitwise():
     )  # equal values
 
 
-def test_no_word_is_a_config_error():
+def test_verify_without_arguments_raises_config_error():
     from paragan.cli.verify import verify
 
-    with pytest.raises(ConfigError, match="found none"):
+    with pytest.raises(ConfigError, match="exactly one module"):
         verify([])

@@ -124,7 +124,7 @@ def test_no_run_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "odd", [{"images_per_s": 1e-320}, {"seconds": float("inf")}, {"seconds": float("nan")}, {"images_per_s": 0}]
 )
-def test_a_run_with_odd_numbers_is_shown(tmp_path, odd):
+def test_watch_shows_a_run_with_invalid_numbers(tmp_path, odd):
     folder = tmp_path / "run"
     folder.mkdir()
     start = {"kind": "start", "step": 0, "kimg": 0, "total_kimg": 100}
@@ -154,7 +154,7 @@ def test_a_line_with_thousands_of_metrics_stays_a_line(run):
     assert len(summary_line(run, record.history)) < 500
 
 
-def test_a_log_line_tells_what_a_log_needs(run):
+def test_watch_log_line_has_progress_and_scores(run):
     record = Record(run / "metrics.jsonl")
     record.read()
     told = summary_line(run, record.history)
@@ -200,7 +200,7 @@ def test_the_scores_of_a_grid_have_colours_on_a_terminal(tmp_path):
     assert re.search(rf"\x1b\[31m *{re.escape(format_short(max(best.of['score'])))} ", console.file.getvalue())
 
 
-def test_a_large_grid_is_drawn_in_blocks_and_a_huge_one_is_told(tmp_path):
+def test_watch_draws_a_large_grid_in_blocks_and_summarizes_a_huge_one(tmp_path):
     told = shown(made_grid.make(tmp_path / "large", 16, 16, 2), width=80).splitlines()
     drawn = [line for line in told if re.fullmatch("[▁▂▃▄▅▆▇█]{32}", line)]
     assert len(drawn) == 16 and len(set("".join(drawn))) >= 6
@@ -213,7 +213,7 @@ def test_losses_of_one_initial_have_numbers_and_stay_text(tmp_path):
     assert "0 [red]hinge  1 [2Jhinge" in told and "\x1b" not in told
 
 
-def test_a_log_line_of_a_grid_tells_its_best_cell(tmp_path):
+def test_watch_log_line_of_a_grid_has_its_best_cell(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 2, 3)
     told = summary_line(folder, history(folder))
     assert f"generation 3  best cell {history(folder).population.newest.best}: " in told and told.isascii()

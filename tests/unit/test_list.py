@@ -18,7 +18,7 @@ def empty_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", registry.categories())
-def test_list_names_what_is_on_a_shelf(name, capsys):
+def test_list_prints_every_name_of_a_category(name, capsys):
     assert main(["list", name, "--json"]) == 0
     names = json.loads(capsys.readouterr().out)
     assert set(registry.names(name)) <= set(names)
@@ -26,7 +26,7 @@ def test_list_names_what_is_on_a_shelf(name, capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if line] == names
 
 
-def test_list_says_what_each_is(capsys):
+def test_list_prints_descriptions(capsys):
     main(["list", "schemes"])
     assert re.search(r"synchronous +The GAN algorithm", capsys.readouterr().out)
     main(["list", "recipes"])
@@ -34,7 +34,7 @@ def test_list_says_what_each_is(capsys):
 
 
 @pytest.mark.parametrize("name", registry.categories())
-def test_list_says_it_in_whole_sentences(name, capsys):
+def test_list_descriptions_are_sentences(name, capsys):
     main(["list", name])
     lines = [line for line in capsys.readouterr().out.splitlines() if "torch.optim." not in line]
     assert [line for line in lines if not line.endswith(".")] == []

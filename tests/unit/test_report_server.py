@@ -131,7 +131,7 @@ def test_what_is_refused_carries_the_same_headers_and_no_echo(server, request_by
             assert_guarded(dict(answer.getheaders()))
 
 
-def test_a_page_that_cannot_be_made_is_told_once_and_the_next_is_made(server, monkeypatch, capsys):
+def test_server_prints_a_render_error_once_and_renders_again(server, monkeypatch, capsys):
     def fails(live: bool) -> str:
         raise ValueError("odd\x1b[2J\nrecord")
 
@@ -189,18 +189,18 @@ def trickle(connection: socket.socket) -> None:
         time.sleep(0.02)
 
 
-def test_a_port_in_use_is_told_in_one_line(server, tmp_path):
+def test_server_on_a_used_port_raises_one_line(server, tmp_path):
     port = server.server_address[1]
     with pytest.raises(ConfigError, match=rf"^--port {port} is in use; use --port 0 for any free port$"):
         open_report_server(tmp_path / "run", port)
 
 
-def test_no_run_is_refused_before_anything_listens(tmp_path):
+def test_server_without_a_run_raises_before_it_listens(tmp_path):
     with pytest.raises(CheckpointError, match="not a run folder"):
         open_report_server(tmp_path / "none", 0)
 
 
-def test_ctrl_c_ends_it_with_success_and_it_says_how_to_look(tmp_path):
+def test_server_stops_on_ctrl_c_and_prints_its_urls(tmp_path):
     made_run.make(tmp_path / "run", steps=5)
     code = (
         "import sys; from pathlib import Path; from paragan.runs.report_server import serve_report; "

@@ -36,19 +36,19 @@ def here(tmp_path, monkeypatch):
         (["-x"], "-x is not an option of VERB; settings are written key.path=value; `paragan config` prints them all"),
     ],
 )
-def test_options_of_other_trainers_are_answered_with_the_setting_to_give(verb, words, answer, capsys):
+def test_unknown_option_suggests_the_setting(verb, words, answer, capsys):
     assert main([verb, *words]) == 2
     out, error = capsys.readouterr()
     assert answer.replace("VERB", verb) in error
     assert (out, error.count("\n")) == ("", 1)
 
 
-def test_a_misspelled_option_is_answered_with_the_right_one(capsys):
+def test_misspelled_option_suggests_the_right_one(capsys):
     assert main(["train", "--frehs"]) == 2
     assert capsys.readouterr().err == "--frehs is not an option of train; did you mean --fresh?\n"
 
 
-def test_a_run_folder_stands_for_its_config(here, capsys):
+def test_run_folder_is_read_as_its_config(here, capsys):
     main(["config", "digits", "train.batch=7"])
     text = capsys.readouterr().out
     (here / "elsewhere").mkdir()
@@ -59,14 +59,14 @@ def test_a_run_folder_stands_for_its_config(here, capsys):
     assert "batch: 8" in capsys.readouterr().out
 
 
-def test_a_recipe_comes_before_a_folder_of_its_name(here, capsys):
+def test_recipe_takes_precedence_over_a_folder_of_its_name(here, capsys):
     (here / "digits").mkdir()
     assert main(["config", "digits"]) == 0
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("name", ["my photos", "./photos.old", "a.b"])
-def test_a_folder_that_is_no_run_is_answered_with_how_to_train_on_it(name, here, capsys):
+def test_folder_without_a_run_suggests_training_on_it(name, here, capsys):
     (here / name).mkdir()
     assert main(["train", name]) == 2
     quoted = f"'{name}'" if " " in name else name
@@ -86,11 +86,11 @@ def test_a_folder_that_is_no_run_is_answered_with_how_to_train_on_it(name, here,
         ("a~b", "a~b"),
     ],
 )
-def test_the_home_folder_is_expanded_in_arguments(word, expected, monkeypatch):
+def test_expand_home_in_arguments_and_options(word, expected, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     assert expand_home(word) == expected
 
 
-def test_dash_h_is_help(capsys):
+def test_short_help_option_prints_help(capsys):
     assert main(["train", "-h"]) == 0
     assert capsys.readouterr().out.startswith("Usage: paragan train ")
