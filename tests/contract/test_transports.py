@@ -124,7 +124,7 @@ def test_silence_is_not_death():
 def test_an_end_that_is_gone_is_told_to_the_other():
     here, there = groups(1.0)
     inbox = gloo_link.GlooReceiver(there, 0, 1 << 20, timeout_s=1.0)  # nobody sends
-    with pytest.raises(RankError, match="rank 0 of the link is gone"):
+    with pytest.raises(RankError, match="rank 0 of the link is unreachable"):
         inbox.receive(WAIT_S)
     assert inbox.receive(0.0) is None
     del here

@@ -220,7 +220,7 @@ def test_nobody_waits_for_a_rank_that_never_comes(tmp_path, started):
     started.append(process := by_hand(tmp_path / "run", 0, free_port(), "train.timeout_s=1"))
     said, complaints = process.communicate(timeout=100)
     assert process.returncode == 75, said + complaints
-    assert "rank 1 is gone or did not join within 1 s; the last checkpoint stands" in complaints
+    assert "rank 1 is gone or did not join within 1 s; the last checkpoint is intact" in complaints
     assert "Traceback" not in complaints
 
 

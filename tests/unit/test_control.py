@@ -217,7 +217,7 @@ def test_nobody_there_is_told_in_time(listener):
     listener.close()
     began = time.monotonic()
     with pytest.raises(
-        RankError, match=r"took this worker within 0\.2 s \(127\.0\.0\.1:\d+: Connection refused\); is it"
+        RankError, match=r"accepted this worker within 0\.2 s \(127\.0\.0\.1:\d+: Connection refused\); check"
     ):
         connect(TOKEN, *listener.address, 0.2, {})
     assert time.monotonic() - began < WAIT_S
@@ -233,7 +233,7 @@ def test_a_socket_that_met_itself_is_no_coordinator(monkeypatch):
         return sock
 
     monkeypatch.setattr(control.socket, "create_connection", met_itself)
-    with pytest.raises(RankError, match="nobody listens there"):
+    with pytest.raises(RankError, match="no process listens there"):
         connect(TOKEN, "127.0.0.1", 1, 0.0, {})
 
 
@@ -252,15 +252,15 @@ def test_a_busy_port_is_one_line(listener):
     host, port = listener.address
     with pytest.raises(ConfigError) as raised:
         Listener(TOKEN, port=port)
-    found = f"{host}:{port}: found that nobody can listen there ({os.strerror(errno.EADDRINUSE)}), expected a free port"
-    assert str(raised.value) == f"{found} of this host; end what uses it, or choose port 0: any free"
+    reason = f"cannot listen on {host}:{port} ({os.strerror(errno.EADDRINUSE)})"
+    assert str(raised.value) == f"{reason}; end the process that uses it, or choose port 0 for any free port"
 
 
 @pytest.mark.parametrize(
     ("host", "port"), [("", 0), ("127.0.0.1", 65_536), ("127.0.0.1", -1), ("192.0.2.1", 0), ("a" * 80, 0)]
 )
 def test_a_place_that_is_none_is_one_line(host, port):
-    with pytest.raises(ConfigError, match=f"^{host}:{port}: found that nobody can listen there .*any free$"):
+    with pytest.raises(ConfigError, match=f"^cannot listen on {host}:{port} .*any free port$"):
         Listener(TOKEN, host=host, port=port)
 
 
@@ -288,8 +288,8 @@ def test_a_listener_that_runs_out_of_files_or_threads_goes_on(listener, monkeypa
     monkeypatch.setattr(control, "_ATTEMPT_S", WAIT_S)  # who is not taken is told so, and need not wait
     monkeypatch.setattr(ControlConnection, "start", out_of_threads)
     second, _ = meet(listener, pid=2)
-    told = {told.partition("took nobody ")[2] for told in listener.refused}
-    assert told == {"(Too many open files)", "(can't start new thread)"}
+    reasons = {line.partition("cannot accept ")[2] for line in listener.refused}
+    assert reasons == {"(Too many open files)", "(can't start new thread)"}
     worker.send("told")
     assert line.receive(WAIT_S) == {"kind": "told"}
     [end.close() for end in (worker, second)]

@@ -106,9 +106,7 @@ def test_a_coordinator_that_cannot_be_one(address):
 def test_a_busy_port(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
-        with pytest.raises(
-            ConfigError, match=f"127.0.0.1:{port}: found that nobody can listen there .*; end what uses"
-        ):
+        with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port} .*; end the process"):
             workers.evolution(config("workers=2", f"coordinator=127.0.0.1:{port}"), tmp_path, print, lambda: False)
 
 
@@ -160,7 +158,7 @@ class TestWorker:
         monkeypatch.delenv("PARAGAN_TOKEN", raising=False)
         monkeypatch.delenv("PARAGAN_TOKEN_FILE", raising=False)
         assert main(["worker", "127.0.0.1:1"]) == 2
-        assert "found neither PARAGAN_TOKEN nor PARAGAN_TOKEN_FILE" in capfd.readouterr().err
+        assert "PARAGAN_TOKEN or PARAGAN_TOKEN_FILE is required" in capfd.readouterr().err
 
     def test_one_that_is_refused_is_told_why(self, listener, monkeypatch):
         said, welcome = [], {"config": dump(config())}
@@ -217,7 +215,7 @@ class TestCompany:
         }
 
     def test_what_is_none_is_refused(self):
-        with pytest.raises(RankError, match="rank 0 said something else than where its coordinator listens"):
+        with pytest.raises(RankError, match="rank 0 sent no address of its coordinator"):
             external_workers.ExternalWorkers(1, 2, lambda text: None, lambda: "[1]").receive()
 
     def test_where_the_first_could_not_begin_the_others_end(self):

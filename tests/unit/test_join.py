@@ -168,7 +168,7 @@ def test_each_local_rank_gets_a_device_of_its_own(monkeypatch, count):
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: count)
     monkeypatch.setattr(torch.accelerator, "set_device_index", chosen.append)
     if count == 1:
-        with pytest.raises(ConfigError, match="found 1 meta on this host, fewer devices than asked: 3"):
+        with pytest.raises(ConfigError, match="3 requested, but this host has 1 meta devices"):
             device.select_device(None, 2, 3)
     else:
         assert device.select_device(None, 2, 3) == torch.device("meta", 2)
@@ -222,7 +222,7 @@ def test_a_rank_that_is_gone_is_named(pair):
     error = failure.resolve_failure(pair[0], BROKEN)
     assert isinstance(error, RankError) and error.exit_code == 75
     assert str(error).startswith("rank 1 is gone")
-    assert "the last checkpoint stands; the same command goes on" in str(error)
+    assert "the last checkpoint is intact; run the same command to resume" in str(error)
 
 
 def test_a_rank_that_does_not_answer_is_not_waited_for(pair, monkeypatch):

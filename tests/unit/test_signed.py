@@ -222,7 +222,7 @@ def test_the_file_of_a_token_is_for_this_user_alone(tmp_path):
 
 def test_a_token_is_found_or_missed_in_one_line(tmp_path):
     assert find_token({"PARAGAN_TOKEN": TOKEN, "PARAGAN_TOKEN_FILE": "nowhere"}) == TOKEN
-    with pytest.raises(ConfigError, match="found neither PARAGAN_TOKEN nor PARAGAN_TOKEN_FILE"):
+    with pytest.raises(ConfigError, match="PARAGAN_TOKEN or PARAGAN_TOKEN_FILE is required"):
         find_token({"PARAGAN_TOKEN": ""})
     with pytest.raises(ConfigError, match="No such file"):
         find_token({"PARAGAN_TOKEN_FILE": str(tmp_path / "none")})

@@ -1,4 +1,4 @@
-"""The device of this process. Nothing outside `hardware/` names a kind of device."""
+"""Device selection. No module outside `hardware/` names a kind of device."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from paragan.core.errors import ConfigError
 
 
 def select_device(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
-    """The accelerator if there is one, else the CPU, which this process from now on uses with so many threads.
+    """Select the accelerator, or the CPU where there is none, and set the number of CPU threads.
 
-    local_rank: which of this host's `local_size` processes asks; each gets an accelerator of its own, and where there
-    are too few a `ConfigError`. Processes on the CPU may be more than its cores.
+    local_rank: of this process among the `local_size` processes of this host. Each gets a separate accelerator;
+    `ConfigError` where there are too few. Processes on the CPU may be more than its cores.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -22,8 +22,8 @@ def select_device(threads: int | None = None, local_rank: int | None = None, loc
         return torch.device(kind.type, torch.accelerator.current_device_index())
     if local_size > num_accelerators():
         raise ConfigError(
-            f"devices: found {num_accelerators()} {kind.type} on this host, fewer devices than asked: {local_size}; "
-            f"give devices={num_accelerators()}, or hide them to train on the CPU"
+            f"devices: {local_size} requested, but this host has {num_accelerators()} {kind.type} devices; "
+            f"set devices={num_accelerators()}, or hide them to train on the CPU"
         )
     torch.accelerator.set_device_index(local_rank)
     return torch.device(kind.type, local_rank)
@@ -63,9 +63,9 @@ def num_accelerators() -> int:
 
 
 class SideStream:
-    """`with` it a thread's work goes beside that of others, as on the CPU it always does; at the end it is done.
+    """A context in which the work of a thread runs on a separate stream; at its end the work is finished.
 
-    What was given to the device before this was made is done by then; of later work nobody waits for anybody.
+    Work queued before this was created finishes first; later work is independent. A no-op on the CPU.
     """
 
     def __init__(self, device: torch.device) -> None:

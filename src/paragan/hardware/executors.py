@@ -1,4 +1,4 @@
-"""How a network's call is run: as it is written, or compiled by torch, on some devices with its launches recorded."""
+"""Execution of a network: eager, compiled by torch, or compiled and recorded as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _numbers = itertools.count()
 
 
 def call_compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | None:
-    """What makes a module's call, for `compile` and `graphs`; None: it is run as it is written.
+    """The function that compiles a module, for `compile` and `graphs`; None for eager execution.
 
-    `auto` is nobody's choice yet: as written.
+    `auto` runs eagerly until a choice is made.
     """
     if name not in ("compile", "graphs"):
         return None
@@ -34,7 +34,7 @@ def call_compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call
 
 
 def can_record(device: torch.device) -> bool:
-    """Whether this device starts recorded launches as one."""
+    """Whether this device supports recorded launches (CUDA graphs)."""
     return graphs.graph_factory(device) is not None
 
 
@@ -42,7 +42,7 @@ class CompiledModule:
     """A module's call in training, compiled: equal to the module's own up to rounding. recorded: with its launches.
 
     There is a program each for weights that are trained, that are frozen, and where nothing is differentiated, made at
-    the first such call (minutes at worst). Inside of it torch tells apart what is armed, sizes and formats, at most
+    the first such call (minutes at worst). Inside of it torch distinguishes pending updates, sizes and formats, at most
     eight of them. Which program a call meets never depends on earlier calls, so that a resumed run repeats exactly.
 
     Run as written: evaluation, and a call whose weights and inputs are both differentiated. That is one which a penalty
@@ -71,7 +71,7 @@ class CompiledModule:
 
 
 def _compile(module: nn.Module, recorded: bool) -> Call:
-    """Of its own: torch keeps programs by the code they were made from, and counts them there."""
+    """Compile the module under a unique code object: torch caches and counts programs by code object."""
 
     def call(*inputs: Tensor | None) -> Any:
         return module(*inputs)
@@ -86,7 +86,7 @@ def _compile(module: nn.Module, recorded: bool) -> Call:
 
 @contextmanager
 def report_compile_errors() -> Iterator[None]:
-    """What compiling fails at inside, or what was compiled, becomes a `ConfigError` of one line."""
+    """Turn errors of the compiler, and of compiled code, inside into a one-line `ConfigError`."""
     try:
         yield
     except (ParaganError, MemoryError):
@@ -100,14 +100,14 @@ def report_compile_errors() -> Iterator[None]:
 
 
 def error_line(error: BaseException) -> str:
-    """In a line; of the compiler's errors, the one that it met."""
+    """The error in one line; for compiler errors, the inner exception."""
     error = getattr(error, "inner_exception", error)
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return said if isinstance(error, ParaganError) else f"{type(error).__name__}: {said}"
 
 
 def _is_compiler_error(error: Exception) -> bool:
-    """Its own errors, and those of code that it has written."""
+    """Whether it is an error of the compiler, or of code that it generated."""
     if any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
         return True
     if "does not currently support double backward" in str(error):
@@ -117,7 +117,7 @@ def _is_compiler_error(error: Exception) -> bool:
 
 
 def synchronized_time(device: torch.device) -> float:
-    """Seconds, when all that was asked of the device is done. One thread of a processor is timed by what it works,
+    """Seconds, after the device has finished its work. One thread of a processor is timed by what it works,
     whatever other programs do meanwhile.
     """
     if device.type == "cpu" and torch.get_num_threads() == 1:

@@ -1,6 +1,7 @@
 """The machine around a run: disk, clock, text, limits, the loopback interface. Nothing here imports torch.
 
-A check is a function that returns one `Finding`; what it looks at is a parameter, so that each answer can be provoked.
+A check is a function that returns one `CheckResult`; what it looks at is a parameter, so that each answer can be
+provoked.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check found. cure: one sentence; empty where nothing is wrong."""
+    """Result of one check. fix: one sentence; empty where nothing is wrong."""
 
     name: str
     level: Level
@@ -99,11 +100,11 @@ def monotonic(tick: Callable[[], float] = time.monotonic, wait_s: float = 0.02) 
 
 
 def encoding(names: tuple[str, ...] | None = None) -> CheckResult:
-    """Of files, file names and this output."""
+    """Encoding of files, file names and this output: UTF-8 is expected."""
     names = names or (locale.getencoding(), sys.getfilesystemencoding(), sys.stdout.encoding or "none")
-    odd = [name for name in names if name.lower().replace("-", "") not in ("utf8", "utf8sig")]
-    cure = "class names with accents may not be shown or read: set PYTHONUTF8=1" if odd else ""
-    return CheckResult("text", "warn" if odd else "ok", ", ".join(dict.fromkeys(odd or names)), cure)
+    invalid = [name for name in names if name.lower().replace("-", "") not in ("utf8", "utf8sig")]
+    cure = "class names with accents may not be shown or read: set PYTHONUTF8=1" if invalid else ""
+    return CheckResult("text", "warn" if invalid else "ok", ", ".join(dict.fromkeys(invalid or names)), cure)
 
 
 def open_files(limit: int | None = None) -> CheckResult:

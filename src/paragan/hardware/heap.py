@@ -1,4 +1,4 @@
-"""Memory that a process has freed and keeps."""
+"""Memory that a process has freed but not returned to the system."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from contextlib import suppress
 
 
 def release_freed_memory() -> None:
-    """To the system, where the C library can (glibc): after large tensors of changing sizes it may hold as much again
-    as is in use. Takes some milliseconds, and again for what is asked for anew.
+    """Return freed memory to the system, where the C library can (glibc).
+
+    After large tensors of changing sizes it may hold as much again as is in use. Takes some milliseconds, and later
+    allocations take longer.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

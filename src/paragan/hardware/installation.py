@@ -1,6 +1,6 @@
 """What is installed: versions, builds of torch that do not fit, processors and accelerators. A check is a function.
 
-Metadata is read; a package that may be broken (torchvision) is imported in a process of its own.
+Metadata is read; a package that may be broken (torchvision) is imported in a separate process.
 """
 
 from __future__ import annotations
@@ -49,19 +49,21 @@ def packages(installed: Callable[[], Versions] = versions) -> CheckResult:
 
 def torchvision(
     installed: Callable[[], Versions] = versions,
-    asked_torch: Callable[[], str | None] = lambda: torch_required_by_torchvision(),
+    required_torch: Callable[[], str | None] = lambda: torch_required_by_torchvision(),
     imports: Callable[[], str | None] | None = None,
 ) -> CheckResult:
-    """paragan does not use it, but where it does not fit torch it breaks whatever imports it.
+    """Whether torchvision matches torch: paragan does not use it, but a mismatch breaks packages that import it.
 
-    asked_torch: the torch that its metadata asks for. imports: why an import fails, if it does; None: not tried.
+    required_torch: the torch version that its metadata requires. imports: why an import fails, if it does; None: not
+    tried.
     """
     there = installed()
     if "torchvision" not in there:
         return CheckResult("torchvision", "ok", "absent; paragan does not need it")
-    found = f"torchvision {there['torchvision']} beside torch {there.get('torch', 'missing')}"
-    asked = asked_torch()
-    reason = f"it asks for torch {asked}" if asked and _number(asked) != _number(there.get("torch", "")) else None
+    found = f"torchvision {there['torchvision']} next to torch {there.get('torch', 'missing')}"
+    required = required_torch()
+    is_other = required and _number(required) != _number(there.get("torch", ""))
+    reason = f"it requires torch {required}" if is_other else None
     reason = reason or (imports() if imports else None)
     if reason is None:
         return CheckResult("torchvision", "ok", found)
@@ -70,13 +72,14 @@ def torchvision(
 
 
 def torchvision_with_import() -> CheckResult:
-    """As `torchvision`, with an import in a process of its own."""
+    """`torchvision`, with an import in a separate process."""
     return torchvision(imports=torchvision_import_error)
 
 
 def torch_required_by_torchvision() -> str | None:
-    asked = importlib.metadata.requires("torchvision") or []
-    pins = (re.fullmatch(r"torch\s*\(?==\s*([\w.+]+?)\)?", line.split(";")[0].strip()) for line in asked)
+    """The torch version that the metadata of torchvision pins; None where it pins none."""
+    lines = importlib.metadata.requires("torchvision") or []
+    pins = (re.fullmatch(r"torch\s*\(?==\s*([\w.+]+?)\)?", line.split(";")[0].strip()) for line in lines)
     return next((pin[1] for pin in pins if pin), None)
 
 
@@ -164,7 +167,7 @@ def processor(threads: int | None = None, usable: int | None = None) -> CheckRes
 
 
 def _usable() -> int:
-    """Cores this process may run on, where the system tells."""
+    """CPU cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -1,4 +1,4 @@
-"""From one accelerator to another one's memory, past the host. On the CPU there is nothing to pass."""
+"""Direct transfers between the memories of two accelerators (NCCL)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OURS = {
 
 
 def num_nccl_devices() -> int:
-    """Accelerators of this host that `pair` can be made for."""
+    """Number of accelerators of this host that NCCL supports."""
     return torch.cuda.device_count() if dist.is_nccl_available() else 0
 
 
 def accelerator_uuid(device: torch.device) -> str | None:
-    """Of the accelerator itself, whatever its number in this process; None where `pair` cannot be made for it."""
+    """UUID of the accelerator, independent of its index; None where NCCL does not support it."""
     if device.type != "cuda" or not dist.is_nccl_available():
         return None
     return str(torch.cuda.get_device_properties(device).uuid)
@@ -34,8 +34,8 @@ def accelerator_uuid(device: torch.device) -> str | None:
 def connect_pair(store: dist.Store, rank: int, device: torch.device, timeout_s: float) -> Any:
     """The group of two processes (NCCL's), ranks 0 and 1; returns when the other one has come, too.
 
-    Its works can be asked whether they have ended, and whoever asks finds out what went wrong. It obeys the order of
-    calls and no tags. store: of these two alone. `RuntimeError` where they cannot meet, as two on one accelerator.
+    Its works can be polled, and polling raises their errors. It matches by the order of calls and ignores tags.
+    store: of these two alone. `RuntimeError` where they cannot meet, as two on one accelerator.
     """
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = timedelta(seconds=timeout_s)

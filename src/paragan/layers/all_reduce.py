@@ -1,6 +1,6 @@
 """Sums over ranks that autograd follows, and the normalisation of batch norm built on them.
 
-A collective meets its fellows by order alone: every rank must come equally often, also with an uneven or empty shard.
+Collectives match by order alone: every rank must call them equally often, also with an uneven or empty shard.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from paragan.layers.precision import at_least_float32
 
 @dataclass(frozen=True)
 class ReduceGroup:
-    """Ranks that add up tensors: their group, who asks (for messages), and who counts the bytes (`World.count`)."""
+    """Ranks that all-reduce tensors: their group, a name for messages, and a byte counter (`World.count`)."""
 
     group: dist.ProcessGroup | None
     name: str = "all-reduce"
     count_bytes: Callable[[str, Tensor], None] | None = None
 
     def all_reduce_(self, values: Tensor) -> Tensor:
-        """Over these ranks, in place, without a gradient. RankError: some rank did not come."""
+        """Sum over these ranks in place, without a gradient. Collective. `RankError`: a rank did not take part."""
         if self.count_bytes is not None:
             self.count_bytes("norm", values)
         try:
@@ -56,13 +56,13 @@ class SharedBatchRanks:
     num_ranks: int
 
     def rows(self, count: int) -> Rows:
-        """Where so many rows of this rank are among those of all. The hosts ask each other, not the devices."""
+        """Where so many rows of this rank are among those of all. Communicates on the host, not on the device."""
         first = self.world.rank // self.num_ranks * self.num_ranks
         before, beside = self.world.rank - first, self.world.gather(count)[first : first + self.num_ranks]
         return Rows(0, sum(beside[:before]), count, sum(beside))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedBatchRanks:
-        """Itself, as `Across`."""
+        """Itself, as `ReduceGroup`."""
         return self
 
 

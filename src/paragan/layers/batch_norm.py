@@ -18,9 +18,9 @@ class BatchNorm(UpdateOnce):
     """Zero mean, unit variance per channel of (B, C) or (B, C, ...), over everything but C; gain and bias are fused.
 
     In training the batch's own statistics, in evaluation the running ones. The running statistics follow only in an
-    update's first forward (see `Armed`), so a generator that merely feeds the other player's turn does not drift; a
-    batch whose statistics are not finite is left out, for its step is skipped. Statistics are float32, also under
-    autocast.
+    update's first forward (see `UpdateOnce`), so a generator that merely feeds the other player's turn does not
+    drift; a batch whose statistics are not finite is left out, for its step is skipped. Statistics are float32, also
+    under autocast.
     """
 
     mixes = True
@@ -36,8 +36,8 @@ class BatchNorm(UpdateOnce):
     def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
         if not self.training:
             return F.batch_norm(x, self.mean, self.var, gain_C, bias_C, False, 0.0, self.eps)
-        # Copies, also where nobody follows them: the kernel writes into them, its backward may hold them, and a forward
-        # that is recomputed, disarmed by then, must keep the same tensors as the first.
+        # Copies, also where the statistics are not updated: the kernel writes into them, its backward may hold them,
+        # and a forward that is recomputed, disarmed by then, must keep the same tensors as the first.
         mean, var = self.mean.clone(), self.var.clone()
         y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)
         if self.take_update():

@@ -24,10 +24,10 @@ __all__ = ["AllReduceSum", "CrossRankBatchNorm", "ReduceGroup", "convert"]
 
 
 class CrossRankBatchNorm(BatchNorm):
-    """`BatchNorm` of the samples of all ranks in `across`; None: of this rank's. Made by `convert`, not constructed.
+    """`BatchNorm` over the samples of all ranks in `reduce_group` (None: of this rank), created by `convert`.
 
-    averaged: who has other statistics; the running ones are averaged over them, so that they stay equal. Evaluation
-    asks nobody: a rank may do that alone, but never a forward in training.
+    average_group: ranks with other statistics; the running ones are averaged over it, to stay equal. Evaluation
+    needs no communication: one rank may do it alone, but a forward in training is collective.
     """
 
     reduce_group: ReduceGroup | None
@@ -49,7 +49,7 @@ class CrossRankBatchNorm(BatchNorm):
 class _TorchNorm(nn.modules.batchnorm._BatchNorm):
     """torch's batch norm, with its parameters, buffers and rules: running statistics follow every training forward.
 
-    Without running statistics, evaluation normalises by those of this rank's batch: it asks nobody.
+    Without running statistics, evaluation normalises by those of this rank's batch, without communication.
     """
 
     reduce_group: ReduceGroup | None

@@ -42,7 +42,7 @@ def upsample_conv(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _kernels(weight: Tensor) -> tuple[Tensor, ...]:
-    """1x1 for x, its steps across, down, and both; of these the ones for even outputs before those for odd ones."""
+    """1x1 for x, its steps across, down, and both; of these those for outputs 2i before those for outputs 2i + 1."""
     with autocast_off(weight):
         rule = torch.zeros(3, 3, dtype=weight.dtype, device=weight.device)
         rule[0], rule[1, 0], rule[2, 2] = 1, -1, 1
@@ -114,7 +114,7 @@ class _Interleave(torch.autograd.Function):
 
 
 class _Deinterleave(torch.autograd.Function):
-    """Its transpose."""
+    """The transpose of `_Interleave`."""
 
     @staticmethod
     def forward(y: Tensor) -> tuple[Tensor, ...]:

@@ -1,5 +1,5 @@
 """How much the images of a batch differ, as one more channel (Karras et al. 2018, "Progressive growing of GANs",
-section 3), so that a discriminator sees when they are all alike.
+section 3), so that a discriminator detects when they are all similar.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Layers that draw in a forward: whoever calls them says where the generator stands, else no run could be repeated."""
+"""Layers that draw random numbers in a forward: the caller seeds the generator, so that runs are reproducible."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Dropout(nn.Module):
 
 @contextmanager
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
-    """Buffers and the generators of the devices they run on are put back at the end."""
+    """Restore buffers, and the generators of the devices they are on, at the end."""
     layers = [layer for module in modules for layer in module.modules()]
     kept = [(layer, {n: (b, b.clone()) for n, b in layer._buffers.items() if b is not None}) for layer in layers]
     devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}

@@ -1,10 +1,10 @@
 """Spectral normalisation (Miyato et al. 2018, "Spectral Normalization for GANs", equations 5 to 8 and algorithm 1).
 
-In a loop of your own:
+In a custom training loop:
 
     import torch
     from torch import nn
-    from paragan.layers.update_once import arm
+    from paragan.layers.update_once import begin_update
     from paragan.layers.spectral_norm import spectral_norm
 
     d = nn.Sequential(
@@ -13,13 +13,13 @@ In a loop of your own:
     )
     optimizer = torch.optim.Adam(d.parameters(), 2e-4, betas=(0.0, 0.9))
     for real, fake in pairs:
-        arm(d)                                  # once per update of d: one power iteration, in its first forward
+        begin_update(d)                         # once per update of d: one power iteration, in its first forward
         loss = (1 - d(real)).relu().mean() + (1 + d(fake)).relu().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
-Without `arm` the weights stay divided by the estimate that the last power iteration left.
+Without `begin_update` the weights stay divided by the estimate that the last power iteration left.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
 class SpectralNorm(UpdateOnce):
     """W / sigma with sigma = u^T W v; u, v are constants of the gradient, which flows through both occurrences of W.
 
-    One power iteration per update (see `Armed`), without gradient. Everything is computed in at least float32, whatever
-    autocast says, and comes back in W's own dtype. The start vector is a fixed draw, so building one touches no global
-    generator.
+    One power iteration per update (see `UpdateOnce`), without gradient. Everything is computed in at least float32,
+    whatever autocast says, and comes back in W's own dtype. The start vector is a fixed draw, so building one touches
+    no global generator.
     """
 
     u: Tensor
@@ -94,7 +94,7 @@ class SpectralNorm(UpdateOnce):
 
     @torch.no_grad()
     def _iterate(self, matrix: Tensor) -> None:
-        """In place, so that whoever holds the buffers (functional_call, vmap, an average) sees the new ones."""
+        """One power iteration in place, so that holders of the buffers (functional_call, vmap, an average) see it."""
         self.v.copy_(F.normalize(torch.mv(matrix.T, self.u.to(matrix.dtype)), dim=0))
         self.u.copy_(F.normalize(torch.mv(matrix, self.v.to(matrix.dtype)), dim=0))
 

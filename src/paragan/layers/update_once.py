@@ -1,8 +1,8 @@
 """State that a layer advances once per update of its player: spectral norm's vectors, batch norm's running statistics.
 
-An update arms the network; the first forward advances the state and disarms. Further micro-batches, the second call of
-a discriminator, recomputation, penalties, and every forward that an opponent makes leave it alone: a turn changes only
-its own player.
+`begin_update` marks the layers; the first forward advances the state and clears the mark. Further micro-batches, the
+second call of a discriminator, recomputation, penalties, and every forward that an opponent makes leave it alone: a
+turn changes only its own player.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from paragan.layers.modes import frozen_modules
 
 
 class UpdateOnce(nn.Module):
-    """Base of layers with such state. `armed` is host state: it steers the program, it is not part of the model."""
+    """Base of layers with such state. `update_due` is control state on the host, not part of the model."""
 
     update_due: bool = False
     mixes: bool = False  # whether the layer mixes the samples of a batch in training
@@ -31,7 +31,7 @@ def begin_update(net: nn.Module) -> None:
 
 
 def update_once_layers(net: nn.Module) -> list[UpdateOnce]:
-    """The layers of `net` that `arm` arms."""
+    """The layers of `net` that `begin_update` marks."""
     return [module for module in net.modules() if isinstance(module, UpdateOnce)]
 
 

@@ -91,7 +91,7 @@ def _upsampling_matrix(length: int, dtype: torch.dtype, device: torch.device) ->
 
     |H(w)|^2 = cos^2k(w/2) / (cos^2k(w/2) + sin^2k(w/2)), k = 6, the squared Butterworth half-band: maximally flat,
     symmetric, and orthogonal to itself shifted by two. In the basis of cosines a coarse wave is a fine one and, as loud
-    as the filter lets it through, the one it cannot be told from at the coarse pixels, which has the other sign there.
+    as the filter lets it through, its alias at the coarse pixels, which has the other sign there.
     """
     angle = np.pi * np.arange(2 * length) / (4 * length)
     low, high = np.cos(angle) ** (2 * _ORDER), np.sin(angle) ** (2 * _ORDER)

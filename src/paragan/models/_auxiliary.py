@@ -1,4 +1,4 @@
-"""The head of a D that also tells classes (Odena et al. 2017), and the choice between it and the projection."""
+"""Discriminator head with an auxiliary classifier (Odena et al. 2017), and the choice between it and projection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = Literal["projection", "auxiliary"]
 class AuxiliaryHead(nn.Module):
     """ReLU, features f (B, F) summed over the map, to logits w.f + b, f itself, and class logits C f (B, classes).
 
-    In at least float32. Labels are not looked at. Without a bias of C, as published networks: as many parameters as the
+    In at least float32. Labels are ignored. Without a bias of C, as published networks: as many parameters as the
     projection has.
     """
 

@@ -1,4 +1,4 @@
-"""What a model can be asked for: refusals in one line each."""
+"""Validation of image shapes and class counts, with one-line errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def image_side(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] =
 
 
 def effective_num_classes(conditional: bool | None, num_classes: int, model: str) -> int:
-    """How many classes the network tells apart: 0 unless it is conditional; None: as the data has labels or not."""
+    """Number of classes of the network: 0 unless it is conditional; None: conditional if the data has labels."""
     if conditional is None:
         return num_classes if num_classes > 1 else 0
     if conditional and not num_classes:

@@ -53,7 +53,7 @@ class LatentEntry(nn.Module):
 
 
 class WithVector(nn.Module):
-    """A block that is called with these columns of the vector."""
+    """A block that is called with the map and these columns of the vector."""
 
     def __init__(self, block: nn.Module, *columns: slice) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class WithVector(nn.Module):
 
 
 class WithoutVector(nn.Module):
-    """A block that sees the map alone. last: nobody needs the vector any more."""
+    """A block that is called with the map alone. last: the vector is not needed afterwards."""
 
     def __init__(self, block: nn.Module, last: bool = False) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ class Generator(_large.Generator):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW and y_B to a `Verdict`. model: what messages call it."""
+    """x_BCHW and y_B to a `DiscriminatorOutput`. model: what messages call it."""
 
     model = "contragan"
 

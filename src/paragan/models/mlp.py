@@ -54,7 +54,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `Verdict`; its features are the last hidden layer."""
+    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last hidden layer."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `Verdict`; its features are the last map, weighted place by place."""
+    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are the last map, weighted place by place."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()

@@ -46,6 +46,6 @@ class Generator(contragan.Generator):
 
 
 class Discriminator(contragan.Discriminator):
-    """x_BCHW and y_B to a `Verdict`."""
+    """x_BCHW and y_B to a `DiscriminatorOutput`."""
 
     model = "reacgan"

@@ -1,4 +1,4 @@
-"""How one part of a turn is played, for every strategy that calls whole networks."""
+"""Forward and backward of one micro-batch of a turn, for strategies that call whole networks."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def _run_micro_batch(
 
 
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
-    """The rows of all ranks. `ConfigError` where others have some and cannot be asked, or have had them before."""
+    """The rows of all ranks. `ConfigError` where they cannot be gathered from other ranks or micro-batches."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
-            f"loss: found {rows.count} of the {rows.total} rows of a batch whose samples it or a penalty compares, and "
-            "nobody to ask for the others; set micro_batches to 1, and scheme to synchronous"
+            f"loss: it, or a penalty, compares all {rows.total} samples of the batch, but only {rows.count} are "
+            "available here; set micro_batches to 1, and scheme to synchronous"
         )
     return x_B if across is None else gather_batch(x_B, rows, across)
 
@@ -150,7 +150,7 @@ def _backward(
 
 
 def gather(parts: list[LossTerms]) -> LossTerms:
-    """The detached terms of all parts, part by part: whoever takes them sums."""
+    """The detached terms of all micro-batches, concatenated; the caller sums them."""
 
     def joined(of: Callable[[LossTerms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
         return {

@@ -1,4 +1,4 @@
-"""Cutting a network into shards, block by block, by FSDP2 (`fully_shard`), with or without a first whole copy."""
+"""Sharding of a network, block by block, by FSDP2 (`fully_shard`), with or without a full copy first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEED_WHOLE = ("Muon", "Adafactor")  # of torch.optim: an update of a weight dep
 
 
 def mesh_of(world: World) -> DeviceMesh:
-    """All ranks in a row."""
+    """A one-dimensional mesh of all ranks."""
     if world.group is not None and world.size < dist.get_world_size():  # of one player only
         return DeviceMesh.from_group(world.group, world.device.type, mesh_dim_names=("shard",))
     return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
@@ -75,7 +75,7 @@ def build_sharded(
         return cut(make())
     with _weights_on_meta():
         net = make.construct()
-    assert getattr(net, "weight_init", None) is not None, "a network that is filled by name tells how"
+    assert getattr(net, "weight_init", None) is not None, "a network that is initialised by name has `weight_init`"
     kept = {name: buffer.clone() for name, buffer in net.named_buffers() if not buffer.is_meta}
     net = cut(net)
     net.to_empty(device=torch.device("cpu") if offload else make.device)

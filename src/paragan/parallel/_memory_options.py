@@ -1,4 +1,4 @@
-"""What a player may ask of any strategy, beside the strategy's own options."""
+"""Memory options of a player, which every strategy supports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import torch
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """recompute: activations inside a block are computed again in the backward. offload: optimiser state and float32
-    weights lie in the host's memory. narrow: reductions of gradients or weights travel in bf16. pure: the format in
-    which weights are held; the optimiser keeps float32 ones. norm_ranks: over how many consecutive ranks batch norm
+    """Memory options of a player.
+
+    recompute: activations inside a block are computed again in the backward. offload: optimiser state and float32
+    weights are in host memory. bf16_reduce: reductions of gradients or weights travel in bf16. weight_dtype: the
+    dtype of the weights; the optimiser keeps float32 ones. norm_ranks: over how many consecutive ranks batch norm
     takes its statistics (None: all, 1: each by itself).
     """
 

@@ -1,4 +1,4 @@
-"""What a strategy remembers of a network it has placed; it hangs on the module, so strategies hold nothing."""
+"""State that a strategy attaches to a network; it is on the module, so strategies are stateless."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from paragan.core.dist import World
 
 @dataclass
 class Placement:
-    """trained: the module to be called in the network's own turn. mesh: of sharded ones.
+    """State of a placed network.
+
+    training_module: the module to be called in the network's own turn. mesh: of sharded ones.
 
     unreached: weights that this rank's loss, and that no rank's, leads to, by what a turn consists of; idle: the latter
     in the turn under way. shards: (weight, the piece of it that the optimiser here updates). optimized_weights: what an

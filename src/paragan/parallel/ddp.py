@@ -1,4 +1,4 @@
-"""Whole networks on every rank, a share of the rows each: torch's DistributedDataParallel around one player's network.
+"""DistributedDataParallel: a replica of the network on every rank, each with a share of the rows.
 
 Only the player's own turn goes through the wrapper. As an opponent, frozen or without gradients, it is the raw module:
 DDP must not see a forward that has no backward of its own.
@@ -28,6 +28,8 @@ from paragan.parallel._reachable_parameters import unreachable_parameters, zero_
 
 
 class Strategy(none.Strategy):
+    """torch's DistributedDataParallel around the network of one player."""
+
     can = frozenset(Can)
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
@@ -95,13 +97,13 @@ class Strategy(none.Strategy):
 
 
 def _buffer_options() -> dict[str, Any]:
-    """Buffers are equal on all ranks by themselves; the word for that changed in torch 2.13."""
+    """Options that disable the broadcast of buffers, which are equal on all ranks; renamed in torch 2.13."""
     known = inspect.signature(DistributedDataParallel.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
 
 
 def _bf16_hook(group, bucket):  # type: ignore[no-untyped-def]  # torch looks at annotations and knows no strings
-    """Half the bytes on the wire; torch's own hook of this kind refuses gloo."""
+    """Reduce in bf16, half the bytes; torch's hook of this kind does not support gloo."""
     whole = bucket.buffer()
     half = whole.to(torch.bfloat16)
     reduced = dist.all_reduce(half, group=group, async_op=True).get_future()

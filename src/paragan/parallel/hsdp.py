@@ -1,4 +1,4 @@
-"""Pieces over some ranks, copies over the others: hybrid sharding (Zhao et al. 2023, section 3.2.2)."""
+"""HSDP (hybrid sharding): sharded over some ranks, replicated over the others (Zhao et al. 2023, section 3.2.2)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from paragan.parallel._fully_shard import with_world_timeout
 
 @dataclass(frozen=True)
 class Options:
-    """Sharding on one axis of the ranks, copies on the other."""
+    """Hybrid sharding: sharded over one axis of the ranks, replicated over the other."""
 
     order: Literal["shard-inside", "shard-across"] = "shard-inside"
     """`shard-inside` shards over the ranks of a host and replicates across hosts (least traffic between hosts);
     `shard-across` the reverse (least memory on many hosts).
     """
     host: Count | None = None
-    """Ranks that count as one host; null: as found."""
+    """Ranks per host; null: detected."""
 
 
 class Strategy(Sharded):
+    """HSDP (hybrid sharding), by FSDP2."""
+
     name = "hsdp"
 
     def mesh(self, world: World) -> DeviceMesh:

@@ -1,9 +1,9 @@
-"""Ranks that go their own ways and average their weights every few updates (local SGD: Stich 2019).
+"""Local SGD: ranks update independently and average their weights every H updates (Stich 2019).
 
 `every: 2` is ParaGAN's synchronisation "every other step": half the bytes of `ddp`. Each rank takes the mean over its
-own rows; batch norm, unless it is told otherwise, sees them alone. At an averaging weights and statistics become their
+local rows; batch norm uses these alone, unless `norm_ranks` is set. At an averaging weights and statistics become their
 means, the vectors of spectral norm those of rank 0 (a mean of unit vectors is none), and the averaged generator
-follows. What an optimiser remembers (Adam's moments) stays each rank's own, which costs nothing and is what local SGD
+follows. The optimiser state (Adam's moments) stays local to each rank, which costs nothing and is what local SGD
 with momentum does, or is averaged as well (`moments: average`; for Adam three times the bytes).
 """
 
@@ -34,15 +34,17 @@ from paragan.parallel._placement import Placement, attach_placement, placement_o
 
 @dataclass(frozen=True)
 class Options:
-    """Local SGD: how often ranks average."""
+    """Local SGD: interval and scope of the averaging."""
 
     every: Count = 2
     """Updates between two averagings of the weights."""
     moments: Literal["keep", "average"] = "keep"
-    """What happens to the optimiser state at an averaging: each rank's own stays, or it is averaged too."""
+    """What happens to the optimiser state at an averaging: it stays local to each rank, or is averaged, too."""
 
 
 class Strategy(none.Strategy):
+    """Local SGD: weights are averaged over ranks every `every` updates."""
+
     can = frozenset(Can) - {Can.COUPLED}
 
     def __init__(self, options: Options = Options(), demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
@@ -124,7 +126,7 @@ class Strategy(none.Strategy):
 
 
 def _moments(optimizer: Any) -> list[Tensor]:
-    """What it remembers of each weight, in an order that all ranks have, also those that skipped all steps so far."""
+    """State tensors of the optimiser, in an order that is equal on all ranks."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     keys = sorted({key for entry in optimizer.state.values() for key in entry})
     held = [(weight, optimizer.state.get(weight, {}).get(key)) for key in keys for weight in weights]
@@ -132,10 +134,10 @@ def _moments(optimizer: Any) -> list[Tensor]:
 
 
 def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
-    """Over all ranks, in place; one exchange per format."""
+    """Average over all ranks in place; one all-reduce per dtype."""
     for dtype in {t.dtype: None for t in tensors}:
         some = [t for t in tensors if t.dtype == dtype]
-        flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)  # offloaded ones lie on the host
+        flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)  # offloaded tensors are on the host
         world.count(kind, flat)
         dist.all_reduce(flat, group=world.group)
         pieces = flat.div_(world.size).split([t.numel() for t in some])

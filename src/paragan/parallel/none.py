@@ -1,4 +1,4 @@
-"""One process, the whole network, the whole batch."""
+"""No parallelism: one process has the whole network and the whole batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 
 
 class Strategy:
-    """Also what the strategies that hold whole networks on every rank are built on."""
+    """No parallelism; also the base of strategies that replicate the network on every rank."""
 
     can = frozenset(Can)
 
@@ -33,7 +33,7 @@ class Strategy:
         return self.apply_memory_options(make())
 
     def apply_memory_options(self, net: nn.Module) -> nn.Module:
-        """With what the player demands."""
+        """Apply the memory options of the player: activation checkpointing, weight dtype."""
         if self.demands.recompute:
             _blocks.checkpoint_activations(net)
         if self.demands.weight_dtype is not None:
@@ -50,7 +50,7 @@ class Strategy:
         return self.optimizer_of(policy, list(net.parameters()))
 
     def optimizer_of(self, policy: Any, weights: Sequence[Tensor]) -> torch.optim.Optimizer:
-        """Of these weights; with copies to step where the player demands it."""
+        """The optimiser of these weights, with float32 master weights where the player's options require them."""
         if self.demands.weight_dtype is None and not self.demands.offload:
             return policy.optimizer(weights)
         device = torch.device("cpu") if self.demands.offload else weights[0].device
@@ -74,10 +74,10 @@ class Strategy:
         return norm
 
     def after_step(self, net: nn.Module) -> None:
-        """Nothing: the optimiser steps the network itself."""
+        """Do nothing: the optimiser steps the network itself."""
 
     def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:
-        """Nothing: every rank has stepped the same."""
+        """Do nothing: all ranks have equal weights."""
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
         return True
@@ -103,7 +103,7 @@ class Strategy:
 
 
 def _cast_weights(net: nn.Module, dtype: torch.dtype) -> None:
-    """Hold weights in `dtype`, but for those that must not be; buffers (statistics, spectral norm's) stay as well."""
+    """Cast weights to `dtype`, except those that must stay float32; buffers (statistics, spectral norm) stay, too."""
     wide = float32_parameters(net)
     for parameter in net.parameters():
         if id(parameter) not in wide:

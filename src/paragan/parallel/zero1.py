@@ -1,7 +1,7 @@
-"""Whole networks and gradients on every rank, the optimiser's state and the average in pieces (ZeRO stage 1).
+"""ZeRO stage 1: replicated weights and gradients, sharded optimiser state and weight average.
 
-Rajbhandari et al. 2020, section 5.1. Each rank steps its piece of every weight, a view into the whole one, and the
-pieces are gathered: one exchange of weights per update beside DDP's reduction of gradients.
+Rajbhandari et al. 2020, section 5.1. Each rank steps its shard of every weight, a view into the full one, and the
+shards are all-gathered: one exchange of weights per update in addition to DDP's reduction of gradients.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ _AT_ONCE = 1 << 25  # numbers gathered in one exchange: bounds its buffer
 
 
 class Strategy(ddp.Strategy):
+    """ZeRO stage 1: DistributedDataParallel with sharded optimiser state."""
+
     def prepare_average(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         return shard(make(), mesh_of(world))
 
@@ -64,7 +66,7 @@ class Strategy(ddp.Strategy):
 
 
 def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """In order, alike in format, a bounded number of numbers at a time."""
+    """Weights in order, in groups of one dtype and a bounded number of elements."""
     some: list[Tensor] = []
     for weight in weights:
         full = sum(w.numel() for w in some) + weight.numel() > _AT_ONCE

@@ -1,6 +1,7 @@
-"""Gradients, optimiser state and average in pieces; weights are gathered once per turn and stay until its backward.
+"""ZeRO stage 2 (FSDP2 without resharding after the forward): sharded gradients, optimiser state and average.
 
-ZeRO stage 2 (Rajbhandari et al. 2020, section 5.2) but for one thing: between turns the weights lie in pieces, too.
+Weights are gathered once per turn and stay gathered until its backward. Rajbhandari et al. 2020, section 5.2, with one
+difference: between turns the weights are sharded, too.
 """
 
 from __future__ import annotations
@@ -9,5 +10,7 @@ from paragan.parallel._fsdp import Sharded
 
 
 class Strategy(Sharded):
+    """ZeRO stage 2, by FSDP2."""
+
     name = "zero2"
     reshards_after_forward = False

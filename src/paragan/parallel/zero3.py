@@ -1,4 +1,4 @@
-"""Everything in pieces, weights gathered block by block when they are needed (ZeRO stage 3, FSDP2).
+"""ZeRO stage 3 (FSDP2): everything is sharded; weights are gathered block by block when they are needed.
 
 Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023.
 """
@@ -9,4 +9,6 @@ from paragan.parallel._fsdp import Sharded
 
 
 class Strategy(Sharded):
+    """ZeRO stage 3, by FSDP2."""
+
     name = "zero3"

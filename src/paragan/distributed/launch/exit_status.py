@@ -24,9 +24,11 @@ _FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would come to th
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """time: POSIX seconds. cause: the rank whose failure ended this one too; None where it ended by itself.
+    """How one rank ended.
 
-    final: nobody who tries again fares better.
+    time: POSIX seconds. cause_rank: the rank whose failure ended this one, too; None where it ended by itself.
+
+    is_final: another attempt would fail in the same way.
     """
 
     rank: int

@@ -1,6 +1,6 @@
-"""Processes that somebody else has started to train one grid: rank 0 is its coordinator, and tells the others where.
+"""Worker processes of a grid that were started externally: rank 0 is the coordinator and broadcasts its address.
 
-What is told is JSON, once. Under torchrun it lies in the store of the ranks; under mpiexec `transports.mpi` carries it.
+The address is JSON, sent once: through the store of the ranks under torchrun, by `MpiWorld` under mpiexec.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from paragan.core.errors import RankError
 
 @dataclass
 class ExternalWorkers:
-    """tell: to all others, by rank 0. hear: what it told; raises when nothing comes in time. mpi: by whom started.
+    """Externally started processes of one grid.
 
-    has_called: whether rank 0 has told the others anything.
+    broadcast_text: sends to all others, from rank 0. receive_text: what rank 0 sent; raises on a time-out. mpi:
+    whether mpiexec started them. has_broadcast: whether rank 0 has sent anything.
     """
 
     rank: int
@@ -29,20 +30,20 @@ class ExternalWorkers:
     has_broadcast: bool = False
 
     def broadcast(self, values: Mapping[str, Any]) -> None:
-        """The others to their work."""
+        """Send the address and token of the coordinator to all workers."""
         self.has_broadcast = True
         self.broadcast_text(json.dumps(values))
 
     def receive(self) -> dict[str, Any]:
-        """What rank 0 said; of nothing but strings and numbers."""
+        """The values that rank 0 sent: strings and numbers."""
         found = json.loads(self.receive_text())
         if not isinstance(found, dict):
-            raise RankError(f"rank {self.rank}: rank 0 said something else than where its coordinator listens")
+            raise RankError(f"rank {self.rank}: rank 0 sent no address of its coordinator")
         return found
 
 
 def from_world(world: World) -> ExternalWorkers:
-    """Of the ranks that torchrun started."""
+    """External workers of the ranks that torchrun started."""
     store = world.store
     assert store is not None
     return ExternalWorkers(

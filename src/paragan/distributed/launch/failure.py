@@ -1,4 +1,4 @@
-"""Why a rank ends where several run: by its own failure, by that of another, or because one is gone.
+"""Why a rank of several ends: by its own failure, by that of another, or because one is unreachable.
 
 The first to fail writes its reason into the store before it leaves. The others find their collectives broken, look
 there, and end as it did: the user hears one reason, not one for each rank.
@@ -32,9 +32,11 @@ _BROKEN = (
 
 
 def resolve_failure(world: World, error: BaseException) -> BaseException:
-    """The error that this rank ends with: its own, told to the others; or another's, as a `PeerFailedError`.
+    """Return the error that this rank ends with: its own, published to the others, or another rank's.
 
-    A collective that broke without a reason becomes a `RankError` that names who is gone. At most `_MOST_S` seconds.
+    That of another rank is a `PeerFailedError`.
+
+    A collective that broke without a reason becomes a `RankError` that names the ended rank. At most `_MOST_S` seconds.
     """
     if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error
@@ -56,7 +58,7 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
         store.set_timeout(timedelta(seconds=LOOK_S))
         if is_collective_failure(error):
             found = _find_failure(store, world)
-            if isinstance(found, dict):  # its own where it has been told already, further down
+            if isinstance(found, dict):  # this rank's, where it has published it already (below)
                 return error if found["rank"] == world.rank else _followed_error(world, found)
             if found or not isinstance(error, RankError):  # one of ours may know in which layer
                 error = RankError(f"{found or _SILENT} (rank {world.rank} could not go on); {RESUME_HINT}")
@@ -72,9 +74,9 @@ def is_collective_failure(error: BaseException) -> bool:
 
     gloo raises a plain `RuntimeError`.
     """
-    told = isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN)
+    is_known = isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN)
     return (
-        told
+        is_known
         or isinstance(error, dist.DistError)
         or (error.__cause__ is not None and is_collective_failure(error.__cause__))
     )
@@ -83,8 +85,8 @@ def is_collective_failure(error: BaseException) -> bool:
 def _publish(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
     """Write this rank's reason unless there is one; returns the one that stands."""
     code, line = outcome(error)
-    told = {"rank": world.rank, "code": code, "reason": line or f"{type(error).__name__}: {error}"[:500]}
-    return json.loads(store.compare_set("failed", "", json.dumps(told)))
+    failure = {"rank": world.rank, "code": code, "reason": line or f"{type(error).__name__}: {error}"[:500]}
+    return json.loads(store.compare_set("failed", "", json.dumps(failure)))
 
 
 def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:

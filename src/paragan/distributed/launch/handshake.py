@@ -1,4 +1,4 @@
-"""What a worker of a grid offers its coordinator, and whether the two fit."""
+"""What a worker of a grid reports to its coordinator, and whether the two are compatible."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def worker_info(
 
 
 def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
-    """Why a worker that offers this cannot take part; empty: it can. config: the coordinator's."""
+    """Why a worker with this info cannot take part; empty if it can. config: the coordinator's."""
     if theirs.get("code") != code_digest():
         return (
             f"its paragan code {theirs.get('code')} differs from the coordinator's {code_digest()}; install the same "
@@ -51,13 +51,13 @@ def incompatibility(theirs: Mapping[str, Any], config: str) -> str:
 
 
 def has_ended(theirs: Mapping[str, Any]) -> bool:
-    """Whether the process that offers this has ended; False where its host cannot be asked."""
+    """Whether the process that offers this has ended; False for a process of another host."""
     is_here = theirs.get("host") == socket.gethostname() and theirs.get("pid_namespace") == _pid_namespace() != ""
     return is_here and not is_running(int(theirs["pid"]))
 
 
 def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> str:
-    """Why nothing goes from its accelerator to those of the others, by what they offer; empty: it does."""
+    """Why NCCL cannot connect its accelerator with those of the others, by their infos; empty if it can."""
     own, found = theirs.get("accelerator"), f"found transport=nccl and a worker on {theirs.get('device')}"
     if own is None:
         return f"{found}, expected an accelerator of its own: use transport=gloo"
@@ -68,7 +68,7 @@ def nccl_conflict(theirs: Mapping[str, Any], others: Iterable[Mapping[str, Any]]
 
 @cache
 def code_digest() -> str:
-    """Of everything that is installed as paragan."""
+    """Digest of all installed source files of paragan."""
     root, found = Path(paragan.__file__).parent, hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
@@ -76,7 +76,7 @@ def code_digest() -> str:
 
 
 def _pid_namespace() -> str:
-    """In which process ids of this host are told apart: containers may share a host name. Empty without /proc."""
+    """Namespace of the process ids: containers may share a host name. Empty without /proc."""
     with suppress(OSError):
         return os.readlink("/proc/self/ns/pid")
     return ""

@@ -3,9 +3,9 @@
 Ranks that our launcher started meet in a file; those of torchrun in the store that it names.
 
 torchrun may give a restarted rank the store of the ranks before it, where gloo would find the addresses of the dead
-(its restart trap). It tells no number that all agents share, not even of the attempt: on several hosts only the one
+(its restart trap). It provides no number that all agents share, not even of the attempt: on several hosts only the one
 whose process died counts it. So each rank says hello with a word of its own, rank 0 answers those words with the name
-of a fresh round, and everything else lies under that name. Words of the dead are answered, too, and nobody listens.
+of a fresh round, and everything else is stored under that name. Replies to stale ranks are ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def join(
 ) -> World:
     """The world of this process; every wait in it ends after `timeout_s`.
 
-    place None, or of one process: a world alone, with a group of one where `alone_group` asks (a strategy needs one).
+    place None, or of one process: a world alone, with a group of one where `alone_group` is set (a strategy needs one).
     stopped: looked at while the others are waited for. `RankError` names those who did not come.
     """
     patience = timedelta(seconds=timeout_s)
@@ -66,7 +66,7 @@ def join(
 
 
 def destroy_groups(world: World) -> None:
-    """Destroy the groups, without waiting for anybody."""
+    """Destroy the process groups, without waiting for other ranks."""
     if world.group is not None:
         dist.destroy_process_group()
 
@@ -134,7 +134,7 @@ def _serve_store(place: RankEnv, host: str, port: int, patience: timedelta) -> d
 
 
 def _rendezvous(base: dist.Store, place: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
-    """A store that only the ranks of this start know. Each tells there where it is."""
+    """A store that only the ranks of this start share. Each rank registers its host and process there."""
     deadline = time.monotonic() + timeout_s
     word = uuid.uuid4().hex
 

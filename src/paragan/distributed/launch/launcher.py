@@ -55,16 +55,16 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _report_failure(job: Job, run: str, asked: bool) -> int:
-    """What the user hears of ranks that have failed, and the exit code. `exit.json`, where they could not write it."""
+def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
+    """Print why the ranks failed; returns the exit code. Writes `exit.json` where the ranks could not."""
     end = exit_status.first_failure(exit_status.read_all(job.folder, run))
     if end is None:
         lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
-        code, reason = (PREEMPTED, "stopped before the first step") if asked else (RankError.exit_code, lost)
+        code, reason = (PREEMPTED, "stopped before the first step") if stop_requested else (RankError.exit_code, lost)
     else:
         code, reason = end.code, end.reason
-    if asked and code == RankError.exit_code:  # while the ranks were still looking for one another
-        code, reason = PREEMPTED, "stopped by a signal; the last checkpoint stands"
+    if stop_requested and code == RankError.exit_code:  # while the ranks were still looking for one another
+        code, reason = PREEMPTED, "stopped by a signal; the last checkpoint is intact"
     exit_status.write_exit(job.folder, code, reason)
     if code == 1:
         reason = f"rank {end.rank if end else 0}: {reason}; its traceback is in {job.log}"

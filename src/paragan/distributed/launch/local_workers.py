@@ -18,17 +18,19 @@ _PATIENCE_S = 10.0
 
 
 class LocalWorkers:
-    """address: where their coordinator listens. told: variables of their environment, which unlike a command line is
-    not everybody's to read. logs: where each writes what it prints. They end when they miss their coordinator.
+    """Worker processes of this host.
+
+    address: where their coordinator listens. environment: additional variables, which unlike a
+    command line other users cannot read. logs: folder of their output. They exit when the coordinator is unreachable.
     """
 
-    def __init__(self, address: tuple[str, int], told: Mapping[str, str], logs: Path) -> None:
+    def __init__(self, address: tuple[str, int], environment: Mapping[str, str], logs: Path) -> None:
         self.address, self.logs = address, logs
-        self._environment = {**os.environ, **told}
+        self._environment = {**os.environ, **environment}
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, count: int) -> None:
-        """So many more."""
+        """Start `count` more workers."""
         create_subfolder(self.logs.parent, self.logs.name)
         for _ in range(count):
             with create_file(self.logs / f"worker-{len(self._processes) + 1}.log") as log:
@@ -48,7 +50,7 @@ class LocalWorkers:
                 self._processes.append(process)
 
     def failure(self) -> str:
-        """The last words of one that has failed; empty: none has."""
+        """The last output line of a failed worker; empty if none has failed."""
         for number, process in enumerate(self._processes, start=1):
             if process.poll() not in (None, 0):
                 log = self.logs / f"worker-{number}.log"
@@ -57,14 +59,14 @@ class LocalWorkers:
         return ""
 
     def kill(self, about: Mapping[str, Any]) -> None:
-        """One that is given up: stopped or hung, it would wake to a run that goes on without it."""
+        """Kill a worker that is suspended or hangs: it must not rejoin a run that continues without it."""
         for process in self._processes:
             if process.pid == about.get("pid") and process.poll() is None:
                 with suppress(OSError):
                     process.send_signal(signal.SIGKILL)
 
     def shutdown(self) -> None:
-        """Wait for those that were sent home; who stays is killed."""
+        """Wait for workers that were dismissed, and kill the others."""
         deadline = time.monotonic() + _PATIENCE_S
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):

@@ -18,7 +18,7 @@ LAUNCHER = "PARAGAN_LAUNCHER"  # the process id of our launcher
 STORE = "PARAGAN_STORE"  # the path of the file in which the launcher's ranks meet
 LOCK = "PARAGAN_LOCK"  # the descriptor of the run folder's lock, which the launcher holds
 GLOO_INTERFACE, NCCL_INTERFACE = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
-RESUME_HINT = "the last checkpoint stands; the same command goes on"
+RESUME_HINT = "the last checkpoint is intact; run the same command to resume"
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -55,11 +55,11 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
         return None
     expected = _NUMBERS if STORE in env else (*_NUMBERS, "MASTER_PORT")
     found = {name: env.get(name, "") for name in expected}
-    odd = next((name for name, value in found.items() if not value.isdecimal()), None)
-    if odd is not None or not (STORE in env or env.get("MASTER_ADDR")):
+    invalid = next((name for name, value in found.items() if not value.isdecimal()), None)
+    if invalid is not None or not (STORE in env or env.get("MASTER_ADDR")):
         raise ConfigError(
-            f"environment: found LOCAL_RANK but {odd or 'MASTER_ADDR'}={found.get(odd or '', '')!r}, expected all that "
-            "torchrun sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
+            f"environment: LOCAL_RANK is set but {invalid or 'MASTER_ADDR'}={found.get(invalid or '', '')!r}, which "
+            "torchrun always sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
         )
     rank, size, local_rank, local_size = (int(found[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
@@ -120,7 +120,7 @@ def is_running(pid: int) -> bool:
         return _process_state(pid) not in "ZX"
     except ProcessLookupError:
         return False
-    except (OSError, IndexError):  # somebody else's, or a system without /proc
+    except (OSError, IndexError):  # another user's process, or a system without /proc
         return True
 
 
@@ -144,7 +144,7 @@ def loopback_interface() -> str | None:
 
 
 def num_cores() -> int:
-    """That this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

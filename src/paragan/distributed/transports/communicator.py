@@ -1,4 +1,4 @@
-"""How the workers of a run that train send one another what they have, and what all forms of it promise."""
+"""The communicator of the training workers: the interface of all transports."""
 
 from __future__ import annotations
 
@@ -37,38 +37,38 @@ class Communicator(Protocol):
         """
 
     def exchange_with_root(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """As `exchange`, with the coordinator among those who may take part, at its end too."""
+        """As `exchange`, but the coordinator may take part, too."""
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        """As far as the others take them, without waiting. Of what one has not taken yet only the newest is kept."""
+        """Send without blocking. Of several posts that a worker has not taken yet, only the newest is sent."""
 
     def newest(self) -> dict[int, list[Tensor]]:
         """By worker, the newest messages it posted, where some came since the last call.
 
-        `WorkerError` where somebody is gone: that is noticed here and in `wait`, not in `post`.
+        `WorkerError` where a worker is unreachable: that is raised here and in `wait`, not in `post`.
         """
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
         """Return when `newest` has something of that worker. timeout_s: None is the communicator's own."""
 
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
-        """By worker, everybody's messages, where the coordinator is (GLOBAL; without one, worker 0); None elsewhere.
+        """The messages of all workers, at the coordinator (GLOBAL; without one, worker 0); None elsewhere.
 
-        Returns when all are there: who has returned may end.
+        Returns when all have arrived: the caller may exit afterwards.
         """
 
     def abort(self) -> None:
-        """Leave now, within a second, whatever the others do. Those that live are told, and why."""
+        """Leave now, within a second, whatever the others do. Live workers receive the reason."""
 
     def close(self) -> None:
-        """Leave together. What was sent has come, and what was posted, but to those that closed before.
+        """Leave together, after all sends and posts have arrived, except at workers that closed before.
 
-        `WorkerError` where somebody is gone, or does not close in time.
+        `WorkerError` where a worker is unreachable, or does not close in time.
         """
 
 
 class WorkerError(RankError):
-    """Another worker is gone, silent or out of step. worker: that one; the first of them, as far as is known."""
+    """Another worker is unreachable, silent or out of step. worker: its rank; the first one, where several are."""
 
     def __init__(self, message: str, worker: int) -> None:
         super().__init__(message)
@@ -90,7 +90,7 @@ def wait_until(
 
 
 class Backoff:
-    """A `rest` for what must be asked: a sixteenth of the time waited so far, between first_s and most_s."""
+    """A polling delay: a sixteenth of the time waited so far, between first_s and most_s."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
         self._first_s, self._most_s = first_s, most_s
@@ -119,5 +119,5 @@ def check_messages(tensors: Sequence[Tensor], most_bytes: int) -> None:
 
 
 def never_stopped() -> bool:
-    """Nobody stops this one."""
+    """The default of `stopped`: always False."""
     return False

@@ -1,4 +1,4 @@
-"""Small JSON messages between a coordinator and its workers, beside the data: each worker has one line, kept open.
+"""Small JSON messages between a coordinator and its workers: each worker has one persistent connection.
 
 A thread per connection, asleep in `recv`, and no loop over all of them: a grid has tens of workers and at most about a
 thousand, a slow or hostile peer then holds up only its own thread, and both ends of a line are the same few functions.
@@ -27,11 +27,11 @@ _ATTEMPT_S, _PAUSE_S, _LONGEST_PAUSE_S = 10.0, 0.05, 1.0
 
 
 class Listener:
-    """Where workers connect. Closes with all its lines, those that were handed out, too.
+    """The server that workers connect to. Closing it closes all its connections.
 
     host: the loopback unless the caller names another, as "0.0.0.0" for all interfaces. port 0: any that is free;
-    `address` tells which. most: lines at once. hello_s: until then a stranger must have proved to know the token.
-    refused: a line for each of the last 100 who did not. `ConfigError` where nobody can listen there.
+    see `address`. most: connections at once. hello_s: time in which a client must prove that it knows the token.
+    refused: a message for each of the last 100 that did not. `ConfigError` where the address cannot be bound.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Listener:
                 pass
             except (OSError, RuntimeError) as error:  # no more files, or threads: those who are here go on
                 if not self._over.wait(_LOOK_S):
-                    self.refused.append(f"{self.address[0]}:{self.address[1]}: took nobody ({_reason(error)})")
+                    self.refused.append(f"{self.address[0]}:{self.address[1]}: cannot accept ({_reason(error)})")
             self._strangers.release()
 
     def _start_connection(self, line: ControlConnection) -> None:
@@ -124,7 +124,7 @@ def connect(
     token: str, host: str, port: int, timeout_s: float, about: Mapping[str, Any], *, send_s: float = 10.0,
     most_bytes: int = MOST_BYTES,
 ) -> ControlConnection:  # fmt: skip
-    """The line to a coordinator that listens there, or will within `timeout_s`; `RankError` tells what was in the way.
+    """The line to a coordinator that listens there, or will within `timeout_s`; `RankError` with the reason otherwise.
 
     about: what this worker offers (host, pid, cores, …). Its hello holds 4 KiB; `ValueError` for more.
     """
@@ -151,8 +151,8 @@ def connect(
             line.close()
             why = str(line.disconnect_reason)
         if time.monotonic() + pause_s > deadline:
-            tail = "is it running there, and is the token its run's?"
-            raise RankError(f"no coordinator took this worker within {timeout_s:g} s ({why}); {tail}")
+            tail = "check that it is running there and that the token is that of its run"
+            raise RankError(f"no coordinator accepted this worker within {timeout_s:g} s ({why}); {tail}")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -164,8 +164,8 @@ def _bind(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         server = socket.create_server(address[:2], family=family, backlog=128)
     except (OSError, UnicodeError) as error:
-        found = f"found that nobody can listen there ({_reason(error)}), expected a free port of this host"
-        raise ConfigError(f"{host}:{port}: {found}; end what uses it, or choose port 0: any free") from None
+        reason = f"cannot listen on {host}:{port} ({_reason(error)})"
+        raise ConfigError(f"{reason}; end the process that uses it, or choose port 0 for any free port") from None
     server.settimeout(_LOOK_S)
     return server
 

@@ -25,9 +25,9 @@ _ROOM = 256  # messages that wait to be received; then the other end waits
 
 
 class ControlConnection:
-    """What `Listener.accept` and `connect` give. Any thread may send, receive and close.
+    """A control connection, from `Listener.accept` or `connect`. Thread-safe.
 
-    who: the address of the other end. about: what the worker there offered; empty on the worker's own side.
+    peer_address: of the other end. peer_info: what the worker there reported; empty on the worker's side.
     """
 
     def __init__(self, sock: socket.socket, who: str, send_s: float) -> None:
@@ -39,12 +39,12 @@ class ControlConnection:
         self._queue: deque[dict[str, Any]] = deque()
         self._disconnect_reason: str | None = None
         self._is_shut_down = False  # nothing more is read either
-        with suppress(OSError):  # it is gone again, as the first read tells
+        with suppress(OSError):  # closed already, as the first read will show
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small messages wait for one another
 
     @property
     def disconnect_reason(self) -> str | None:
-        """Why nothing can be sent any more; None while all is well. What came before can still be received."""
+        """Why nothing can be sent any more; None while connected. Earlier messages can still be received."""
         return self._disconnect_reason
 
     def send(self, kind: str, **values: Any) -> None:
@@ -94,7 +94,7 @@ class ControlConnection:
     def accept_handshake(
         self, token: str, until: float, most_bytes: int, admit: Callable[[ControlConnection], bool]
     ) -> None:
-        """The coordinator's hello to a stranger; `lost` tells if it stayed one. admit: whether there is room for it."""
+        """Authenticate a client; a failure sets `disconnect_reason`. admit: whether there is room for it."""
         with self._ending_on_error():
             own = secrets.token_bytes(_NONCE_BYTES)
             self._send_all(FrameSigner(session_key(token), DOWN, HELLO_BYTES).pack({"nonce": own.hex()}), until)
@@ -109,10 +109,10 @@ class ControlConnection:
             self._sock.settimeout(self.send_s)
 
     def request_handshake(self, token: str, until: float, most_bytes: int, about: Mapping[str, Any]) -> None:
-        """The worker's; `lost` tells if it was not taken. `ValueError`: more about it than a hello holds."""
+        """Authenticate as a worker; a refusal sets `disconnect_reason`. `ValueError`: `about` exceeds a hello."""
         with self._ending_on_error():
             if self._sock.getsockname() == self._sock.getpeername():  # a free port of this host, and chance
-                raise RankError("nobody listens there")
+                raise RankError("no process listens there")
             other = _nonce(self._frame(FrameSigner(session_key(token), DOWN, HELLO_BYTES), until))
             own = secrets.token_bytes(_NONCE_BYTES)
             hello = {"nonce": own.hex(), "about": dict(about)}
@@ -152,11 +152,11 @@ class ControlConnection:
 
     def _leave(self) -> None:
         self._end("closed by this end")
-        with self._sending, self._changed:  # nobody is in it: the number of a closed socket may be another's at once
+        with self._sending, self._changed:  # no thread uses it: the descriptor of a closed socket can be reused at once
             self._sock.close()
 
     def _end(self, why: str, how: int = socket.SHUT_RDWR) -> None:
-        """The first reason stands. Whoever waits in the socket, for a message or for room, wakes up."""
+        """Record the first reason, and wake up all threads that wait in the socket, for a message or for room."""
         with self._changed, suppress(OSError):
             self._disconnect_reason = self._disconnect_reason or f"{self.peer_address}: {why}"
             self._is_shut_down = self._is_shut_down or how == socket.SHUT_RDWR

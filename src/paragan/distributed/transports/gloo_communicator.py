@@ -24,10 +24,10 @@ from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, c
 from paragan.distributed.transports.link import Message
 from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind, PeerConnection
 
-_MOST = 1 << 16  # messages in a list, and waiting to be sent: so many that nobody waits for room
+_MOST = 1 << 16  # messages in a list, and waiting to be sent: so many that no sender blocks
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 _FAREWELL_S = 0.4
-_NOBODYS = 1  # a tag: links use 0
+_UNUSED_TAG = 1  # links use 0
 
 
 class GlooCommunicator(BaseCommunicator):
@@ -85,7 +85,10 @@ class GlooCommunicator(BaseCommunicator):
 
 
 class _Link(PeerConnection):
-    """The first message of a list tells its number, its kind and how many there are; of none, an empty one does."""
+    """A connection over a gloo link.
+
+    The first message of a list carries its number, kind and count; for an empty list it is an empty message.
+    """
 
     def __init__(self, group: Any, rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
@@ -106,10 +109,10 @@ class _Link(PeerConnection):
     def abort(self) -> None:
         """Break the link, from this end. gloo has no call for it, but one time-out ends all waits of a group."""
         with suppress(RuntimeError):
-            self._group.recv([torch.empty(1)], self._other, _NOBODYS).wait(timedelta(milliseconds=1))
+            self._group.recv([torch.empty(1)], self._other, _UNUSED_TAG).wait(timedelta(milliseconds=1))
 
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
-        with suppress(RankError):  # the sorter hears of it as well, and tells who waits
+        with suppress(RankError):  # the receiving thread gets the error as well, and reports it
             self._sender.send(
                 Message(number, tensors[0] if tensors else _EMPTY, len(tensors) * len(MessageKind) + kind)
             )
@@ -138,7 +141,7 @@ class _Link(PeerConnection):
 
 
 def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:
-    """Return when all are here: from now on nobody waits for one that has yet to come."""
+    """Return when all workers are present."""
     awaited = list(range(size))
 
     def missing() -> list[int]:
@@ -156,7 +159,7 @@ def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, sto
 def _connect_pairs(
     store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool], host: str | None
 ) -> dict[int, Any]:
-    """The groups with the peers, by peer. All make theirs in one order of links: nobody waits for one who waits.
+    """The groups with the peers, by peer. All workers create them in one order of links, which avoids deadlocks.
 
     In a thread, since a wait for a worker that has died since `_meet` ends with the time-out only.
     """
@@ -167,7 +170,7 @@ def _connect_pairs(
         try:
             for low, high in sorted((min(rank, peer), max(rank, peer)) for peer in peers):
                 made[low + high - rank] = connect_pair(store, f"{low}/{high}", int(rank == high), timeout_s, host)
-        except Exception as error:  # told by who waits for the thread
+        except Exception as error:  # raised by `missing`
             errors.append(error)
 
     def missing() -> list[int]:

@@ -1,7 +1,7 @@
-"""A link between two processes: a group of the two of them, and a thread at either end that waits.
+"""A link between two processes: a gloo group of the two, and a waiting thread at either end.
 
-gloo's point-to-point works cannot be asked whether they have ended, so nothing polls them. Who has nothing to send says
-so several times within the time-out: whoever is silent for all of it is gone.
+gloo's point-to-point works cannot be polled, so threads wait for them. An idle end sends keep-alive messages several
+times within the time-out: an end that is silent for all of it is unreachable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BEATS = 4  # within the time-out
 
 
 def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
-    """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has come, too.
+    """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has connected.
 
     host: the address of this process's host on which it listens; None: as GLOO_SOCKET_IFNAME says, or the host's name.
     """
@@ -39,7 +39,10 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
 
 
 class GlooSender:
-    """`Post`. group: of the two processes; peer: the other one's rank in it. timeout_s: at most that of the group."""
+    """`SendEnd` over gloo.
+
+    group: of the two processes; peer: the rank of the other one. timeout_s: at most that of the group.
+    """
 
     def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:
         self.group, self.peer, self.timeout_s = group, peer, timeout_s
@@ -62,7 +65,9 @@ class GlooSender:
         deadline = time.monotonic() + self.timeout_s
         while True:
             if self._error is not None:
-                raise RankError(f"rank {self.peer} of the link is gone: {str(self._error)[:200]}") from self._error
+                raise RankError(
+                    f"rank {self.peer} of the link is unreachable: {str(self._error)[:200]}"
+                ) from self._error
             try:
                 return self._waiting.put(message, timeout=0.1)
             except queue.Full:
@@ -82,7 +87,7 @@ class GlooSender:
                 self._head(message.version, len(message.data), message.note)
                 if len(message.data):
                     self._send_all(message.data)
-        except Exception as error:  # told to whoever sends next
+        except Exception as error:  # raised by the next send
             self._error = error
 
     def _head(self, version: int, size: int, note: int = 0) -> None:
@@ -93,9 +98,9 @@ class GlooSender:
 
 
 class GlooReceiver:
-    """`Inbox`. At most `room` messages wait here; the sender notices by its own that no more are taken.
+    """`ReceiveEnd` over gloo. At most `room` messages wait here, then the sender blocks.
 
-    most_bytes: of one message; a larger one is an error, not a reason to give it the memory it asks for.
+    most_bytes: of one message; a larger one is an error, before memory is allocated for it.
     """
 
     def __init__(
@@ -118,11 +123,13 @@ class GlooReceiver:
         if message is None:
             self._ended = True
             if self._error is not None:
-                raise RankError(f"rank {self.peer} of the link is gone: {str(self._error)[:200]}") from self._error
+                raise RankError(
+                    f"rank {self.peer} of the link is unreachable: {str(self._error)[:200]}"
+                ) from self._error
         return message
 
     def close(self) -> None:
-        """Let what is still coming come, and drop it, until the other end has closed."""
+        """Receive and discard the remaining messages, until the other end has closed."""
         deadline = time.monotonic() + self.timeout_s
         while self._thread.is_alive():
             if time.monotonic() > deadline:
@@ -147,7 +154,7 @@ class GlooReceiver:
                 if size:
                     self._take(data)
                 self._queue.put(Message(version, data, note))
-        except Exception as error:  # told to whoever receives next
+        except Exception as error:  # raised by the next receive
             self._error = error
         self._queue.put(None)
 

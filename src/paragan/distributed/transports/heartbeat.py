@@ -1,6 +1,6 @@
-"""Heartbeats: a worker reports what it does, from a thread of its own, whether or not it trains at that moment.
+"""Heartbeats: a worker reports its state from a separate thread, also while it does not train.
 
-`failure_detector` tells who is silent.
+`failure_detector` finds the silent workers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MOST_CHARACTERS = 200
 
 
 class WorkerState(Enum):
-    """Of a worker. Inactive: it has no cells. Finished: what it has found waits to be gathered. Failed: for good."""
+    """State of a worker. Inactive: it has no cells. Finished: its results wait to be gathered. Failed: permanently."""
 
     INACTIVE = "inactive"
     PROCESSING = "processing"
@@ -22,7 +22,7 @@ class WorkerState(Enum):
     FAILED = "failed"
 
     def transition_to(self, other: WorkerState) -> WorkerState:
-        """`other`, or a `ValueError` where it does not follow on this one."""
+        """Return `other`; `ValueError` where this transition is not allowed."""
         if other not in _AFTER[self]:
             known = " or ".join(state.value for state in _AFTER[self]) or "no other"
             raise ValueError(f"found {other.value} after {self.value}, expected {known}")
@@ -58,17 +58,17 @@ class WorkerStatus:
         self._progress = 0
 
     def set_state(self, state: WorkerState) -> None:
-        """`ValueError` where that may not follow; to stay what it is, is nothing."""
+        """Change the state; `ValueError` where the transition is not allowed. The same state again is allowed."""
         with self._lock:
             if state is not self._state:
                 self._state = self._state.transition_to(state)
 
     def record_progress(self) -> None:
-        """Something was done: whoever only lives does not come here."""
+        """Count a unit of progress: a worker can be alive without making any."""
         self._progress += 1  # one thread writes
 
     def set_generation(self, generation: int, generation_s: float) -> None:
-        """That many generations are done, the last in so many seconds."""
+        """Record the number of finished generations, and the seconds of the last."""
         with self._lock:
             self._generation, self._generation_s = generation, generation_s
 
@@ -79,15 +79,15 @@ class WorkerStatus:
 
 
 class MessageSender(Protocol):
-    """A `control.ControlConnection`, or whatever else sends."""
+    """A `control.ControlConnection`, or another object that sends messages."""
 
     def send(self, kind: str, **values: Any) -> None: ...
 
 
 class PeriodicHeartbeat:
-    """Sends `beat` at once and every `every_s`, with a `count` and what `state()` says, until closed or told it cannot.
+    """Sends `beat` at once and every `every_s`, with a `count` and the values of `state()`, until it is closed.
 
-    What goes wrong in `state()` is sent as `trouble`: the worker lives. `ended` tells why no more beats are sent.
+    An exception in `state()` is sent as `trouble`: the worker is alive. `ended`: why no more heartbeats are sent.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class PeriodicHeartbeat:
         self._thread.start()
 
     def close(self, wait_s: float = 15.0) -> None:
-        """No beat begins any more; one that is under way is waited for. The line stays open."""
+        """Stop sending heartbeats, after the current one. The connection stays open."""
         self._over.set()
         self._thread.join(wait_s)
 
@@ -113,7 +113,7 @@ class PeriodicHeartbeat:
         while not self._over.is_set():
             try:
                 self._beat(count)
-            except Exception as error:  # a `RankError` of a line that is gone; its owner is told there, too
+            except Exception as error:  # a `RankError` of a closed connection, which its owner gets as well
                 self.ended = str(error)[:_MOST_CHARACTERS]
                 return
             count += 1
@@ -122,11 +122,11 @@ class PeriodicHeartbeat:
 
     def _beat(self, count: int) -> None:
         try:
-            told = dict(self._state())
+            values = dict(self._state())
         except Exception as error:
-            told = _error_report(error)
+            values = _error_report(error)
         try:
-            self._send("beat", **{**told, "count": count})
+            self._send("beat", **{**values, "count": count})
         except (TypeError, ValueError) as error:  # what cannot be sent
             self._send("beat", **_error_report(error), count=count)
 

@@ -1,4 +1,4 @@
-"""What links carry, and what both of their ends promise."""
+"""Messages of a link between two processes or threads, and the interface of its two ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from paragan.core.errors import RankError
 
 @dataclass(frozen=True)
 class Message:
-    """version: of the player it is of. data: uint8, on the host. note: a number beside it."""
+    """One message of a link.
+
+    version: of the player that it belongs to. data: uint8, on the host. note: an additional number.
+    """
 
     version: int
     data: Tensor
@@ -20,24 +23,24 @@ class Message:
 
 
 class SendEnd(Protocol):
-    """The end that sends. One thread at a time uses it."""
+    """The sending end of a link. Not thread-safe."""
 
     def send(self, message: Message) -> None:
-        """Returns when the message is under way; waits while `room` others are. The data must not change any more."""
+        """Start to send; blocks while `room` other messages are in flight. The data must not change afterwards."""
 
     def close(self) -> None:
-        """The other end has had all, or is gone."""
+        """Wait until the other end has received everything, or is unreachable."""
 
 
 class ReceiveEnd(Protocol):
-    """The end that receives, in the order in which messages were sent."""
+    """The receiving end of a link; messages keep their order."""
 
     def receive(self, wait_s: float) -> Message | None:
-        """The next; None if none has come within `wait_s`, or none will."""
+        """The next message; None if none has arrived within `wait_s`, or none will."""
 
     def close(self) -> None: ...
 
 
 def timeout_error(who: str, timeout_s: float) -> RankError:
-    """Nobody took, or gave, a message in time."""
+    """The error of a message that was not taken, or did not arrive, in time."""
     return RankError(f"{who} did not answer within {timeout_s:g} s")

@@ -24,8 +24,8 @@ from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel,
 from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind
 
 _FAREWELL_S = 0.5
-_TOLD = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
-_MOST_TOLD = 1 << 16
+_TEXT_TAG = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
+_MAX_TEXT_BYTES = 1 << 16
 _ALIGNED = 8
 _EMPTY = torch.empty(0, dtype=torch.uint8)
 
@@ -39,20 +39,23 @@ class MpiWorld:
     def broadcast_text(self, text: str, timeout_s: float) -> None:
         """From the first process to all others; returns when it is under way."""
         data = [torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).numpy(), MPI.BYTE]
-        sent = [MPI.COMM_WORLD.Isend(data, rank, _TOLD) for rank in range(self.size) if rank != self.rank]
+        sent = [MPI.COMM_WORLD.Isend(data, rank, _TEXT_TAG) for rank in range(self.size) if rank != self.rank]
         wait_until(lambda: [] if MPI.Request.Testall(sent) else [0], timeout_s, never_stopped, Backoff(*PAUSE_S))
 
     def receive_text(self, timeout_s: float) -> str:
-        """What the first process tells. `WorkerError` where it says nothing for so long."""
+        """The text that process 0 broadcasts. `WorkerError` where none arrives within `timeout_s`."""
         status = MPI.Status()
         wait_until(
-            lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TOLD, status) else [0], timeout_s, never_stopped, Backoff(*PAUSE_S)
+            lambda: [] if MPI.COMM_WORLD.Iprobe(0, _TEXT_TAG, status) else [0],
+            timeout_s,
+            never_stopped,
+            Backoff(*PAUSE_S),
         )
         size = status.Get_count(MPI.BYTE)
-        if not 0 < size <= _MOST_TOLD:
-            raise WorkerError(f"found a message of {size} bytes from process 0, expected at most {_MOST_TOLD}", 0)
+        if not 0 < size <= _MAX_TEXT_BYTES:
+            raise WorkerError(f"found a message of {size} bytes from process 0, expected at most {_MAX_TEXT_BYTES}", 0)
         data = torch.empty(size, dtype=torch.uint8)
-        MPI.COMM_WORLD.Recv([data.numpy(), MPI.BYTE], 0, _TOLD)
+        MPI.COMM_WORLD.Recv([data.numpy(), MPI.BYTE], 0, _TEXT_TAG)
         return data.numpy().tobytes().decode()
 
     def join(
@@ -69,22 +72,22 @@ class MpiWorld:
     ) -> MpiCommunicator:
         """The communicator of a new membership, when all its processes are here; other processes take no part.
 
-        name: no other membership has it. workers: their ranks in WORLD, by rank as a worker. peers: whom this one
-        exchanges with. grid: rows, columns of a torus of the workers, row by row; peers are then neighbours on it.
-        coordinator: a process in WORLD that does not train and gathers in worker 0's stead. It calls with no peers,
-        its `rank` is the number of workers, and it takes part in `gather` and `close` only.
+        name: unique to the membership. workers: their ranks in WORLD, by rank as a worker. peers: the workers that
+        this one exchanges with. grid: rows, columns of a torus of the workers, row by row; peers are then neighbours
+        on it. coordinator: a process in WORLD that does not train and gathers in worker 0's stead. It calls with no
+        peers, its `rank` is the number of workers, and it takes part in `gather` and `close` only.
         """
         members, peers = [*workers, *([] if coordinator is None else [coordinator])], sorted(peers)
         rank = members.index(self.rank)
         if grid is not None:
             _check_torus(grid, rank, len(workers), peers)
-        tag = zlib.crc32(name.encode()) % _TOLD
+        tag = zlib.crc32(name.encode()) % _TEXT_TAG
         mpi_runtime.open_communicators.add(name)
         _wait_for_all(
             members, rank, tag, timeout_s, stopped
-        )  # what follows waits without end, but for nobody who is not here
+        )  # what follows waits without a time-out, for processes that are present
         group = MPI.COMM_WORLD.Get_group()
-        everybody = MPI.COMM_WORLD.Create_group(group.Incl(members), tag)
+        global_comm = MPI.COMM_WORLD.Create_group(group.Incl(members), tag)
         local = None
         if rank < len(workers):
             flat = MPI.COMM_WORLD.Create_group(group.Incl(list(workers)), tag)
@@ -93,30 +96,30 @@ class MpiWorld:
             flat.Free()
         mpi_runtime.open_communicators.discard(name)
         return MpiCommunicator(
-            everybody, local, len(workers), peers, most_bytes, PolledReceiveBuffer(timeout_s, stopped)
+            global_comm, local, len(workers), peers, most_bytes, PolledReceiveBuffer(timeout_s, stopped)
         )
 
 
 class MpiCommunicator(BaseCommunicator):
-    """`Communicator`. everybody: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
+    """`Communicator`. global_comm: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
 
-    mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or told by `stopped`.
+    mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or by `stopped`.
     What is posted moves while both ends call something here, so it is as old as the time since they last did.
     """
 
     def __init__(
         self,
-        everybody: Any,
+        global_comm: Any,
         local: Any,
         size: int,
         peers: Sequence[int],
         most_bytes: int,
         arrivals: PolledReceiveBuffer,
     ) -> None:
-        super().__init__(everybody.rank, size, peers, most_bytes, arrivals, 0 if everybody.size == size else size)
-        self._global, self._local = everybody, local
+        super().__init__(global_comm.rank, size, peers, most_bytes, arrivals, 0 if global_comm.size == size else size)
+        self._global, self._local = global_comm, local
         self._halo = None if local is None else _Halo(local, self.rank)
-        self._connections = {peer: MpiChannel(peer, arrivals, everybody, most_bytes) for peer in self.links}
+        self._connections = {peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links}
         self._out = _EMPTY  # what goes out together lies here
         self._pending: Any = None  # what MPI reads and writes, whatever becomes of the call that began it
         arrivals.progress = self._progress
@@ -129,8 +132,8 @@ class MpiCommunicator(BaseCommunicator):
         self._num_exchanges += 1
         for peer, tensors in sends.items():
             self._connections[peer].send_lengths(self._num_exchanges, tensors)
-        told = self._take(sends, self._num_exchanges)
-        lengths = {peer: sizes.tolist() for peer, (sizes,) in told.items()}
+        headers = self._take(sends, self._num_exchanges)
+        lengths = {peer: sizes.tolist() for peer, (sizes,) in headers.items()}
         places = {peer: _layout(sizes) for peer, sizes in lengths.items()}
         taken = {peer: torch.empty(total, dtype=torch.uint8) for peer, (total, _) in places.items()}
         given = self._concatenate(sends)

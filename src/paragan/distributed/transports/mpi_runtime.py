@@ -1,4 +1,4 @@
-"""MPI itself, begun by the import of this file and ended at the exit of the process, and what travels over it.
+"""MPI, initialised by the import of this file and finalised at the exit of the process, and its channels.
 
 One thread at a time may call ("serialized"): a communicator makes all its calls in the thread that called it.
 """
@@ -41,13 +41,13 @@ open_communicators: set[object] = set()  # communicators that were not closed
 
 @atexit.register
 def _finalize() -> None:
-    """Together, if all is well. If not, mpiexec ends the others, which would wait for this one."""
+    """Finalise MPI together if all communicators are closed; otherwise mpiexec ends the other processes."""
     if not open_communicators and not MPI.Is_finalized():
         MPI.Finalize()
 
 
 class PolledReceiveBuffer(ReceiveBuffer):
-    """What comes only while MPI is called: by who waits. progress: takes in what is here."""
+    """A receive buffer that is filled only while MPI is called. progress: receives what has arrived."""
 
     def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
         super().__init__(timeout_s, stopped)
@@ -86,7 +86,7 @@ class MpiChannel(PeerConnection):
 
     @property
     def idle(self) -> bool:
-        """Whether all has gone that ever will."""
+        """Whether nothing is left to send."""
         return self._broken or not self._going
 
     def send_lengths(self, number: int, tensors: Sequence[Tensor]) -> None:
@@ -94,12 +94,12 @@ class MpiChannel(PeerConnection):
             self._recording_errors(lambda: self._give_head(number, self._ANNOUNCED, tensors))
 
     def progress(self) -> None:
-        """Take in, and let go of, what can be by now."""
+        """Receive what has arrived, and release what has been sent."""
         if not self._broken:
             self._recording_errors(self._progress)
 
     def give_up(self) -> None:
-        """Nothing is taken in any more."""
+        """Cancel all receives."""
         for request, _ in self._coming:
             self._recording_errors(request.Cancel)
 
@@ -107,7 +107,7 @@ class MpiChannel(PeerConnection):
         self._recording_errors(lambda: self._give(number, kind, tensors))
 
     def _recording_errors(self, do: Callable[[], None]) -> None:
-        """What goes wrong is told to who waits for this worker."""
+        """Record an MPI error as the failure of this worker, for the calls that wait for it."""
         try:
             do()
         except MPI.Exception as error:
@@ -143,7 +143,7 @@ class MpiChannel(PeerConnection):
                 self._dispatch(MessageKind(kind), number, tensors)
 
     def _poll_header(self) -> bool:
-        """Whether a head has come; its messages are then on the way, into memory of their own."""
+        """Whether a header has arrived; the receives of its messages are then started."""
         status = MPI.Status()
         found = self._comm.Improbe(self.peer, _HEAD, status)
         if found is None:

@@ -1,7 +1,7 @@
-"""Workers that are processes with an accelerator each: what they exchange goes from one's memory to the other's.
+"""Communicator of workers with an accelerator each: messages go from device memory to device memory by NCCL.
 
-All else goes over gloo links, also how long what comes is: who is missing is found there, by name and in time, and the
-accelerators' own groups, one for any two workers that exchange, carry only data that both ends are ready for.
+Everything else goes over gloo links, including the sizes of messages: a missing worker is found there, by name and in
+time, and the NCCL groups, one for any two workers that exchange, carry only data that both ends are ready for.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ Pair = Callable[[dist.Store, int, torch.device, float], Any]
 
 _ON_LINK = -1  # instead of a length
 _PAUSE_S = (2e-5, 1e-3)
-_GONE_S = 1.0  # within which a link tells that its other end is gone
+_GONE_S = 1.0  # within which a link reports that its other end is unreachable
 _FAREWELL_S = 0.8
 
 
 class NcclCommunicator(GlooCommunicator):
-    """`Communicator`. A message of `exchange` lies on `device`, where it also arrives; small ones may lie on the host.
-    Who drops takes with it what it sent last, where that has not all come; over links it would.
+    """`Communicator` whose `exchange` sends messages on `device` to the devices of the peers.
 
-    pair: makes the group of two workers, of a store of theirs, the rank there, the device and a time-out, when both are
-    here: `send`, `recv`, `abort`, and works that `is_completed` may be asked of. `ConfigError` where it cannot, though
-    both live. options: as `Linked` has them.
+    Small messages may be on the host. After `abort`, the last messages of this worker may not arrive; over links they
+    would.
+
+    pair: creates the group of two workers from their store, the rank there, the device and a time-out, once both are
+    present: it has `send`, `recv` and `abort`, and its works have `is_completed`. `ConfigError` where it fails though
+    both workers are alive. options: those of `GlooCommunicator`.
     """
 
     def __init__(
@@ -60,14 +62,14 @@ class NcclCommunicator(GlooCommunicator):
             raise
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """First, over the links, the lengths and what lies on the host; then all data at once."""
+        """Exchange sizes and host messages over the links first, then all device data at once."""
         self._check(dict.fromkeys(sends, ()), self.peers)
         going = {peer: [t for t in tensors if is_on_device(self.device, t)] for peer, tensors in sends.items()}
         for tensors in going.values():
             _check_messages(tensors, self.most_bytes)
-        told = self.exchange_with_root({peer: self._header(tensors) for peer, tensors in sends.items()})
+        headers = self.exchange_with_root({peer: self._header(tensors) for peer, tensors in sends.items()})
         with self._recording_failure():
-            room = {peer: self._room(peer, *parts) for peer, parts in told.items()}
+            room = {peer: self._room(peer, *parts) for peer, parts in headers.items()}
             self._swap(going, {peer: coming for peer, (coming, _) in room.items()})
         return {peer: found for peer, (_, found) in room.items()}
 
@@ -77,7 +79,7 @@ class NcclCommunicator(GlooCommunicator):
         return [head, *(t for t in tensors if not is_on_device(self.device, t))]
 
     def _room(self, peer: int, head: Tensor, *on_host: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Memory for what comes to the device, and all that comes in its order."""
+        """Receive buffers on the device, and all received messages in their order."""
         sizes = head.view(torch.int64).tolist()
         for size in sizes:
             if not _ON_LINK <= size <= self.most_bytes:
@@ -112,7 +114,7 @@ class NcclCommunicator(GlooCommunicator):
         self._await(missing, Backoff(*_PAUSE_S))
 
     def _pair_up(self, store: dist.Store, pair: Pair) -> None:
-        """In that order, too. In a thread: whoever makes a group asks nobody whether it is stopped."""
+        """Create the groups in the same order. In a thread, since creating a group does not check `stopped`."""
         failed: list[tuple[float, Exception]] = []
 
         def make() -> None:
@@ -122,7 +124,7 @@ class NcclCommunicator(GlooCommunicator):
                     if not self._has_left:
                         made = pair(own, int(self.rank > peer), self.device, self._arrivals.timeout_s)
                         self._groups[peer] = made
-            except Exception as error:  # told by who waits
+            except Exception as error:  # raised by `missing`
                 failed.append((time.monotonic(), error))
 
         def missing() -> list[int]:
@@ -138,7 +140,10 @@ class NcclCommunicator(GlooCommunicator):
             self._await(missing, Backoff(1e-3, 0.05))
 
     def _await(self, missing: Callable[[], list[int]], rest: Callable[[float], object]) -> None:
-        """As for what comes over the links: no longer, and not for who has left. Who closes has sent all."""
+        """Wait as for messages over the links: until the time-out, and not for workers that have left.
+
+        A worker that has closed has sent everything.
+        """
 
         def not_lost() -> list[int]:
             left = missing()
@@ -150,7 +155,7 @@ class NcclCommunicator(GlooCommunicator):
         wait_until(not_lost, self._arrivals.timeout_s, self._arrivals.stopped, rest)
 
     def _leave(self, orderly: bool) -> None:
-        """All groups at once: one may wait on the device for another."""
+        """Abort all groups at once: one may wait on the device for another."""
         deadline = time.monotonic() + (self._arrivals.timeout_s if orderly else _FAREWELL_S)
         ends = [threading.Thread(target=_abort, args=(group,), daemon=True) for group in self._groups.values()]
         for end in ends:

@@ -1,4 +1,4 @@
-"""What all communicators do alike, and a way from one worker to another, whatever carries it."""
+"""Base classes of the communicators, and of a connection from one worker to another, for any transport."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from paragan.distributed.transports.communicator import WorkerError, check_messa
 
 
 class BaseCommunicator(ABC):
-    """`Communicator`, less how anything is sent.
+    """`Communicator` without the transport.
 
-    peers: whom this one exchanges with. root: who gathers; worker 0, or one more that does not train: its rank is
-    `size`. links: whom it needs a way to: its peers and root; root to everybody.
+    peers: the workers that this one exchanges with. root: the process that gathers: worker 0, or an additional one
+    that does not train, whose rank is `size`. links: the workers that this one needs a connection to: its peers and
+    the root; for the root, all workers.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class BaseCommunicator(ABC):
         number = -self._num_gathers
         if self.rank != self.root:
             self._send(self.root, number, mine)
-            self._take([self.root], number)  # it has everything
+            self._take([self.root], number)  # the root has received everything
             return None
         found = {self.rank: list(mine), **self._take(self.links, number)}
         for peer in self.links:
@@ -98,7 +99,7 @@ class BaseCommunicator(ABC):
 
     @contextmanager
     def _recording_failure(self) -> Iterator[None]:
-        """Whom this one lacked the others are told when it drops."""
+        """Record the worker of a `WorkerError`; `abort` reports it to the others."""
         try:
             yield
         except WorkerError as error:
@@ -113,27 +114,27 @@ class BaseCommunicator(ABC):
 
     @abstractmethod
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        """Under way, without waiting. That a worker is gone is noticed by who waits for it."""
+        """Start to send, without blocking. The failure of a worker is raised by the calls that wait for it."""
 
     @abstractmethod
     def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
-        """Under way as soon as the one before it is taken, unless another follows; without waiting."""
+        """Send as soon as the previous post is taken, unless a newer one replaces it; without blocking."""
 
     def _peers_with_posts(self) -> list[int]:
-        """To whom something posted is under way, or waits for that."""
+        """Workers to which a posted message is in flight or waiting."""
         return []
 
     @abstractmethod
     def _send_leave(self, peer: int, lacked: int) -> None:
-        """That this one leaves, as `Arrivals.leave` has it; never raises."""
+        """Announce that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
 
     @abstractmethod
     def _leave(self, orderly: bool) -> None:
-        """Give up the ways. orderly: all others do, too; else as far as that ends within half a second."""
+        """Close the connections. orderly: all others do, too; otherwise within half a second."""
 
 
 class MessageKind(IntEnum):
-    """What a list of messages is for: a call; a post; that a post has come; that its sender leaves."""
+    """Purpose of a list of messages: a call, a post, the receipt of a post, or that its sender leaves."""
 
     CALL = 0
     POST = 1
@@ -142,7 +143,7 @@ class MessageKind(IntEnum):
 
 
 class PeerConnection(ABC):
-    """To one worker and back. No more than one posted list is under way: the slow are sent the newest next."""
+    """A connection to one worker, both ways. At most one post is in flight: a slow worker gets the newest next."""
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
         self.peer, self._arrivals = peer, arrivals
@@ -152,12 +153,12 @@ class PeerConnection(ABC):
 
     @property
     def is_posting(self) -> bool:
-        """Whether something posted has not come yet."""
+        """Whether a posted list has not arrived yet."""
         return self._posted
 
     def send(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with self._lock:
-            if not self._has_left:  # nothing follows a farewell, for nobody reads it
+            if not self._has_left:  # no process reads what follows a LEAVE
                 self._has_left = kind is MessageKind.LEAVE
                 self._put(kind, number, tensors)
 
@@ -168,7 +169,7 @@ class PeerConnection(ABC):
                 self._post_next()
 
     def _dispatch(self, kind: MessageKind, number: int, tensors: list[Tensor]) -> None:
-        """Sort a list that the other end has sent."""
+        """Handle a list of messages from the other end."""
         match kind:
             case MessageKind.CALL:
                 self._arrivals.put(self.peer, number, tensors)
@@ -189,4 +190,4 @@ class PeerConnection(ABC):
 
     @abstractmethod
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
-        """Under way, in order, without waiting; never raises for a worker that is gone."""
+        """Start to send, in order, without blocking; never raises for an unreachable worker."""

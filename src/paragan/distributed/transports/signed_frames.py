@@ -31,17 +31,17 @@ _CONTENT = f"a JSON object of finite numbers, at most {_MOST_DEPTH} deep"
 
 
 def new_token() -> str:
-    """Of one run: 64 hexadecimal digits."""
+    """A random token for one run: 64 hexadecimal digits."""
     return secrets.token_hex(32)
 
 
 def save_token(path: Path, token: str) -> None:
-    """For workers that share this file system, readable by this user alone."""
+    """Write the token for workers that share this file system, readable by this user only."""
     write_bytes(path, token.encode("ascii"), mode=0o600)
 
 
 def find_token(environment: Mapping[str, str] | None = None) -> str:
-    """What whoever started this worker left: in PARAGAN_TOKEN, or in the file that PARAGAN_TOKEN_FILE names.
+    """The token of the run: the variable PARAGAN_TOKEN, or the file that PARAGAN_TOKEN_FILE names.
 
     Raises `ConfigError` where there is none, or others may read the file.
     """
@@ -49,7 +49,7 @@ def find_token(environment: Mapping[str, str] | None = None) -> str:
     if token := env.get(TOKEN):
         return token
     if not env.get(TOKEN_FILE):
-        raise ConfigError(f"environment: found neither {TOKEN} nor {TOKEN_FILE}, expected the token of the run in one")
+        raise ConfigError(f"environment: {TOKEN} or {TOKEN_FILE} is required; set one to the token of the run")
     path = Path(env[TOKEN_FILE])
     try:
         with path.open(encoding="ascii") as file:
@@ -90,14 +90,14 @@ class FrameSigner:
         return frame
 
     def body_size(self, head: bytes) -> int:
-        """Of the body that follows, before any memory is taken for it; `RankError` where it is too much."""
+        """Size of the body that follows, checked before memory is allocated; `RankError` where it is too large."""
         size, _ = HEAD.unpack(head)
         if not 2 <= size <= self.most_bytes:
             raise RankError(f"found a frame of {size} bytes, expected 2 to {self.most_bytes}")
         return int(size)
 
     def unpack(self, head: bytes, body: bytes) -> dict[str, Any]:
-        """What the next frame says; `RankError` where it is not that frame. Nothing is parsed that is not signed."""
+        """The content of the next frame; `RankError` where it is not that frame. Unsigned data is never parsed."""
         if not hmac.compare_digest(HEAD.unpack(head)[1], self._signature(body)):
             raise RankError("found a signature that does not fit, expected one by the token of this run, in its order")
         self.count += 1

@@ -8,7 +8,7 @@ from paragan.distributed.transports.link import Message, timeout_error
 
 
 class ThreadLink:
-    """Both ends of it (`Post` and `Inbox`). room: messages under way. `RankError` where nobody takes one in time."""
+    """Both ends of the link (`SendEnd`, `ReceiveEnd`). room: messages in flight. `RankError` on a time-out."""
 
     def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:
         self.timeout_s = timeout_s
@@ -27,4 +27,4 @@ class ThreadLink:
             return None
 
     def close(self) -> None:
-        """Nothing is left to do: both threads end with their process."""
+        """Do nothing: both threads end with their process."""
