@@ -106,10 +106,12 @@ def test_missing_rows_without_ranks_to_gather_from_are_refused():
     """In parts without `build`, and on a worker of a parameter server, which plays its share by itself."""
     loss = Loss(relativistic_average.d_loss, relativistic_average.g_loss, True, compares=True)
     played = replace(turn(Side.D), objective=GAN(None, None, loss, Prior(0, 1))._d_objective)
-    with pytest.raises(ConfigError, match=r"^loss: found 2 of the 6 rows of a batch whose samples it or a penalty"):
+    with pytest.raises(ConfigError, match=r"^loss: it, or a penalty, compares all 6 samples .* only 2 are"):
         play(played, nets(), parts=3)
     called = {side: CalledNetwork(net) for side, net in nets().items()}
-    with pytest.raises(ConfigError, match=r"^loss: found 2 of the 6 rows"):  # ranks could be asked, but not thrice
+    with pytest.raises(
+        ConfigError, match=r"^loss: it, or a penalty, compares all 6 samples"
+    ):  # ranks could be gathered, but not three times
         _forward_backward.forward_backward(
             played, called, 3, _forward_backward.input_gradient, across=ReduceGroup(None)
         )

@@ -79,7 +79,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW beside its condition to a `DiscriminatorOutput` of logits (B, h, w), one per patch; its features are the last map."""
+    """x_BCHW and its condition to a `DiscriminatorOutput`: logits (B, h, w), one per patch, and the last map."""
 
     takes_condition = True
 

@@ -106,7 +106,7 @@ class Generator(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """x_BCHW (and y_B) to a `DiscriminatorOutput`; its features are those of the last hidden layer, or points to be compared."""
+    """x_BCHW (and y_B) to a `DiscriminatorOutput`; features: the last hidden layer, or contrastive points."""
 
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
