@@ -141,9 +141,7 @@ def test_another_token_is_refused_at_both_ends(listener, monkeypatch):
     raw = Raw(listener.address, token=new_token())
     raw.sock.sendall(raw.hello())
     assert until(lambda: listener.refused) and UNFIT in listener.refused[0]
-    with pytest.raises(
-        RankError, match=f"{UNFIT}.*; check that it is running there and that the token is that of its run"
-    ):
+    with pytest.raises(RankError, match=f"{UNFIT}.*; check that it .* token is that of its run"):
         connect(new_token(), *listener.address, WAIT_S, {})
     raw.sock.close()
 
