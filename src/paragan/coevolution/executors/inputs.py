@@ -61,7 +61,7 @@ class CellPriors(Prior):
         super().__init__(first.seed, first.latent, first.num_classes, first.device, first.dtype)
         object.__setattr__(self, "priors", priors)
 
-    def drawn(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
+    def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         each = replace(rows, count=rows.count // len(self.priors))
         drawn = [prior.draw_on_cpu(stream, each) for prior in self.priors]
         return torch.cat([z for z, _ in drawn]), _concatenate([y for _, y in drawn])
