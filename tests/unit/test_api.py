@@ -101,8 +101,8 @@ def test_labels_are_taken_in_turn_by_name_or_number(trained):
         ({"labels": "9" * 5000}, f"labels: found '{'9' * 59}, expected one of"),
         ({"labels": torch.tensor([[1, 2], [3, 4]])}, "labels: found tensor([1, 2]), expected one of"),
         ({"truncation": 0.0}, "truncation must be above 0 and at most 1, not 0.0"),
-        ({"truncation": 1.5}, "truncation: found 1.5"),
-        ({"truncation": float("nan")}, "truncation: found nan"),
+        ({"truncation": 1.5}, "truncation must be above 0 and at most 1, not 1.5"),
+        ({"truncation": float("nan")}, "truncation must be above 0 and at most 1, not nan"),
         ({"n": 0}, "n: found 0, expected a number of images"),
     ],
 )

@@ -179,7 +179,7 @@ def test_jsonl_failed_attempt_is_overwritten(tmp_path):
 
 
 def test_config_writers_without_jsonl_is_refused():
-    with pytest.raises(ConfigError, match="writers: found console, expected jsonl among them"):
+    with pytest.raises(ConfigError, match="writers must include jsonl"):
         load("digits", ["writers=[console]"])
 
 
