@@ -86,20 +86,18 @@ def test_another_number_of_processes_than_workers():
 
 
 def test_beats_rarer_than_anybody_waits():
-    with pytest.raises(
-        ConfigError, match=r"grid.heartbeat_s: found 150 s with train.timeout_s=300, expected less than half"
-    ):
+    with pytest.raises(ConfigError, match=r"grid.heartbeat_s=150 must be less than half of train.timeout_s=300"):
         config("grid.heartbeat_s=150")
 
 
 def test_workers_without_a_grid():
-    with pytest.raises(ConfigError, match=r"workers: found 2 without a grid, expected devices=2, or a grid"):
+    with pytest.raises(ConfigError, match=r"workers=2 needs a grid; set grid.shape, or pass devices=2"):
         load("digits", ["workers=2"])
 
 
 @pytest.mark.parametrize("address", ["here", "127.0.0.1", ":80", "127.0.0.1:http", "a b:1"])
 def test_a_coordinator_that_cannot_be_one(address):
-    with pytest.raises(ConfigError, match=r"coordinator: found .*, expected HOST:PORT, as 127.0.0.1:0"):
+    with pytest.raises(ConfigError, match=r"coordinator must be HOST:PORT, such as 127.0.0.1:0, not "):
         config(f"coordinator={json.dumps(address)}")
 
 
