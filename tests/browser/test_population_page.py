@@ -72,7 +72,7 @@ return [...document.querySelectorAll(".map svg, .heat td")].map((one) => {
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_everything_is_large_enough_to_be_seen_and_nothing_wider_than_the_page(page, width):
+def test_everything_is_visible_and_within_the_page_width(page, width):
     mobile = width < 500
     page.command("Emulation.setDeviceMetricsOverride", width=width, height=740, deviceScaleFactor=1, mobile=mobile)
     try:

@@ -46,7 +46,7 @@ return [at.textContent, frame.src, slider.getAttribute("aria-valuetext")];
 """
 
 
-def test_moving_the_slider_changes_step_and_picture(page):
+def test_moving_the_slider_changes_step_and_image(page):
     seen = [page.run(MOVE, n) for n in range(SAMPLES)]
     steps = [int(re.match(r"step ([\d,]+)", text).group(1).replace(",", "")) for text, _, _ in seen]
     assert steps == [n * 4000 // (SAMPLES - 1) for n in range(SAMPLES)]
@@ -63,14 +63,14 @@ def test_the_slider_obeys_the_keyboard(page):
     assert page.text("#at").startswith("step 800 ")
 
 
-def test_every_picture_is_decoded(page):
+def test_every_image_is_decoded(page):
     good = "const image = document.querySelector('#frame'); return image.complete && image.naturalWidth === 340"
     for n in range(SAMPLES):
         page.run(MOVE, n)
         page.wait(lambda: page.run(good))
 
 
-def test_the_film_plays_to_the_end_and_stops(page):
+def test_animation_plays_to_the_end_and_stops(page):
     page.click("#play")
     assert page.text("#play") == "❚❚"
     page.wait(lambda: page.text("#play") == "▶")
@@ -92,7 +92,7 @@ def test_a_class_named_like_a_script_stays_text(page):
     assert page.run(box) > 40
 
 
-def test_rows_are_as_high_as_the_picture(page):
+def test_row_labels_are_as_high_as_the_image(page):
     heights = "return ['.rows', '#frame'].map(q => document.querySelector(q).getBoundingClientRect().height)"
     names, picture = page.run(heights)
     assert abs(names - picture) < 2

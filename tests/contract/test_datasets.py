@@ -143,7 +143,7 @@ def test_the_parts_agree_and_share_no_image(parts):
     assert not seen & unseen
 
 
-def test_a_fingerprint_tells_the_parts_apart_and_stays(make, parts):
+def test_fingerprint_differs_between_splits_and_is_stable(make, parts):
     """Cheap: asked for before any image is fetched."""
     marks = {split: source.fingerprint for split, source in parts.items()}
     assert all(isinstance(mark, str) and len(mark) >= 8 for mark in marks.values())

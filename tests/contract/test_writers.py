@@ -52,7 +52,7 @@ def test_it_takes_every_note(writer, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_tensorboard_has_numbers_and_pictures(tmp_path):
+def test_tensorboard_has_numbers_and_images(tmp_path):
     pytest.importorskip("tensorboard", reason="the extra `tensorboard` is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -96,11 +96,11 @@ def test_the_record_catches_up_after_a_full_disk(tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
 
 
-def test_lines_that_are_lost_for_good_are_told(tmp_path):
+def test_close_with_unwritten_lines_raises(tmp_path):
     writer = jsonl.Writer(jsonl.Options(), tmp_path)
     writer._file.close()
     writer._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115 the writer closes it
     writer.write(NOTES[0])
-    with pytest.raises(OSError, match="bytes of the record found no room"):
+    with pytest.raises(OSError, match="bytes of the record could not be written"):
         writer.close()
     assert writer._file.closed

@@ -81,7 +81,7 @@ def test_a_tar_header_that_claims_to_be_long(tmp_path):
     assert str(path) in told
 
 
-def test_an_xz_file_that_asks_for_much_memory(tmp_path):
+def test_xz_file_that_requires_much_memory_raises(tmp_path):
     path = tmp_path / "bomb.tar.xz"
     packer = lzma.LZMACompressor(lzma.FORMAT_XZ, filters=[{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 16}])
     path.write_bytes(with_large_dictionary(packer.compress(bytes(10_240)) + packer.flush()))
@@ -178,7 +178,7 @@ def test_a_zip_entry_that_lies_about_its_size(tmp_path, size):
     assert str(path) in refused(lambda: npz.source(npz.Options(str(path)), "train"))
 
 
-def test_a_picture_in_a_zip_that_is_too_large(tmp_path, monkeypatch):
+def test_zip_member_that_is_too_large_raises(tmp_path, monkeypatch):
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(2):
@@ -191,7 +191,7 @@ def test_a_picture_in_a_zip_that_is_too_large(tmp_path, monkeypatch):
     assert "the limit is 8,388,608" in refused(lambda: source.fetch([0]))
 
 
-def test_a_file_that_is_too_long_for_a_picture(tmp_path, monkeypatch):
+def test_image_file_that_is_too_large_raises(tmp_path, monkeypatch):
     monkeypatch.setattr(_image_files, "MAX_FILE_BYTES", MIB)
     for number in range(2):
         with open(tmp_path / f"{number}.png", "wb") as stream:
@@ -215,14 +215,14 @@ def png(width, height):
 @pytest.mark.parametrize(
     "side", [9_000, 10_000, 20_000, 2**31 - 1], ids=["ours", "Pillow warns", "Pillow stops", "most"]
 )
-def test_a_picture_of_too_many_pixels(tmp_path, side):
+def test_image_with_too_many_pixels_raises(tmp_path, side):
     for number in range(2):
         (tmp_path / f"{number}.png").write_bytes(png(side, side))
     source = folder.source(folder.Options(str(tmp_path)), "train")
     assert "the image has too many pixels, the limit is 67,108,864" in refused(lambda: source.fetch([0]))
 
 
-def test_no_warning_comes_with_the_refusal(tmp_path):
+def test_refused_image_prints_no_warning(tmp_path):
     """Outside the tests, where warnings are not errors."""
     (tmp_path / "0.png").write_bytes(png(10_000, 10_000))
     code = (
@@ -235,7 +235,7 @@ def test_no_warning_comes_with_the_refusal(tmp_path):
     assert done.stderr == ""
 
 
-def test_a_large_picture_is_read(tmp_path):
+def test_large_image_is_read(tmp_path):
     for number in range(2):
         Image.new("1", (8192, 1024)).save(tmp_path / f"{number}.png")
     assert folder.source(folder.Options(str(tmp_path), 8), "train").fetch([0])[0].shape == (1, 3, 8, 8)

@@ -93,7 +93,7 @@ def test_the_jpeg_files(tmp_path):
         assert x[0, 1:].float().mean() < 15
 
 
-def test_the_better_of_several_is_taken(tmp_path, small):
+def test_best_of_several_variants_is_used(tmp_path, small):
     np.savez(tmp_path / LOSSLESS, images=PIXELS, labels=LABELS)
     tar(tmp_path / JPEG, {"train/0_1.jpg": jpeg(PIXELS[0])}, "w:xz")
     assert len(read(tmp_path)) == 36
@@ -103,7 +103,7 @@ def test_the_better_of_several_is_taken(tmp_path, small):
     assert len(read(tmp_path, variant="lossless")) == len(read(tmp_path / LOSSLESS)) == 36
 
 
-def test_a_folder_without_it_says_what_is_wanted(tmp_path):
+def test_folder_without_cifar10_names_the_files(tmp_path):
     assert BINARY in refused(tmp_path) and LOSSLESS in refused(tmp_path)
     assert LOSSLESS not in refused(tmp_path, variant="jpeg")
     assert "data.path=DIR" in refused(tmp_path / "nowhere")
@@ -121,7 +121,7 @@ def test_a_batch_of_another_length_is_refused(tmp_path, small):
     assert f"{FILES[5]}: no data" in refused(tmp_path, "held_out")
 
 
-def test_a_missing_batch_beside_the_others_is_refused(tmp_path, small):
+def test_missing_batch_file_raises(tmp_path, small):
     (tmp_path / FILES[0]).write_bytes(small[FILES[0]].tobytes())
     assert "all six .bin files" in refused(tmp_path)
 
@@ -149,7 +149,7 @@ def test_other_arrays_are_refused(tmp_path, arrays):
         ({"test/0_1.jpg": jpeg(PIXELS[0])}, "no images train/NUMBER_LABEL.jpg"),
     ],
 )
-def test_other_pictures_are_refused(tmp_path, files, found):
+def test_invalid_jpeg_members_raise(tmp_path, files, found):
     tar(tmp_path / JPEG, files, "w:xz")
     assert found in refused(tmp_path)
 

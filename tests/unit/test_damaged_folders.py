@@ -72,7 +72,7 @@ def test_a_checkpoint_of_a_later_format_is_refused_by_name_and_stays(run, capfd)
     assert resumed(run) == 0
 
 
-def test_a_record_that_tells_anything_does_not_stop_a_resume(run, capfd):
+def test_arbitrary_record_does_not_prevent_resume(run, capfd):
     strange = [
         {"kind": "telemetry", "step": 1, "kimg": "soon", "g/top_singular_value": 1},
         {

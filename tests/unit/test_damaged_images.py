@@ -107,7 +107,7 @@ def test_skip_works_where_nothing_can_be_stored(photos, tmp_path, monkeypatch):
     assert len(notices(read(photos))) == 1
 
 
-def test_a_zip_is_skipped_alike(photos, tmp_path):
+def test_damaged_images_of_zip_are_skipped(photos, tmp_path):
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr("birds/", b"")
         for path in sorted(photos.rglob("*.png")):
@@ -117,7 +117,7 @@ def test_a_zip_is_skipped_alike(photos, tmp_path):
     assert notices(source)[1] == "class folder 'birds' has no images; it is not a class"
 
 
-def test_pairs_are_skipped_alike(tmp_path):
+def test_damaged_pairs_are_skipped(tmp_path):
     for number in range(6):
         put(tmp_path / "pairs" / f"{number}.png", number, width=16)
     (tmp_path / "pairs" / "4.png").write_bytes(b"")

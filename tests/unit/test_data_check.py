@@ -108,13 +108,13 @@ def test_kinds_are_counted(tmp_path):
     assert check_dataset(str(tmp_path)).kinds == dict.fromkeys((*modes, "CMYK", "16-bit"), 1)
 
 
-def test_grey_pictures_are_trained_in_grey(tmp_path):
+def test_grey_images_suggest_one_channel(tmp_path):
     for number in range(2):
         put(tmp_path / f"{number}.png", image=Image.new("L", (8, 8), number))
     assert "data.channels=1" in check_dataset(str(tmp_path)).command
 
 
-def test_duplicates_are_seen_through_their_packing(folder):
+def test_duplicates_in_different_formats_are_found(folder):
     image = Image.open(folder / "dogs" / "00.png")
     image.save(folder / "dogs" / "copy.bmp")
     found = check_dataset(str(folder))
@@ -129,7 +129,7 @@ def test_check_advises_on_uneven_classes(folder):
     assert not advice(check_dataset(str(folder)), "imbalanced")
 
 
-def test_few_pictures_ask_for_augmentation(tmp_path, monkeypatch, folder):
+def test_few_images_suggest_augmentation(tmp_path, monkeypatch, folder):
     assert advice(check_dataset(str(folder)), "only 32 images")
     monkeypatch.setattr("paragan.datasets._dataset_check.FEW_IMAGES", 32)
     found = check_dataset(str(folder))
@@ -142,7 +142,7 @@ def test_a_zip_gives_the_same(folder, tmp_path):
     assert (one.classes, one.sides, one.kinds, one.size) == (other.classes, other.sides, other.kinds, other.size)
 
 
-def test_an_npz_is_looked_at(tmp_path, capsys):
+def test_npz_file_is_checked(tmp_path, capsys):
     images = NOISE.integers(0, 256, (30, 16, 16, 3), np.uint8)
     images[7] = images[3]
     np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(30) % 2)
@@ -152,7 +152,7 @@ def test_an_npz_is_looked_at(tmp_path, capsys):
     assert f"data.path={tmp_path}/mine.npz data.name=npz" in out
 
 
-def test_a_folder_of_nothing_is_refused(tmp_path):
+def test_empty_folder_raises(tmp_path):
     with pytest.raises(DataError, match="no images"):
         check_dataset(str(tmp_path))
 
@@ -165,7 +165,7 @@ def test_check_warns_of_images_next_to_class_folders(folder):
         )
 
 
-def test_pictures_of_which_none_can_be_read(tmp_path, capsys):
+def test_folder_of_damaged_images_has_no_command(tmp_path, capsys):
     for number in range(2):
         (tmp_path / f"{number}.jpg").touch()
     code, out, _ = run(capsys, tmp_path)

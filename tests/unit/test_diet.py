@@ -37,7 +37,7 @@ def test_a_share_is_keyed_by_seed_and_cell():
 
 
 @pytest.mark.parametrize("shares", [(0.25,) * 4, (0.5, 0.1, 0.1, 0.3), (1 / 3,) * 3, (1.0,)])
-def test_pieces_are_apart_and_as_long_as_their_shares(shares):
+def test_disjoint_subsets_have_the_size_of_their_shares(shares):
     pieces = [subset.disjoint_rows(NUM, shares, 0, cell) for cell in range(len(shares))]
     assert [len(piece) for piece in pieces] == [int(NUM * share) for share in shares]
     everything = np.concatenate(pieces)
@@ -45,14 +45,14 @@ def test_pieces_are_apart_and_as_long_as_their_shares(shares):
     assert not np.array_equal(pieces[0], np.arange(len(pieces[0]))) or len(shares) == 1  # drawn, not cut off the front
 
 
-def test_a_piece_does_not_depend_on_the_shares_of_later_cells():
+def test_disjoint_subset_does_not_depend_on_later_cells():
     assert np.array_equal(
         subset.disjoint_rows(NUM, (0.2, 0.3, 0.5), 0, 1), subset.disjoint_rows(NUM, (0.2, 0.3, 0.1), 0, 1)
     )
     assert not np.array_equal(subset.disjoint_rows(NUM, (0.2, 0.3), 0, 1), subset.disjoint_rows(NUM, (0.3, 0.3), 0, 1))
 
 
-def test_more_pieces_than_images_are_refused():
+def test_more_disjoint_subsets_than_images_raise():
     with pytest.raises(
         ConfigError, match=r"grid.overlap=false needs at least one image per cell: 5 images for 9 cells"
     ):

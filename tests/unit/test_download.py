@@ -67,7 +67,7 @@ def refused(cache, remote):
     return str(caught.value)
 
 
-def test_a_file_is_fetched_once(cache):
+def test_file_is_downloaded_once(cache):
     with serving() as (url, asked):
         paths = {download(RemoteFile(url, len(CONTENT), SUM), "set") for _ in range(2)}
     assert asked == ["/data.gz"]
@@ -76,14 +76,14 @@ def test_a_file_is_fetched_once(cache):
     assert len(list((cache / "set").iterdir())) == 1
 
 
-def test_what_was_cut_in_the_cache_is_fetched_again(cache):
+def test_truncated_file_in_cache_is_downloaded_again(cache):
     (cache / "set").mkdir()
     (cache / "set" / "data.gz").write_bytes(CONTENT[:50])
     with serving() as (url, _):
         assert download(RemoteFile(url, len(CONTENT), SUM), "set").read_bytes() == CONTENT
 
 
-def test_another_content_is_refused(cache):
+def test_download_with_other_content_raises(cache):
     with serving(CONTENT[::-1]) as (url, _):
         assert f"instead of {SUM[:16]}" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
@@ -92,41 +92,41 @@ def test_another_content_is_refused(cache):
     ("declared", "found"),
     [(None, "it has 1,000 bytes"), ("none", "it has 1,000 bytes"), (len(CONTENT), "IncompleteRead|it has 1,000 bytes")],
 )
-def test_a_shorter_answer_is_refused(cache, declared, found):
+def test_shorter_download_raises(cache, declared, found):
     with serving(CONTENT[:1000], declared=declared) as (url, _):
         assert re.search(found, refused(cache, RemoteFile(url, len(CONTENT), SUM)))
 
 
 @pytest.mark.parametrize("declared", [None, "none"])
-def test_a_longer_answer_is_refused(cache, declared):
+def test_longer_download_raises(cache, declared):
     with serving(CONTENT + CONTENT, declared=declared) as (url, _):
         assert "more than the expected 1,024,000 bytes" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
-def test_an_error_of_the_server_is_told(cache):
+def test_http_error_is_reported(cache):
     with serving(status=404) as (url, _):
         assert "HTTP status 404" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
-def test_a_server_that_is_not_there(cache):
+def test_unreachable_server_is_reported(cache):
     with serving() as (url, _):
         pass
     assert "cannot be downloaded" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
-def test_a_server_that_falls_silent(cache, monkeypatch):
+def test_silent_server_times_out(cache, monkeypatch):
     monkeypatch.setattr(_download, "_READ_TIMEOUT_S", 0.2)
     with serving(silence_s=1) as (url, _):
         assert "timed out" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
-def test_a_file_takes_an_hour_at_most(cache, monkeypatch):
+def test_download_longer_than_an_hour_is_aborted(cache, monkeypatch):
     monkeypatch.setattr(_download, "_TOTAL_TIMEOUT_S", -1)
     with serving() as (url, _):
         assert "within an hour" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
 
 
-def test_offline_nothing_is_asked_for(cache, monkeypatch):
+def test_download_offline_sends_no_request(cache, monkeypatch):
     monkeypatch.setenv("PARAGAN_OFFLINE", "1")
     with serving() as (url, asked):
         assert "PARAGAN_OFFLINE" in refused(cache, RemoteFile(url, len(CONTENT), SUM))
@@ -134,13 +134,13 @@ def test_offline_nothing_is_asked_for(cache, monkeypatch):
 
 
 @pytest.mark.parametrize("module", [mnist, cifar10])
-def test_sets_without_a_path_say_what_to_get(cache, monkeypatch, module):
+def test_data_sets_without_path_name_the_file_to_download(cache, monkeypatch, module):
     monkeypatch.setenv("PARAGAN_OFFLINE", "1")
     with pytest.raises(DataError, match=r"get .*\.gz yourself and pass its folder: data\.path=DIR"):
         module.source(module.Options(), "train")
 
 
-def test_a_set_is_read_from_the_cache(cache, monkeypatch, data_root):
+def test_data_set_is_read_from_the_cache(cache, monkeypatch, data_root):
     (cache / "mnist").mkdir()
     for path in (data_root / "mnist").glob("t10k*.gz"):
         (cache / "mnist" / path.name).write_bytes(path.read_bytes())

@@ -72,7 +72,7 @@ def test_an_encoder_that_hangs_is_killed(tmp_path, frames, monkeypatch):
         save_animation(frames * 400, tmp_path / "film.mp4", DURATIONS * 400, quality=80)
 
 
-def test_mp4_without_an_encoder_names_the_cure(tmp_path, monkeypatch):
+def test_mp4_without_encoder_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     expected = "--out: writing .mp4 needs the program ffmpeg, which is not on PATH; install it, or write .webp or .gif"
     with pytest.raises(ConfigError) as caught:
@@ -80,7 +80,7 @@ def test_mp4_without_an_encoder_names_the_cure(tmp_path, monkeypatch):
     assert str(caught.value) == expected
 
 
-def test_endings_are_checked_in_any_case(tmp_path):
+def test_suffixes_are_checked_case_insensitively(tmp_path):
     check_sheet_path("--out", tmp_path / "a.JPG")
     check_animation_path("--out", tmp_path / "a.WebP")
     with pytest.raises(

@@ -57,7 +57,7 @@ def test_classes_are_the_folders_at_the_top(tmp_path):
 
 
 @pytest.mark.parametrize("alone", ["", "photos/", "photos/inner/"])
-def test_a_folder_that_is_alone_is_looked_through(tmp_path, alone):
+def test_single_root_folder_is_skipped(tmp_path, alone):
     """As archives like to unpack one; the parts and classes in it count."""
     for name in ("train/cats/a.png", "train/dogs/b.png", "val/cats/c.png", "val/dogs/d.png"):
         put(tmp_path, alone + name)
@@ -69,7 +69,7 @@ def test_a_folder_that_is_alone_is_looked_through(tmp_path, alone):
 
 
 @pytest.mark.parametrize("names", [("a.png", "b.png"), ("only/a.png", "only/b.png")])
-def test_pictures_in_one_folder_have_no_labels(tmp_path, names):
+def test_images_in_one_folder_have_no_labels(tmp_path, names):
     for name in names:
         put(tmp_path, name)
     source = read(tmp_path)
@@ -88,7 +88,7 @@ def test_folders_of_the_parts_are_respected(tmp_path, unseen):
     assert held_out.fetch([0])[1].tolist() == [1]
 
 
-def test_a_picture_stays_in_its_part_when_others_come(tmp_path):
+def test_image_stays_in_its_split_when_others_are_added(tmp_path):
     for number in range(200):
         (tmp_path / f"{number}.png").touch()
     before = set(listing(read(tmp_path, "held_out")))
@@ -101,7 +101,7 @@ def test_a_picture_stays_in_its_part_when_others_come(tmp_path):
     assert len(after) + len(read(tmp_path)) == 300
 
 
-def test_two_pictures_are_one_for_each_part(tmp_path):
+def test_two_images_are_one_per_split(tmp_path):
     put(tmp_path, "a.png"), put(tmp_path, "b.png")
     assert len(read(tmp_path)) == len(read(tmp_path, "held_out")) == 1
 
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_named_when_it_is_fetched(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", b"GIF89a", b"BM" + bytes(60), b"\xff\xd8\xff\xe0" + bytes(99)])
-def test_what_is_no_picture_is_refused(tmp_path, content):
+def test_file_that_is_not_an_image_raises(tmp_path, content):
     for number in range(2):
         (tmp_path / f"{number}.jpg").write_bytes(content)
     assert "image" in refused(tmp_path)
@@ -189,22 +189,22 @@ def test_a_file_that_went_away_is_named(tmp_path):
         source.fetch([0])
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_missing_folder_raises(tmp_path):
     assert "data.path is required for dataset 'folder'; pass data.path=DIR" in refused("")
     assert "data.path: no folder" in refused(tmp_path / "nowhere")
 
 
-def test_a_folder_without_pictures(tmp_path):
+def test_folder_without_images_raises(tmp_path):
     (tmp_path / "notes.txt").touch()
     assert "no images" in refused(tmp_path)
 
 
-def test_a_single_picture_is_too_few(tmp_path):
+def test_folder_with_single_image_raises(tmp_path):
     put(tmp_path, "a.png")
     assert "only one image" in refused(tmp_path)
 
 
-def test_a_file_is_no_folder(tmp_path):
+def test_file_instead_of_folder_raises(tmp_path):
     path = put(tmp_path, "a.png")
     assert "is a file" in refused(path)
     archive = tmp_path / "a.tar.gz"
@@ -212,7 +212,7 @@ def test_a_file_is_no_folder(tmp_path):
     assert "unpack it first" in refused(archive)
 
 
-def test_pictures_beside_classes_are_refused(tmp_path):
+def test_images_next_to_class_folders_raise(tmp_path):
     for name in ("a/1.png", "b/2.png", "3.png"):
         put(tmp_path, name)
     assert "'3.png' is next to 2 class folders" in refused(tmp_path)
@@ -232,7 +232,7 @@ def test_a_zip_is_read_like_its_folder(tmp_path):
         assert all(map(torch.equal, one.fetch(rows), other.fetch(rows)))
 
 
-def test_what_is_kept_is_bounded_and_right(tmp_path, monkeypatch):
+def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
     for number in range(20):
         put(tmp_path, f"{number}.png", None, side=256)
     reads = []

@@ -75,7 +75,7 @@ def test_every_cell_has_its_newest_score_and_the_lowest_is_marked(page, run):
     assert f"The mixture of cell {best} is the nearest to real images, at" in Parsed(page).text
 
 
-def test_there_is_a_map_of_everything_that_was_told(page):
+def test_every_reported_quantity_has_a_map(page):
     ids = re.findall(r'data-map="([^"]*)"', page)
     assert ids == ["score", "fitness-g", "fitness-d", "loss", "lr-g", "lr-d", "age-g", "age-d", "born"]
     for figure in re.findall(r'<figure class="map".*?</figure>', page, re.S):
@@ -86,7 +86,7 @@ def test_low_is_the_first_shade_and_high_the_last():
     found = population({"generation": 1, "cells": cells(1.0, 2.0, 3.0, 4.0)}, shape=(2, 2))
     levels = [int(shade[1]) for shade in shades(found, "score")]
     assert levels == sorted(levels) and levels[0] == 0 and levels[-1] == 8
-    newest = population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).newest
+    newest = population({"generation": 1, "cells": cells(1.0, 1.0, 2.0, 2.0)}, shape=(1, 4)).latest
     (row,) = heat_maps(Grid(1, 4), [newest])
     assert row.whole.paths == (("h0", "M0 0h2"), ("h8", "M2 0h2"))
 
@@ -107,10 +107,10 @@ def test_an_age_counts_from_birth_and_a_birth_elsewhere_has_a_colour():
     assert (one.age("g"), one.age("d")) == ([4, 4], [0, 0])
     assert shades(found, "born") == ["c0", "home"]
     later = population({"generation": 2, "cells": cells(1.0, 2.0, **born)})
-    assert all(math.isnan(age) for age in later.newest.age("g"))  # of the future
+    assert all(math.isnan(age) for age in later.latest.age("g"))  # of the future
 
 
-def test_a_cell_that_was_not_told_or_not_scored_is_left_open(tmp_path):
+def test_cells_without_line_or_score_are_empty(tmp_path):
     values = {"0": {"score": None}, "2": {"score": math.nan}, "3": {"score": 4.5}, "9": {"score": 1.0}}
     grid = made_run.line("start", 0, grid={"shape": [2, 2]})
     folder = record(
@@ -121,7 +121,7 @@ def test_a_cell_that_was_not_told_or_not_scored_is_left_open(tmp_path):
     assert found[3][1:] == ("3 best", "4.5")
 
 
-def test_losses_are_told_by_name_or_by_number_and_only_where_they_are_drawn(page, run, tmp_path):
+def test_loss_map_has_names_or_numbers_only_if_losses_differ(page, run, tmp_path):
     drawn = [told["loss"] for told in lines_of(run)[-1]["cells"].values()]
     assert [(shade.split()[0], value) for shade, _, value in tiles(page, "loss")] == [
         (f"c{n}", made_grid.LOSSES[n].replace("<", "&lt;").replace(">", "&gt;")) for n in drawn
@@ -146,13 +146,13 @@ def test_the_curves_are_the_best_and_the_median_of_each_generation(page, run):
         assert line == pytest.approx([of(told) for told in scores], rel=1e-4)
 
 
-def test_the_mixture_of_the_best_cell_is_told_with_its_neighbours(run, page):
+def test_mixture_of_best_cell_lists_its_neighbours(run, page):
     newest = lines_of(run)[-1]["cells"]
     best = min(newest, key=lambda cell: newest[cell]["score"])
     near = lines_of(run, "start")[0]["grid"]["neighbours"][int(best)]
     (rows,) = re.findall(rf"Mixture of cell {best}</h3>(.*?)</figure>", page, re.S)
     told = re.findall(r'<th scope="row">([^<]*)</th>.*?<td>([^<]*)</td>', rows)
-    assert [name for name, _ in told] == [f"cell {near[0]}, itself", *(f"cell {cell}" for cell in near[1:])]
+    assert [name for name, _ in told] == [f"cell {near[0]} (itself)", *(f"cell {cell}" for cell in near[1:])]
     assert [float(value) for _, value in told] == newest[best]["weights"]
 
 
@@ -198,20 +198,20 @@ def test_seconds_that_cannot_be_are_left_out_of_the_profile():
     assert population_section(found, 1.0).profile == expected
 
 
-def test_the_generations_shown_are_spaced_over_the_run_with_the_first_and_the_newest():
+def test_selected_generations_are_evenly_spaced_with_first_and_latest():
     found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in range(1, 1001)))
     numbers = [one.number for one in found.select_generations(12)]
     steps = [b - a for a, b in itertools.pairwise(numbers)]
     assert (numbers[0], numbers[-1], len(numbers)) == (1, 1000, 12)
-    assert max(steps) < 1.5 * min(steps) and len(found.kept) <= 96
+    assert max(steps) < 1.5 * min(steps) and len(found.past) <= 96
 
 
 def test_a_generation_of_before_is_left_out():
     found = population({"generation": 5, "cells": cells(1.0)}, {"generation": 4, "cells": cells(0.5)})
-    assert found.newest.number == 5 and found.curves["score/best"].last == 1.0
+    assert found.latest.number == 5 and found.curves["score/best"].last == 1.0
 
 
-def test_a_few_generations_are_all_shown():
+def test_few_generations_are_all_selected():
     found = population(*({"generation": n, "cells": cells(1.0, 2.0)} for n in (1, 2, 3)))
     assert [one.number for one in found.select_generations(12)] == [1, 2, 3]
 
@@ -244,25 +244,25 @@ def test_what_a_grid_keeps_of_a_record_is_bounded():
     found = population(large, shape=(64, 64))
     for n in range(1, 40):
         found.take(n, 1.0, {"generation": n, "profile": {"wall_s": {f"r{n}-{m}": 1 for m in range(99)}}})
-    assert len(found.newest.of["score"]) == 4096 and len(found.kept) <= 16 and len(found.wall_s) <= 16
+    assert len(found.latest.of["score"]) == 4096 and len(found.past) <= 16 and len(found.wall_s) <= 16
     assert (
         len(population(large).weights) == 64
         and Grid.read({"shape": [1, 1], "losses": ["x" * 99] * 99}).losses == ("x" * 40,) * 16
     )
 
 
-def test_a_cell_that_does_not_exist_is_nobody():
+def test_birth_in_missing_cell_is_unknown():
     near = {"shape": [1, 3], "neighbours": [[0, 1], [1, 7], "x"]}
     assert Grid.read(near).neighbours == ((0, 1), (), ())
-    born = population({"generation": 1, "cells": cells(1.0, 2.0, born={"g": [2, 1]})}).newest.of["g/born_cell"]
+    born = population({"generation": 1, "cells": cells(1.0, 2.0, born={"g": [2, 1]})}).latest.of["g/born_cell"]
     assert all(math.isnan(cell) for cell in born)
 
 
-def test_a_session_that_goes_on_keeps_the_past_unless_the_grid_is_another():
+def test_resumed_session_preserves_past_unless_grid_changed():
     found = population({"generation": 1, "cells": cells(1.0, 2.0)}, neighbours=[[0, 1], [1, 0]])
     again = found.after_start({"shape": [1, 2], "neighbours": [[0], [1]]})
-    assert again.newest.number == 1 and again.grid.neighbours == ((0,), (1,))
-    assert again.after_start(None) is again and again.after_start({"shape": [2, 2]}).newest is None
+    assert again.latest.number == 1 and again.grid.neighbours == ((0,), (1,))
+    assert again.after_start(None) is again and again.after_start({"shape": [2, 2]}).latest is None
 
 
 def test_a_run_of_one_game_has_no_such_part(tmp_path):
@@ -286,13 +286,13 @@ def test_a_generation_cut_short_waits_for_its_end(tmp_path, missing):
     (folder / "metrics.jsonl").write_bytes(whole[:-missing])
     reader = Record(folder / "metrics.jsonl")
     reader.read()
-    assert reader.history.population.newest.number == 3 and reader.history.population.ensemble is None
+    assert reader.history.population.latest.number == 3 and reader.history.population.ensemble is None
     (folder / "metrics.jsonl").write_bytes(whole)
     reader.read()
     assert reader.history.population.ensemble is not None and reader.history.population.profiled == 3
 
 
-def test_the_page_follows_a_run_that_goes_on(tmp_path):
+def test_page_of_resumed_run_is_updated(tmp_path):
     folder = made_grid.make(tmp_path / "run", 2, 2, 3)
     page = Page(folder)
     assert "after generation 3." in page.render()

@@ -79,19 +79,19 @@ def is_right(source, wnids):
     assert (x.double().mean((2, 3)) - expected).abs().max() < 3
 
 
-def test_pictures_to_train_with(root):
+def test_training_images_are_read(root):
     is_right(read(root), (wnid for wnid in WNIDS for _ in range(2)))
     assert read(root).shape == (3, 8, 8)
 
 
 @pytest.mark.parametrize("at", [".", "val"])
 @pytest.mark.parametrize("how", [with_csv, with_truth])
-def test_held_out_pictures_in_no_folders(root, how, at):
+def test_held_out_images_without_class_folders_are_labelled_by_list(root, how, at):
     how(root, at)
     is_right(read(root, "held_out"), HELD_OUT)
 
 
-def test_held_out_pictures_in_folders(root):
+def test_held_out_images_in_class_folders_are_labelled(root):
     with_folders(root)
     is_right(read(root, "held_out"), sorted(HELD_OUT))
 
@@ -115,7 +115,7 @@ def test_the_folders_as_they_come_from_kaggle(root, tmp_path, monkeypatch, named
     is_right(read(".", "held_out"), HELD_OUT)
 
 
-def test_classes_that_are_called_alike_are_told_apart(root):
+def test_classes_of_equal_name_get_their_wnid(root):
     assert read(root).class_names == WNIDS
     (root / "words.txt").write_text("n01440764\tcrane, bird\nn03126707\tcrane\n")
     assert read(root).class_names == ("crane (n01440764)", "n02119789", "crane (n03126707)")
@@ -143,7 +143,7 @@ def test_what_is_stored_otherwise_is_read(root):
     assert x[1].double().mean() < 40
 
 
-def test_no_picture_is_opened_before_it_is_asked_for(root, monkeypatch):
+def test_no_image_is_opened_before_fetch(root, monkeypatch):
     with_folders(root)
     opened = []
     original = FolderReader.read
@@ -165,7 +165,7 @@ def test_a_fingerprint_follows_files_and_labels(root):
     assert read(root, size=16).fingerprint != after[0]
 
 
-def test_what_is_not_there(root):
+def test_missing_data_set_raises(root):
     assert (
         "data.path is required for dataset 'imagenet'; pass data.path=DIR of a folder with train/WNID/*.JPEG and val"
         in refused("")
@@ -192,12 +192,12 @@ def test_archives_of_classes_are_to_be_unpacked(root):
     assert f"archives such as '{WNIDS[0]}.tar', but no class folders; unpack each" in refused(root)
 
 
-def test_a_class_without_pictures(root):
+def test_class_without_images_raises(root):
     (root / "train" / "n09999999").mkdir()
     assert "train: no images of class n09999999" in refused(root)
 
 
-def test_folders_that_are_no_classes(root):
+def test_folders_without_wordnet_names_raise(root):
     (root / "train" / "cats").mkdir()
     assert "train: folder 'cats' is not a WordNet ID; classes are folders named like n01443537" in refused(root)
 
@@ -210,7 +210,7 @@ def test_a_folder_that_cannot_be_listed(root, monkeypatch):
     assert "train: the folder cannot be listed (Permission denied)" in refused(root)
 
 
-def test_pictures_beside_the_classes(root):
+def test_images_next_to_class_folders_raise(root):
     put(root / "train" / "a.JPEG", WNIDS[0])
     assert "train: 'a.JPEG' is next to the class folders" in refused(root)
 
@@ -222,12 +222,12 @@ def test_a_class_held_out_that_is_not_in_train(root):
     assert "val: class 'n09999999' is not one of the 3 classes in train" in message
 
 
-def test_no_labels(root):
+def test_validation_images_without_labels_raise(root):
     message = refused(root, "held_out")
     assert "the images have no labels" in message and CSV in message and TRUTH in message
 
 
-def test_a_solution_that_does_not_fit(root):
+def test_solution_file_that_does_not_match_raises(root):
     with_csv(root)
     lines = (root / CSV).read_text().splitlines()
     for changed, message in (
@@ -243,7 +243,7 @@ def test_a_solution_that_does_not_fit(root):
         assert f"{root / CSV}: {message}" in refused(root, "held_out")
 
 
-def test_a_ground_truth_that_does_not_fit(root):
+def test_ground_truth_that_does_not_match_raises(root):
     with_truth(root)
     for changed, message in (
         ("1\n449\n", "2 labels for 4 images"),
@@ -255,7 +255,7 @@ def test_a_ground_truth_that_does_not_fit(root):
     assert f"{root / SYNSETS}: no such file" in refused(root, "held_out")
 
 
-def test_a_damaged_picture_is_named(root):
+def test_damaged_image_is_named(root):
     path = root / "train" / WNIDS[0] / f"{WNIDS[0]}_0.JPEG"
     path.write_bytes(path.read_bytes()[:200])
     assert f"{path}: the image is damaged" in refused(root)

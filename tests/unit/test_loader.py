@@ -41,7 +41,7 @@ def row_numbers(batch):
     return ((batch.x_BCHW[:, 0, 0, 0] + 1) * 127.5).round().long()
 
 
-def test_a_batch_is_the_order_at_its_place():
+def test_batch_contains_the_rows_of_its_positions():
     loader = Loader(Numbered(50), 8, seed=3, device=CPU)
     batches = [next(loader) for _ in range(20)]
     assert torch.cat([row_numbers(b) for b in batches]).tolist() == Order(50, 3).at(np.arange(160)).tolist()

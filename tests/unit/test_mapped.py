@@ -47,7 +47,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs 
 
 
 @linux
-def test_images_come_from_the_file_and_are_nobodys_own(cache):
+def test_shared_images_come_from_the_mapped_file(cache):
     source = share_on_host(InMemorySource(images(), fingerprint="some"))
     assert torch.equal(source.images_NCHW, images())
     x_BCHW, _ = source.fetch([3, 1])

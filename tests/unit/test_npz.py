@@ -50,7 +50,7 @@ def test_each_layout_is_read(save, stored, seen):
     assert sorted(image.tobytes() for image in x.numpy()) == sorted(np.ascontiguousarray(i).tobytes() for i in seen)
 
 
-def test_classes_are_held_out_alike(save):
+def test_each_class_has_equal_held_out_share(save):
     path = save(images=IMAGES, labels=LABELS.astype(np.uint8), class_names=np.array(["a", "b", "c", "d"]))
     train, held_out = read(path), read(path, "held_out")
     assert train.class_names == ("a", "b", "c", "d")

@@ -70,7 +70,7 @@ def moves(root, size=24, **wanted):
             ]
 
 
-def test_both_halves_are_cropped_and_mirrored_alike(root):
+def test_both_halves_get_the_same_crop_and_flip(root):
     found = list(moves(root, flip=True))
     assert all(x == condition for x, condition in found)
     tops, lefts, mirrored = (set(values) for values in zip(*(x for x, _ in found), strict=True))
@@ -90,7 +90,7 @@ def test_held_out_pairs_are_as_they_are(root):
         assert all(torch.equal(a, b) for a, b in zip(data.fetch_pairs([1], [place], 0), still, strict=True))
 
 
-def test_what_is_drawn_depends_on_seed_and_place(root):
+def test_random_crop_depends_on_seed_and_place(root):
     data = source(root, size=16, load_size=SIDE, flip=True)
     first, again, other, later = (
         data.fetch_pairs([0] * 8, at, seed)[0]
@@ -158,7 +158,7 @@ def test_archives_hold_what_the_folder_holds(root, tmp_path, packed):
     assert source(file, "train").fingerprint != source(file, "held_out").fingerprint
 
 
-def test_what_is_wrong_is_told_in_a_line(root, tmp_path):
+def test_invalid_pairs_raise_one_line(root, tmp_path):
     with pytest.raises(DataError, match=r"data\.load_size=16 is less than data\.size=32"):
         source(root, load_size=16)
     for name in "ab":
@@ -177,7 +177,7 @@ def test_what_is_wrong_is_told_in_a_line(root, tmp_path):
         source(tmp_path / "cut.tar")
 
 
-def test_pictures_to_make_others_from(root, tmp_path):
+def test_read_inputs_returns_centre_crops(root, tmp_path):
     for number, size in enumerate([(40, 20), (20, 40)]):
         Image.new("RGB", size, (10 * number, 0, 0)).save(tmp_path / f"{number}.png")
     x = paired.read_inputs(str(tmp_path), (3, 16, 16))

@@ -63,7 +63,7 @@ PALETTE = ((b"PLTE", bytes(768)), (b"tRNS", b"\0"))
     ],
     ids=["rgba", "16-bit", "16-bit-to-grey", "palette", "palette-at-the-limit"],
 )
-def test_a_picture_takes_no_more_than_the_documented_memory(tmp_path, size, depth, colour, chunks, channels, said):
+def test_decoding_stays_within_documented_memory(tmp_path, size, depth, colour, chunks, channels, said):
     png(tmp_path / "x.png", *size, depth, colour, *chunks)
     command = [sys.executable, "-c", MEASURE, str(tmp_path / "x.png"), str(channels)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -84,7 +84,7 @@ def test_a_jpeg_above_the_limit_is_read_at_half_its_size(tmp_path, monkeypatch):
         _image_decoding.decode_image((tmp_path / "x.webp").read_bytes(), "x")
 
 
-def test_a_picture_with_a_very_long_side_is_refused(tmp_path):
+def test_image_with_very_long_side_raises(tmp_path):
     png(tmp_path / "x.png", 70_000, 2, 8, 0)
     with pytest.raises(DataError, match="too many pixels"):
         _image_decoding.decode_image((tmp_path / "x.png").read_bytes(), "x")
@@ -92,7 +92,7 @@ def test_a_picture_with_a_very_long_side_is_refused(tmp_path):
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "PA", "CMYK", "YCbCr", "I", "I;16", "I;16B"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_strips_convert_as_the_whole_picture(monkeypatch, mode, channels):
+def test_strips_convert_like_the_whole_image(monkeypatch, mode, channels):
     image = pattern(mode)
     whole = _image_decoding.convert_image(image, "x", channels, 90)
     monkeypatch.setattr(_image_decoding, "_STRIP_PIXELS", 40)

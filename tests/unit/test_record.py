@@ -105,7 +105,7 @@ def test_seconds_that_are_no_number_do_not_count(odd):
     assert history.seconds == 12.0
 
 
-def test_the_numbers_of_a_line_are_looked_for_once(monkeypatch):
+def test_entry_numbers_are_computed_once(monkeypatch):
     looked = []
     monkeypatch.setattr(_record, "to_number", lambda value: looked.append(value) or float(value))
     moment = RecordEntry(1, 1.0, {"fd": 1, "coverage": 2})
@@ -121,7 +121,7 @@ def test_a_metric_that_is_null_later_is_marked_and_its_number_stays():
     assert best_evaluation("fd", history.scores).step == 0
 
 
-def test_what_is_kept_of_a_foreign_record_is_bounded(tmp_path):
+def test_history_of_untrusted_record_is_bounded(tmp_path):
     values = json.dumps({"text": "x" * 20_000, "list": [[0]] * 4000, **{f"n{n}": n for n in range(100)}})[1:]
     with open(tmp_path / "metrics.jsonl", "w") as file:
         for n in range(60):
@@ -136,7 +136,7 @@ def test_what_is_kept_of_a_foreign_record_is_bounded(tmp_path):
     assert list(reader.history.advice) == [f"n{n}" for n in range(10, 60)]
 
 
-def test_the_first_the_last_and_the_extremes_of_many_evaluations_are_kept():
+def test_thin_out_preserves_first_last_and_extremes():
     history = History()
     for n in range(5001):
         history.take("score", RecordEntry(n, float(n), {"fd": {321: -1.0, 4321: math.inf, 2223: 7e6}.get(n, n)}))
@@ -177,7 +177,7 @@ def test_any_finite_values_get_a_scale(values, floor):
     assert 1 <= len(scale.ticks()) <= 9 and all(math.isfinite(tick) for tick in scale.ticks())
 
 
-def test_a_scale_is_logarithmic_for_decades_and_keeps_the_usual_range_apart_from_spikes():
+def test_scale_is_logarithmic_over_decades_and_clips_outliers():
     assert fit_scale([0.01, 1.0, 100.0], 0.0, 1.0).log and not fit_scale([-1.0, 100.0], 0.0, 1.0).log
     assert not fit_scale([0.01, 100.0], 0.0, 1.0, floor=0.0).log
     steady = [n / 100 - 0.5 for n in range(100)]
@@ -196,11 +196,11 @@ def test_a_scale_is_logarithmic_for_decades_and_keeps_the_usual_range_apart_from
         (1e-300, "1e−300"),
     ],
 )
-def test_figures_are_short(value, told):
+def test_format_number_is_short(value, told):
     assert format_number(value) == told
 
 
-def test_labels_say_what_tells_the_lines_apart():
+def test_series_labels_are_the_distinguishing_words():
     assert series_labels(["d/loss/adversarial", "g/loss/adversarial"]) == ["D", "G"]
     assert series_labels(["d/real", "d/fake"]) == ["real", "fake"]
     assert series_labels(["d/accuracy_train", "d/accuracy_held_out", "d/accuracy_fake"]) == [

@@ -86,7 +86,7 @@ def test_the_page_shows_what_a_practitioner_decides_by(page):
         ),
         *("Learning rates", "Images per second", "Waiting for data", "Diversity of samples", "D overfits"),
         *("augment.name=diffaugment", " --num 64", "0.0004", "writer tensorboard failed", "2 checkpoints"),
-        *("reference.num_images", "402,113 weights"),
+        *("reference.num_images", "402,113 parameters"),
     ):
         assert told in text, told
 
@@ -133,7 +133,7 @@ def test_only_the_served_page_may_ask_its_own_server(run):
     assert policy.endswith("connect-src 'self'")
 
 
-def test_a_long_run_gives_a_small_page_with_its_first_and_last_picture(tmp_path):
+def test_page_of_long_run_is_small_with_first_and_last_sample(tmp_path):
     folder = made_run.make(tmp_path / "run", steps=10_000, scores=100, samples=100, size=(340, 280))
     page = render(folder)
     assert len(page.encode()) <= 1_800_000  # 5 MB is promised
@@ -200,7 +200,7 @@ def test_a_record_of_former_days_gives_a_page(tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, b"whole"])
-def test_a_picture_is_there_whole_or_as_it_was(tmp_path, monkeypatch, before):
+def test_save_grid_interrupted_leaves_previous_file(tmp_path, monkeypatch, before):
     path = tmp_path / "samples" / "x.png"
     path.parent.mkdir()
     if before:
@@ -229,7 +229,7 @@ def test_no_run_folder_is_refused_in_one_line(tmp_path):
         assert "\n" not in str(error.value)
 
 
-def test_the_writer_makes_the_page_at_evaluations_first_pictures_and_the_end(tmp_path):
+def test_writer_renders_page_at_evaluations_first_samples_and_end(tmp_path):
     folder = made_run.make(tmp_path / "run", steps=20)
     page, writer = folder / "report.html", Writer(None, folder, 0)
     for kind, step, made in (("step", 0, 0), ("samples", 0, 1), ("samples", 20, 0), ("score", 20, 1), ("end", 20, 1)):
@@ -242,7 +242,7 @@ def test_the_writer_makes_the_page_at_evaluations_first_pictures_and_the_end(tmp
     assert not list(folder.glob(".*"))
 
 
-def test_a_page_made_again_encodes_only_new_pictures(tmp_path, monkeypatch):
+def test_page_rendered_again_encodes_only_new_samples(tmp_path, monkeypatch):
     from paragan.report import sample_frames as _film
     from paragan.report.page import Page
 
@@ -256,7 +256,7 @@ def test_a_page_made_again_encodes_only_new_pictures(tmp_path, monkeypatch):
     assert len(opened) == 6 and opened[-1] == "step-0000500.png"
 
 
-def test_pictures_outside_samples_and_bombs_are_not_opened(tmp_path):
+def test_images_outside_samples_and_bombs_are_not_opened(tmp_path):
     folder = tmp_path / "run"
     Image.new("RGB", (10, 10), "red").save(tmp_path / "secret.png")
     record(
@@ -269,13 +269,13 @@ def test_pictures_outside_samples_and_bombs_are_not_opened(tmp_path):
     assert "data:image" not in render(folder)
 
 
-def test_a_film_is_an_endless_animation(run, tmp_path):
+def test_animation_of_run_loops_forever(run, tmp_path):
     report(run, film=tmp_path / "film.webp")
     with Image.open(tmp_path / "film.webp") as made:
         assert made.n_frames == 6 and made.info["loop"] == 0
 
 
-def test_a_film_without_pictures_or_of_another_kind_is_refused(tmp_path, run):
+def test_animation_without_samples_or_of_unknown_format_raises(tmp_path, run):
     with pytest.raises(DataError, match=r"the run has no samples/step-\*\.png; train with a lower every\.sample_kimg"):
         save_run_animation(tmp_path, tmp_path / "film.webp")
     with pytest.raises(ConfigError, match=r"--film: cannot write 'film\.avi'; an animation is \.webp, \.gif or \.mp4"):

@@ -45,7 +45,7 @@ def test_steps_do_not_take_the_turn_of_generations(capsys, tmp_path):
 
 def test_console_prints_an_earlier_better_score(capsys, tmp_path):
     notes = [generation(number, 9.0, score) for number, score in enumerate((7.0, 3.25, 5.0), 1)]
-    line = "generation 3  best cell 1: fd 5, so far cell 1 in generation 2: fd 3.25"
+    line = "generation 3  best cell 1: fd 5, best so far cell 1 in generation 2: fd 3.25"
     assert told(capsys, tmp_path, *notes) == [line]
 
 
@@ -59,7 +59,7 @@ def test_console_prints_an_ensemble_at_once(capsys, tmp_path):
     assert told(capsys, tmp_path, note) == ["generation 1  ensemble of 3: fd 4.5 (2 of cell 0, 1 of cell 1)"]
 
 
-def test_on_a_terminal_it_stands_beside_the_bar(tmp_path, monkeypatch, capsys):
+def test_console_on_terminal_prints_generation_next_to_bar(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     start = Event("start", 0, 0, 0.0, {"total_kimg": 9.0})

@@ -66,7 +66,7 @@ def test_the_pace_is_described_as_a_moving_average(page):
 def test_a_tie_is_reported_once(tmp_path):
     scores = [line("score", step, coverage=value) for step, value in ((2, 0.5), (4, 0.93049), (6, 0.93051))]
     page = render(made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512}))
-    (numbers,) = re.findall(r"<dt.*?</div>", page[: page.index("Quality")], re.S)
+    (numbers,) = re.findall(r"<dt.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
     assert "best at 0.384 kimg, and the last" in numbers and "0.9305" in numbers
     assert numbers.count("0.93") == 1
 

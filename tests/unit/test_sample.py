@@ -16,7 +16,7 @@ from paragan.core.errors import ConfigError
 from paragan.export import gallery
 from paragan.game import latents
 from paragan.storage.image_sheet import make_sheet
-from paragan.writers.images import picture
+from paragan.writers.images import to_pil_image
 from tests.tiny_run import train
 
 
@@ -62,7 +62,7 @@ def test_sample_without_options_writes_one_sheet(run, sample):
 def test_sample_command_equals_library(run, sample, tmp_path):
     sample("--num", 7, "--seed", 3, "--class", 3, "--class", 9, "--truncation", 0.5, "--out", tmp_path / "a.png")
     images = pg.load(run).sample(7, labels=["3", "9"], seed=3, truncation=0.5)
-    assert read(tmp_path / "a.png").tobytes() == picture(make_sheet(images.tensor, 7)).tobytes()
+    assert read(tmp_path / "a.png").tobytes() == to_pil_image(make_sheet(images.tensor, 7)).tobytes()
 
 
 def test_sample_grid_has_requested_shape(sample, tmp_path):
@@ -77,7 +77,7 @@ def test_sample_class_rows_share_latents(run, sample, tmp_path):
     generator = pg.load(run)
     z = generator.latents(5)
     expected = generator.generate(torch.cat([z, z]), torch.tensor([7] * 5 + [2] * 5))
-    assert read(tmp_path / "a.png").tobytes() == picture(make_sheet(expected.tensor, 5)).tobytes()
+    assert read(tmp_path / "a.png").tobytes() == to_pil_image(make_sheet(expected.tensor, 5)).tobytes()
     sample("--classes", "--out", tmp_path / "b.png")
     assert read(tmp_path / "b.png").size == (10 * 34, 10 * 34)
 

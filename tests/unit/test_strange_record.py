@@ -118,7 +118,7 @@ def strange(path: Path, kind: str) -> None:
         path.mkdir()
 
 
-def test_a_picture_of_too_many_bytes_is_not_opened(tmp_path):
+def test_image_file_of_too_many_bytes_is_not_opened(tmp_path):
     folder = record(tmp_path / "run", json.dumps(made_run.line("samples", 0, path="samples/x.png")))
     (folder / "samples").mkdir()
     Image.new("RGB", (10, 10), "red").save(folder / "samples" / "x.png")
@@ -169,14 +169,14 @@ ANYTHING = some.lists(changes, min_size=1, max_size=8)
 
 @settings(max_examples=30, deadline=None)
 @given(ANYTHING)
-def test_a_grid_that_tells_anything_gives_a_page_and_a_view(found):
+def test_any_grid_record_gives_page_and_terminal_view(found):
     shown_in_full(found)
 
 
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(ANYTHING)
-def test_of_many_grids_that_tell_anything_all_give_a_page_and_a_view(found):
+def test_many_arbitrary_grid_records_give_page_and_terminal_view(found):
     shown_in_full(found)
 
 

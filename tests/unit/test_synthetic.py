@@ -23,7 +23,7 @@ def test_every_kind_and_size(kind, size):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_other_seeds_and_parts_are_other_pictures(kind):
+def test_seeds_and_splits_have_different_images(kind):
     options = Options(kind, 16, 200)
     one = source(options, "train").fetch(range(20))[0]
     assert torch.equal(one, source(options, "train").fetch(range(20))[0])
@@ -31,7 +31,7 @@ def test_other_seeds_and_parts_are_other_pictures(kind):
     assert not torch.equal(one, source(Options(kind, 16, 200, seed=1), "train").fetch(range(20))[0])
 
 
-def test_more_pictures_leave_the_first_as_they_are():
+def test_more_images_do_not_change_the_first_ones():
     few, many = source(Options(num_images=20), "train"), source(Options(num_images=2**40), "train")
     assert torch.equal(few.fetch(range(20))[0], many.fetch(range(20))[0])
     assert len(many) == 2**40

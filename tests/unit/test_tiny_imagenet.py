@@ -132,7 +132,7 @@ def test_a_fingerprint_follows_the_labels(official):
     assert read(official, "held_out").fingerprint != before
 
 
-def test_what_is_not_there(tmp_path):
+def test_missing_data_set_raises(tmp_path):
     assert "data.path is required for dataset 'tiny_imagenet'; download http" in refused("")
     assert "data.path=FILE" in refused(tmp_path / "nowhere")
     assert "no images" in refused(tmp_path)
@@ -167,13 +167,13 @@ def test_a_class_is_missing(request, fixture):
         assert f"no images of class {WNIDS[1]}, one of 3 in {listing}" in refused(root, split)
 
 
-def test_folders_that_are_no_classes(part_of_it):
+def test_folders_without_wordnet_names_raise(part_of_it):
     for part in ("train", "val"):
         (part_of_it / part / WNIDS[0]).rename(part_of_it / part / "goldfish")
     assert "folder 'goldfish' is not a WordNet ID" in refused(part_of_it)
 
 
-def test_a_class_that_is_alone(part_of_it):
+def test_single_class_folder_raises(part_of_it):
     for wnid in WNIDS[1:]:
         shutil.rmtree(part_of_it / "train" / wnid)
     put(part_of_it / "train" / WNIDS[0] / "other.JPEG", WNIDS[0])
@@ -187,7 +187,7 @@ def test_a_class_held_out_that_is_not_in_train(part_of_it):
     assert "class 'n09999999' is not one of the 3 classes in train" in message
 
 
-def test_a_picture_beside_the_classes(part_of_it):
+def test_image_next_to_class_folders_raises(part_of_it):
     put(part_of_it / "train" / "a.JPEG", WNIDS[0])
     assert "train: 'a.JPEG' is next to the class folders" in refused(part_of_it)
 
@@ -207,7 +207,7 @@ def test_labels_that_are_missing(official):
     assert "val_annotations.txt: no such file" in refused(official, "held_out")
 
 
-def test_a_damaged_picture_is_named(part_of_it):
+def test_damaged_image_is_named(part_of_it):
     path = part_of_it / "train" / WNIDS[0] / f"{WNIDS[0]}_0.JPEG"
     path.write_bytes(path.read_bytes()[:200])
     assert f"{path}: the image is damaged" in refused(part_of_it)

@@ -43,7 +43,7 @@ def test_once_shows_the_run_and_ends(run, capsys):
     assert "writer tensorboard failed" in told and "held-out" in told
 
 
-def test_the_best_evaluation_is_marked_and_shown_even_when_it_is_old(tmp_path):
+def test_best_evaluation_is_marked_and_displayed_even_if_old(tmp_path):
     values = [50.0, 3.25, *(40.0 + n for n in range(20))]
     folder = tmp_path / "run"
     folder.mkdir()
@@ -66,7 +66,7 @@ def test_a_narrow_terminal_is_enough(run):
     assert max(len(line) for line in shown(run, width=80).splitlines()) <= 80
 
 
-def test_a_run_without_numbers_is_shown(tmp_path):
+def test_run_without_numbers_is_displayed(tmp_path):
     (tmp_path / "config.yaml").write_text("train: {kimg: 12}\n")
     assert "0 of 12 kimg" in shown(tmp_path)
 
@@ -176,9 +176,9 @@ def history(folder):
     return record.history
 
 
-def test_a_grid_is_shown_with_its_newest_scores_and_losses(tmp_path):
+def test_grid_view_contains_latest_scores_and_losses(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 3, 5, losses=("minimax", "least_squares", "hinge"))
-    newest = history(folder).population.newest
+    newest = history(folder).population.latest
     scores, losses = newest.of["score"], newest.of["loss"]
     tiles = [f"{format_short(scores[n])}{'*' if n == newest.best else ' '} {'mlh'[int(losses[n])]}" for n in range(6)]
     lines = [re.sub(r"  +", "  ", line).strip() for line in shown(folder).splitlines()]
@@ -195,7 +195,7 @@ def test_the_scores_of_a_grid_have_colours_on_a_terminal(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 2, 5)
     console = Console(file=io.StringIO(), width=110, force_terminal=True, color_system="standard")
     console.print(render_run(folder, history(folder)))
-    best = history(folder).population.newest
+    best = history(folder).population.latest
     assert f"\x1b[1;32m{format_short(min(best.of['score']))}*" in console.file.getvalue()
     assert re.search(rf"\x1b\[31m *{re.escape(format_short(max(best.of['score'])))} ", console.file.getvalue())
 
@@ -216,4 +216,4 @@ def test_losses_of_one_initial_have_numbers_and_stay_text(tmp_path):
 def test_watch_log_line_of_a_grid_has_its_best_cell(tmp_path):
     folder = made_grid.make(tmp_path / "grid", 2, 2, 3)
     told = summary_line(folder, history(folder))
-    assert f"generation 3  best cell {history(folder).population.newest.best}: " in told and told.isascii()
+    assert f"generation 3  best cell {history(folder).population.latest.best}: " in told and told.isascii()

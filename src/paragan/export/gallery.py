@@ -17,7 +17,7 @@ from paragan.game import latents
 from paragan.game.sample import Mode
 from paragan.storage.animation import save_frames
 from paragan.storage.image_sheet import make_sheet
-from paragan.writers.images import picture
+from paragan.writers.images import to_pil_image
 
 _SINGLE_TILE_PX = 128  # a single small image is enlarged to this
 COLUMNS = 10
@@ -114,5 +114,5 @@ class Film:
         for done, z_BZ in enumerate(latents.walk(z_KBZ, self.frames), start=1):
             z_BZ = z_BZ[self.tiles.which_B]
             x = sampler.generate(z_BZ, self.tiles.y_B, mode=self.mode, seed=seed, truncation=truncation).tensor
-            yield picture(make_sheet(x, self.tiles.columns, least))
+            yield to_pil_image(make_sheet(x, self.tiles.columns, least))
             progress(done)

@@ -23,7 +23,7 @@ from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sample import SAYS, Mode, sample
 from paragan.storage.image_formats import check_sheet_path
-from paragan.writers.images import picture, save_grid
+from paragan.writers.images import save_grid, to_pil_image
 
 Label = str | SupportsIndex
 _MAX_IMAGES = 1 << 20  # all of them are in memory at once
@@ -81,7 +81,7 @@ class SampledImages(Sequence[Image.Image]):
     def __getitem__(self, index: int | slice) -> Image.Image | SampledImages:
         if isinstance(index, slice):
             return SampledImages(self.tensor[index], None if self.labels is None else self.labels[index])
-        return picture(_bytes(self.tensor[index]))
+        return to_pil_image(_bytes(self.tensor[index]))
 
     def save(self, path: str | Path, columns: int = 10) -> Path:
         """Save all images as one sheet, .png or .jpg, `columns` images per row; small images are enlarged to 32 px."""

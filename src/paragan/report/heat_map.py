@@ -1,4 +1,4 @@
-"""Maps of a grid of cells: shades by value, as tiles with numbers and as small drawings; the template escapes them."""
+"""Heat maps of a grid of cells, as tiles with numbers and as small SVG drawings; the template escapes them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from itertools import groupby
 from paragan.report.grid_record import Generation, Grid
 from paragan.report.scale import Scale, fit_scale, format_short
 
-_SHADES, _TONES = 9, 8  # h0 (low) … h8 (high); c0 … c7, of which the last is for all the rest
-_UNKNOWN, _HOME = "hx", "home"
-_FOLD = 16  # cells of a ring to a line
-_WITH_NUMBERS, _WIDEST = 1024, 40  # cells and columns of the largest map that has numbers
-_NAMED = 3  # columns of the widest map with names in its tiles
-_SMALL, _SMALL_CELLS = 12, 4096  # at most so many small maps, and cells in all of them
+_NUM_SHADES = 9  # CSS classes h0 (low) … h8 (high)
+_NUM_TONES = 8  # CSS classes c0 … c7, of which the last is for all others
+_UNKNOWN = "hx"
+_HOME = "home"
+_RING_COLUMNS = 16  # cells of a ring per line
+_MAX_NUMBERED_CELLS = 1024  # of a map with numbers
+_MAX_NUMBERED_COLUMNS = 40
+_MAX_NAMED_COLUMNS = 3  # of a map with names in its tiles
+_MAX_SMALL_MAPS = 12
+_MAX_SMALL_CELLS = 4096  # in all small maps
 
 
 @dataclass(frozen=True)
 class Tile:
-    """shade: a class of the style. mark: whether this is the best cell."""
+    """One cell of a heat map. shade: CSS class. mark: whether this is the best cell."""
 
     cell: int
     shade: str
@@ -31,7 +35,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class MapDrawing:
-    """paths: (shade, as SVG wants it), one unit a cell. best: (column, line) of the best cell."""
+    """SVG drawing of a heat map. paths: (shade, SVG path), one unit per cell. best: (column, line) of the best cell."""
 
     generation: int
     span: str
@@ -41,9 +45,10 @@ class MapDrawing:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One quantity over the grid. lines: of tiles, or none where there are too many; whole: the same drawn. past: small
-    drawings, the newest last. ramp: its ends as numbers. log: whether shades follow the logarithm. legend: (shade, what
-    it means).
+    """One quantity over the grid.
+
+    lines: tiles, empty for large grids. whole: the same as a drawing. past: small drawings, the latest last. ramp:
+    lowest and highest value. log: whether the shades are logarithmic. legend: (shade, meaning).
     """
 
     id: str
@@ -59,13 +64,14 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class GridLayout:
-    """How the grid is drawn: a ring in several lines."""
+    """Layout of a grid in lines and columns; a ring is wrapped into several lines."""
 
     lines: int
     columns: int
 
     @classmethod
-    def of(cls, grid: Grid, ring_columns: int = _FOLD) -> GridLayout:
+    def of(cls, grid: Grid, ring_columns: int = _RING_COLUMNS) -> GridLayout:
+        """Return the layout of a grid."""
         if min(grid.rows, grid.columns) == 1:
             columns = min(ring_columns, grid.cells)
             return cls(-(-grid.cells // columns), columns)
@@ -73,171 +79,179 @@ class GridLayout:
 
     @property
     def has_numbers(self) -> bool:
-        return self.lines * self.columns <= _WITH_NUMBERS and self.columns <= _WIDEST
+        """Whether the map is small enough for numbers in its tiles."""
+        return self.lines * self.columns <= _MAX_NUMBERED_CELLS and self.columns <= _MAX_NUMBERED_COLUMNS
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of each cell. own_scale: the shades run over the values of each generation by itself."""
+    """A number per cell. scale_per_generation: whether each generation has its own range of shades."""
 
     id: str
     title: str
     note: str
     of: Callable[[Generation], Sequence[float]]
-    own_scale: bool = False
+    scale_per_generation: bool = False
     floor: float | None = None
 
 
 MEASURES = (
     Measure(
         "score",
-        "Score of the mixture",
-        "How far the images of each cell's mixture are from real ones: low is good.",
+        "Mixture score",
+        "Distance between the images of each cell's mixture and real images. Lower is better.",
         lambda one: one.of["score"],
-        own_scale=True,
+        scale_per_generation=True,
     ),
     Measure(
         "fitness-g",
         "Fitness of G",
-        "Loss of each cell's G against the D's around it: low is fit.",
+        "Loss of each cell's G against the neighbouring Ds. Lower is better.",
         lambda one: one.of["g/fitness"],
-        own_scale=True,
+        scale_per_generation=True,
     ),
     Measure(
         "fitness-d",
         "Fitness of D",
-        "Loss of each cell's D against the G's around it: low is fit.",
+        "Loss of each cell's D against the neighbouring Gs. Lower is better.",
         lambda one: one.of["d/fitness"],
-        own_scale=True,
+        scale_per_generation=True,
     ),
     Measure(
         "lr-g",
         "Learning rate of G",
-        "It mutates and is inherited: what spreads over the grid has served well.",
+        "Learning rates mutate and are inherited: successful ones spread over the grid.",
         lambda one: one.of["g/lr"],
     ),
     Measure(
         "lr-d",
         "Learning rate of D",
-        "It mutates and is inherited: what spreads over the grid has served well.",
+        "Learning rates mutate and are inherited: successful ones spread over the grid.",
         lambda one: one.of["d/lr"],
     ),
     Measure(
         "age-g",
         "Age of G",
-        "Generations since each cell's G was trained: an old one has beaten all that came after it.",
+        "Generations since each cell's G was trained. A high age means that it beat all later candidates.",
         lambda one: one.age("g"),
         floor=0.0,
     ),
     Measure(
         "age-d",
         "Age of D",
-        "Generations since each cell's D was trained: an old one has beaten all that came after it.",
+        "Generations since each cell's D was trained. A high age means that it beat all later candidates.",
         lambda one: one.age("d"),
         floor=0.0,
     ),
 )
 
 
-def heat_maps(grid: Grid, shown: Sequence[Generation]) -> list[HeatMap]:
-    """Of everything that any of these generations tells; the last of them is the one with numbers."""
-    measured = [_measure_map(measure, grid, shown) for measure in MEASURES]
-    found = [*measured[:3], _loss_map(grid, shown), *measured[3:], _birth_map(grid, shown)]
-    return [one for one in found if one is not None]
+def heat_maps(grid: Grid, generations: Sequence[Generation]) -> list[HeatMap]:
+    """Return a map of every quantity that any of the generations reports; the last generation has numbers."""
+    measured = [_measure_map(measure, grid, generations) for measure in MEASURES]
+    all_maps = [*measured[:3], _loss_map(grid, generations), *measured[3:], _birth_map(grid, generations)]
+    return [heat_map for heat_map in all_maps if heat_map is not None]
 
 
 def num_past_maps(grid: Grid) -> int:
-    """Generations that a map of this grid shows beside the newest; below 2: none."""
-    return min(_SMALL, _SMALL_CELLS // grid.cells)
+    """Return the number of generations in the small maps of a grid; below 2: no small maps."""
+    return min(_MAX_SMALL_MAPS, _MAX_SMALL_CELLS // grid.cells)
 
 
-def _measure_map(measure: Measure, grid: Grid, shown: Sequence[Generation]) -> HeatMap | None:
-    found = [measure.of(one) for one in shown]
-    everything = _finite_values(value for values in found for value in values)
+def _measure_map(measure: Measure, grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
+    by_generation = [measure.of(generation) for generation in generations]
+    everything = _finite_values(value for values in by_generation for value in values)
     if not everything:
         return None
-    over = [_finite_values(values) if measure.own_scale else everything for values in found]
-    scales = [fit_scale(told, 0.0, 1.0, measure.floor) for told in over]
-    shades = [[_shade_of(value, scale) for value in values] for values, scale in zip(found, scales, strict=True)]
-    texts = [format_short(value) if math.isfinite(value) else "–" for value in found[-1]]
-    spans = ["–".join(_range_texts(told)) for told in over] if measure.own_scale else None
-    drawn = _build_map((measure.id, measure.title, measure.note), grid, shown, shades, texts, spans)
-    return replace(drawn, ramp=_range_texts(over[-1]), log=scales[-1].log)
+    ranges = [_finite_values(values) if measure.scale_per_generation else everything for values in by_generation]
+    scales = [fit_scale(values, 0.0, 1.0, measure.floor) for values in ranges]
+    shades = [
+        [_shade_of(value, scale) for value in values] for values, scale in zip(by_generation, scales, strict=True)
+    ]
+    texts = [format_short(value) if math.isfinite(value) else "–" for value in by_generation[-1]]
+    spans = ["–".join(_range_texts(values)) for values in ranges] if measure.scale_per_generation else None
+    drawn = _build_map((measure.id, measure.title, measure.note), grid, generations, shades, texts, spans)
+    return replace(drawn, ramp=_range_texts(ranges[-1]), log=scales[-1].log)
 
 
-def _loss_map(grid: Grid, shown: Sequence[Generation]) -> HeatMap | None:
-    """Only of a grid that draws."""
-    found = [one.of["loss"] for one in shown]
-    if len({value for values in found for value in values if math.isfinite(value)} | {*range(len(grid.losses))}) < 2:
+def _loss_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
+    """Return the map of losses; None if all cells have the same loss."""
+    by_generation = [generation.of["loss"] for generation in generations]
+    used = set(_finite_values(value for values in by_generation for value in values))
+    if len(used | {*range(len(grid.losses))}) < 2:
         return None
-    shades = [[_tone_of(value) if math.isfinite(value) else _UNKNOWN for value in values] for values in found]
-    named = GridLayout.of(grid).columns <= _NAMED
-    texts = [_loss_text(value, grid.losses if named else ()) for value in found[-1]]
+    shades = [[_tone_of(value) if math.isfinite(value) else _UNKNOWN for value in values] for values in by_generation]
+    named = GridLayout.of(grid).columns <= _MAX_NAMED_COLUMNS
+    texts = [_loss_text(value, grid.losses if named else ()) for value in by_generation[-1]]
     legend = tuple((_tone_of(n), name if named else f"{n} {name}") for n, name in enumerate(grid.losses))
-    caption = ("loss", "Loss", "Which loss each cell trained with in this generation.")
-    return replace(_build_map(caption, grid, shown, shades, texts), legend=legend)
+    caption = ("loss", "Loss", "Loss that each cell trained with in this generation.")
+    return replace(_build_map(caption, grid, generations, shades, texts), legend=legend)
 
 
-def _birth_map(grid: Grid, shown: Sequence[Generation]) -> HeatMap | None:
-    found = [one.of["g/born_cell"] for one in shown]
-    away = Counter(v for values in found for cell, v in enumerate(values) if math.isfinite(v) and v != cell)
-    if not any(math.isfinite(value) for values in found for value in values):
+def _birth_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
+    by_generation = [generation.of["g/born_cell"] for generation in generations]
+    if not _finite_values(value for values in by_generation for value in values):
         return None
-    tones = {cell: _tone_of(rank) for rank, (cell, _) in enumerate(away.most_common())}
+    sources: Counter[float] = Counter()
+    for values in by_generation:
+        sources.update(born for cell, born in enumerate(values) if math.isfinite(born) and born != cell)
+    tones = {cell: _tone_of(rank) for rank, (cell, _) in enumerate(sources.most_common())}
 
     def shade(cell: int, born: float) -> str:
         return _UNKNOWN if not math.isfinite(born) else _HOME if born == cell else tones[born]
 
-    shades = [[shade(cell, born) for cell, born in enumerate(values)] for values in found]
-    texts = [f"{born:.0f}" if math.isfinite(born) else "–" for born in found[-1]]
-    told = "in colour where it was taken over from another cell." if away else "in its own cell everywhere, so far."
-    caption = ("born", "Where G was born", f"The cell that each cell's G was trained in last, {told}")
-    return _build_map(caption, grid, shown, shades, texts)
+    shades = [[shade(cell, born) for cell, born in enumerate(values)] for values in by_generation]
+    texts = [f"{born:.0f}" if math.isfinite(born) else "–" for born in by_generation[-1]]
+    remark = "Coloured cells adopted the G of another cell." if sources else "No cell has adopted the G of another one."
+    caption = ("born", "Origin of G", f"Cell in which each cell's G was last trained. {remark}")
+    return _build_map(caption, grid, generations, shades, texts)
 
 
 def _build_map(
     caption: tuple[str, str, str],
     grid: Grid,
-    shown: Sequence[Generation],
+    generations: Sequence[Generation],
     shades: Sequence[Sequence[str]],
     texts: Sequence[str],
     spans: Sequence[str] | None = None,
 ) -> HeatMap:
-    folded, best = GridLayout.of(grid), shown[-1].best
+    layout = GridLayout.of(grid)
+    best = generations[-1].best
     tiles = [Tile(cell, shade, texts[cell], cell == best) for cell, shade in enumerate(shades[-1])]
-    lines = tuple(tuple(tiles[i : i + folded.columns]) for i in range(0, len(tiles), folded.columns))
-    told = spans or [""] * len(shown)
-    drawn = tuple(_draw(*one, folded) for one in zip(shown, shades, told, strict=True))
-    return HeatMap(*caption, lines if folded.has_numbers else (), drawn[-1], drawn if len(drawn) > 1 else ())
+    lines = tuple(tuple(tiles[i : i + layout.columns]) for i in range(0, len(tiles), layout.columns))
+    rows = zip(generations, shades, spans or [""] * len(generations), strict=True)
+    drawn = tuple(_draw(generation, shade, span, layout) for generation, shade, span in rows)
+    return HeatMap(*caption, lines if layout.has_numbers else (), drawn[-1], drawn if len(drawn) > 1 else ())
 
 
-def _draw(one: Generation, shades: Sequence[str], span: str, folded: GridLayout) -> MapDrawing:
+def _draw(generation: Generation, shades: Sequence[str], span: str, layout: GridLayout) -> MapDrawing:
     paths: dict[str, str] = {}
-    for line in range(folded.lines):
-        column, row = 0, shades[line * folded.columns : (line + 1) * folded.columns]
-        for shade, alike in groupby(row):
-            length = len(list(alike))
+    for line in range(layout.lines):
+        column = 0
+        row = shades[line * layout.columns : (line + 1) * layout.columns]
+        for shade, group in groupby(row):
+            length = len(list(group))
             paths[shade] = f"{paths.get(shade, '')}M{column} {line}h{length}"
             column += length
-    best = None if one.best is None else divmod(one.best, folded.columns)[::-1]
-    return MapDrawing(one.number, span, tuple(sorted(paths.items())), best)
+    best = None if generation.best is None else divmod(generation.best, layout.columns)[::-1]
+    return MapDrawing(generation.number, span, tuple(sorted(paths.items())), best)
 
 
 def _shade_of(value: float, scale: Scale) -> str:
-    return f"h{min(_SHADES - 1, int((1.0 - scale.at(value)) * _SHADES))}" if math.isfinite(value) else _UNKNOWN
+    return f"h{min(_NUM_SHADES - 1, int((1.0 - scale.at(value)) * _NUM_SHADES))}" if math.isfinite(value) else _UNKNOWN
 
 
 def _finite_values(values: Iterable[float]) -> list[float]:
     return [value for value in values if math.isfinite(value)]
 
 
-def _range_texts(told: Sequence[float]) -> tuple[str, ...]:
-    """The lowest and the highest; empty where there is none."""
-    return (format_short(min(told)), format_short(max(told))) if told else ()
+def _range_texts(values: Sequence[float]) -> tuple[str, ...]:
+    """Return the lowest and the highest value as texts; empty without values."""
+    return (format_short(min(values)), format_short(max(values))) if values else ()
 
 
 def _tone_of(rank: float) -> str:
-    return f"c{min(_TONES - 1, int(rank))}"
+    return f"c{min(_NUM_TONES - 1, int(rank))}"
 
 
 def _loss_text(value: float, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What stands on the page of a run, gathered from its folder alone."""
+"""Report page of a run, rendered from its folder alone."""
 
 from __future__ import annotations
 
@@ -27,40 +27,43 @@ from paragan.report.sample_frames import Frame, SampleFrames
 from paragan.report.scale import format_number
 
 _HERE = Path(__file__).parent
-_ROWS = 40  # of the table of a chart
-_SHEET_WIDTH, _FIRST_CHART_HEIGHT, _SMALL_CHART_HEIGHT = 660, 330, 165  # pixels, on a page of full width
-_MOST, _CONFIG = 200, 200_000  # what a foreign record gets on the page: entries of a list, characters of its settings
+_MAX_TABLE_ROWS = 40  # of a chart
+_SHEET_WIDTH, _FIRST_CHART_HEIGHT, _SMALL_CHART_HEIGHT = 660, 330, 165  # pixels, at full page width
+_MAX_ITEMS = 200  # of a list of an untrusted record
+_MAX_CONFIG = 200_000  # characters
 _DELAYS = {
-    "lag": "Steps that {}'s opponent was behind",
-    "age": "Steps that the images shown to {} were old",
-    "wait_ms": "Milliseconds that {} waited for the other",
+    "lag": "Lag of the opponent of {}, in steps",
+    "age": "Age of the images used by {}, in steps",
+    "wait_ms": "Wait of {} for the other player, in milliseconds",
 }
 _SECTIONS = {
-    "game": "The game",
+    "game": "Losses",
     "telemetry": "Telemetry",
-    "pace": "Pace",
-    "other": "Further numbers",
+    "pace": "Performance",
+    "other": "Other series",
 }
 
 
 class Page:
-    """`render` again costs what the run has added since: the record is read on, pictures stay encoded."""
+    """Report of a run. Rendering again only reads new lines of the record and encodes new samples."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.record, self.frames = folder, open_record(folder), SampleFrames(folder)
+        self.folder = folder
+        self.record = open_record(folder)
+        self.frames = SampleFrames(folder)
         self._template = _environment().get_template("report.html.j2")
         self._css, self._js = (_source(name) for name in ("report.css", "report.js"))
 
     def render(self, live: bool = False) -> str:
-        """The whole page. live: it asks its server for changes."""
-        seen = self.token()  # before reading: what comes in between makes the next page differ
+        """Return the page as HTML. live: the page polls its server for changes."""
+        token = self.token()  # before reading: a change in between makes the next token differ
         self.record.read()
         view = _view(self.folder, self.record.history, self.frames.choose(self.record.history.samples))
-        more = {"live": live, "token": seen, "css": self._css, "js": self._js, "csp": self.policy(live)}
-        return self._template.render(view, **more)
+        page = {"live": live, "token": token, "css": self._css, "js": self._js, "csp": self.policy(live)}
+        return self._template.render(view, **page)
 
     def policy(self, live: bool) -> str:
-        """The content security policy: nothing but this style, this script and embedded pictures."""
+        """Return the content security policy: only this style, this script and embedded images."""
         connect = "; connect-src 'self'"
         style, script = (_sha256_source(text) for text in (self._css, self._js))
         return (
@@ -69,28 +72,32 @@ class Page:
         )
 
     def token(self) -> str:
-        """Changes whenever the page would."""
-        found = []
+        """Return a token that changes whenever the page would."""
+        stamps = []
         for name in ("metrics.jsonl", "exit.json", "score.json", "config.yaml"):
             try:
                 status = (self.folder / name).stat()
-                found.append(f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}")
+                stamps.append(f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}")
             except OSError:
-                found.append("")
-        return _sha256_source("/".join(found))
+                stamps.append("")
+        return _sha256_source("/".join(stamps))
 
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
-    now, total = run_state(folder, history), total_kimg(folder, history)
-    kimg, config, names = max(history.kimg, 1e-9), read_small_text(folder / "config.yaml"), metric_names(history.scores)
+    state = run_state(folder, history)
+    total = total_kimg(folder, history)
+    kimg = max(history.kimg, 1e-9)
+    config = read_small_text(folder / "config.yaml")
+    names = metric_names(history.scores)
     sections = [(id, title, panels.section_charts(id, history.series, kimg)) for id, title in _SECTIONS.items()]
-    metrics, cells = panels.metric_charts(history.scores, kimg), population.population_section(history.population, kimg)
+    metrics = panels.metric_charts(history.scores, kimg)
+    cells = population.population_section(history.population, kimg)
     drawn = [*metrics, *(cells.charts if cells else ()), *(c for _, _, charts in sections for c in charts)]
     return {
         "name": single_line(folder.resolve().name) or "run",
         "recipe": single_line(history.start.get("recipe")),
-        "state": now,
-        "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(now.written)),
+        "state": state,
+        "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.written)),
         "history": history,
         "total": total,
         "share": min(1.0, history.kimg / total) if total else None,
@@ -116,17 +123,17 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "advice": [_advice(entry) for entry in reversed(history.advice.values())],
         "events": list_events(history),
         "changed": _changed(history.start.get("changed")),
-        "config": config[:_CONFIG],
+        "config": config[:_MAX_CONFIG],
         "commands": _commands(folder, history, total) if _has_commands(history) else [],
-        "protocol": _flatten(history.protocol or read_small_json(folder / "score.json").get("protocol"))[:_MOST],
+        "protocol": _flatten(history.protocol or read_small_json(folder / "score.json").get("protocol"))[:_MAX_ITEMS],
     }
 
 
 def table(chart: Chart) -> list[list[str]]:
-    """Some rows of a chart as text, the first and the last among them; more of a metric, mostly all."""
+    """Return rows of a chart as text, with the first and the last; metrics have more rows, usually all."""
     readout: Any = chart.readout
     count = len(readout["x"])
-    stride = -(-count // (_MOST if chart.id.startswith("metric") else _ROWS)) or 1
+    stride = -(-count // (_MAX_ITEMS if chart.id.startswith("metric") else _MAX_TABLE_ROWS)) or 1
     chosen = sorted({*range(0, count, stride), count - 1}) if count else []
     return [
         [f"{readout['step'][i]:,}", format_number(readout["x"][i]), *(_cell(line[i]) for line in readout["lines"])]
@@ -139,25 +146,27 @@ def _cell(value: float | None) -> str:
 
 
 def _key_number(name: str, history: History) -> dict[str, str]:
-    told = [entry for entry in history.scores if name in entry.numbers()]
+    with_metric = [entry for entry in history.scores if name in entry.numbers()]
     real = to_number(to_mapping(history.real).get(name))
-    last, best = told[-1], panels.best_evaluation(name, told)
-    shown = best or last
-    value, last_value = format_number(shown.numbers()[name]), format_number(last.numbers()[name])
-    ties = value == last_value and last is not shown
+    last = with_metric[-1]
+    best = panels.best_evaluation(name, with_metric)
+    main = best or last
+    value = format_number(main.numbers()[name])
+    last_value = format_number(last.numbers()[name])
+    is_tie = value == last_value and last is not main
     return {
         "name": name,
         "explanation": explanation(name),
         "value": value,
         "what": "best" if best else "last",
-        "where": f"at {format_number(shown.kimg)} kimg" + (", and the last" if ties else ""),
-        "last": last_value if last is not shown and not ties else "",
+        "where": f"at {format_number(main.kimg)} kimg" + (" and last" if is_tie else ""),
+        "last": last_value if last is not main and not is_tie else "",
         "real": "" if real is None else format_number(real),
     }
 
 
 def _num_next_to(frames: list[Frame]) -> int:
-    """How many of the small charts stand next to the samples, so that both columns are about as high."""
+    """Return the number of small charts next to the samples, so that both columns have about the same height."""
     if not frames:
         return 0
     height = _SHEET_WIDTH * frames[-1].height / frames[-1].width
@@ -165,52 +174,54 @@ def _num_next_to(frames: list[Frame]) -> int:
     return 2 * min(max(rows, 0), 3)
 
 
-def _player_facts(told: object) -> list[str]:
-    if not isinstance(told, Mapping):
+def _player_facts(players: object) -> list[str]:
+    if not isinstance(players, Mapping):
         return []
-    some = islice(told.items(), _MOST)
-    return [_player_fact(single_line(name).upper(), player) for name, player in some if isinstance(player, Mapping)]
+    items = islice(players.items(), _MAX_ITEMS)
+    return [_player_fact(single_line(name).upper(), player) for name, player in items if isinstance(player, Mapping)]
 
 
-def _player_fact(name: str, told: Mapping[str, Any]) -> str:
-    weights = to_number(told.get("weights"))
-    count = f" {weights:,.0f} weights" if weights is not None else ""
-    return f"{name}{count}, {single_line(told.get('precision'))} on {single_line(told.get('device'))}"
+def _player_fact(name: str, player: Mapping[str, Any]) -> str:
+    weights = to_number(player.get("weights"))
+    count = f" {weights:,.0f} parameters" if weights is not None else ""
+    return f"{name}{count}, {single_line(player.get('precision'))} on {single_line(player.get('device'))}"
 
 
-def _data_fact(told: object) -> str:
-    if not isinstance(told, Mapping):
+def _data_fact(data: object) -> str:
+    if not isinstance(data, Mapping):
         return ""
-    shape, images = told.get("shape"), to_number(told.get("images"))
+    shape = data.get("shape")
+    images = to_number(data.get("images"))
     size = " × ".join(single_line(n) for n in shape[:3]) if isinstance(shape, list) else ""
-    return ", ".join(
-        part
-        for part in (single_line(told.get("name")), f"{images:,.0f} images" if images is not None else "", size)
-        if part
-    )
+    count = f"{images:,.0f} images" if images is not None else ""
+    return ", ".join(part for part in (single_line(data.get("name")), count, size) if part)
 
 
 def _ranks_fact(start: Mapping[str, Any]) -> str:
-    """How many there were and where each network lay; nothing of one alone."""
-    size, hosts, players = to_number(start.get("ranks")), to_number(start.get("hosts")), start.get("players")
+    """Return the number of ranks and the strategy of each player; empty for one rank."""
+    size = to_number(start.get("ranks"))
+    hosts = to_number(start.get("hosts"))
+    players = start.get("players")
     if size is None or not size > 1:
         return ""
-    some = islice(players.items(), _MOST) if isinstance(players, Mapping) else ()
-    placed = (f"{single_line(k).upper()} {single_line(p.get('strategy'))}" for k, p in some if isinstance(p, Mapping))
+    items = islice(players.items(), _MAX_ITEMS) if isinstance(players, Mapping) else ()
+    strategies = (
+        f"{single_line(k).upper()} {single_line(p.get('strategy'))}" for k, p in items if isinstance(p, Mapping)
+    )
     on = f" on {hosts:,.0f} host{'s' if hosts > 1 else ''}" if hosts is not None else ""
-    return f"{size:,.0f} ranks{on}: {', '.join(placed)}"
+    return f"{size:,.0f} ranks{on}: {', '.join(strategies)}"
 
 
-def _num_samples(told: object) -> int:
-    """Images to ask for: 64, or as many as there are held-out pairs to make them from."""
-    pairs = to_number(told.get("held_out_pairs")) if isinstance(told, Mapping) else None
+def _num_samples(data: object) -> int:
+    """Return the number of images to sample: 64, or the number of held-out pairs if there are fewer."""
+    pairs = to_number(data.get("held_out_pairs")) if isinstance(data, Mapping) else None
     return int(pairs) if pairs is not None and 1 <= pairs < 64 else 64
 
 
-def _delays(held: Mapping[tuple[str, str], Mapping[int, int]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Histograms as tables: value and share."""
+def _delays(histograms: Mapping[tuple[str, str], Mapping[int, int]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the histograms as tables of value and share."""
     tables = []
-    for (side, name), bins in held.items():
+    for (side, name), bins in histograms.items():
         total = sum(bins.values())
         rows = [(f"≤ {v}" if name == "wait_ms" else f"{v}", f"{bins[v] / total:.1%}") for v in sorted(bins)]
         if total:
@@ -219,64 +230,69 @@ def _delays(held: Mapping[tuple[str, str], Mapping[int, int]]) -> list[tuple[str
 
 
 def _rows(rows: object) -> list[str]:
-    return [single_line(row, 60) for row in rows[:_MOST]] if isinstance(rows, list) else []
+    return [single_line(row, 60) for row in rows[:_MAX_ITEMS]] if isinstance(rows, list) else []
 
 
 def _advice(entry: RecordEntry) -> dict[str, str]:
-    told, value = entry.values, to_number(entry.values.get("value"))
+    advice = entry.values
+    value = to_number(advice.get("value"))
     return {
-        "name": single_line(told.get("name")),
+        "name": single_line(advice.get("name")),
         "value": "" if value is None else format_number(value),
-        "means": single_line(told.get("means")),
-        "try": single_line(told.get("try")),
+        "means": single_line(advice.get("means")),
+        "try": single_line(advice.get("try")),
         "step": f"{entry.step:,}",
     }
 
 
-def _changed(told: object) -> list[tuple[str, str, str]]:
-    pairs = islice(told.items(), _MOST) if isinstance(told, Mapping) else ()
+def _changed(settings: object) -> list[tuple[str, str, str]]:
+    pairs = islice(settings.items(), _MAX_ITEMS) if isinstance(settings, Mapping) else ()
     return [(single_line(k), _setting(v[0]), _setting(v[1])) for k, v in pairs if isinstance(v, list) and len(v) == 2]
 
 
 def _setting(value: object) -> str:
-    """As one would write it in a recipe."""
+    """Format a setting as in a recipe."""
     return single_line(value if isinstance(value, str) else json.dumps(value))
 
 
 def _has_commands(history: History) -> bool:
-    """Whether the command line can open the run: not one whose networks are in a program."""
+    """Whether the command line can open the run, which it cannot if the networks are defined in a program."""
     return history.start.get("commands") != {}
 
 
 def _commands(folder: Path, history: History, total: float | None) -> list[tuple[str, str]]:
-    """From the folder alone: they are offered to be copied, and a record from elsewhere could say anything.
+    """Return commands to copy, derived from the folder only because the record is untrusted.
 
-    `--trust` is never among them: whether the code that a config names may run is decided by the person who copies.
-    A finished run continues only with more images than it has: twice as many.
+    They never include `--trust`: the user decides whether code named by a config may run. To continue a finished run,
+    the suggested command doubles its length.
     """
     run = shlex.quote(str(folder))
-    name = str(folder) if os.sep in str(folder) else f"./{folder}"  # without a slash it could be the name of a recipe
+    name = str(folder) if os.sep in str(folder) else f"./{folder}"  # without a slash, it could be read as a recipe name
     resume = f"{program_command()} train {shlex.quote(name)}"
-    is_over = total is not None and history.kimg >= total
-    again = ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_over else ("resume", resume)
+    is_finished = total is not None and history.kimg >= total
+    continue_command = (
+        ("train twice as long", f"{resume} train.kimg={2 * history.kimg:g}") if is_finished else ("resume", resume)
+    )
     return [
-        again,
+        continue_command,
         ("sample", f"{program_command()} sample {run} --num {_num_samples(history.start.get('data'))}"),
         ("export", f"{program_command()} export {run}"),
         ("score", f"{program_command()} eval {run} --json"),
     ]
 
 
-def _flatten(told: object, before: str = "", depth: int = 4) -> list[tuple[str, str]]:
-    """Nested settings as dotted names."""
-    if not isinstance(told, Mapping) or not depth:
-        return [(before, single_line(told))] if before else []
-    found = ((f"{before}.{single_line(name)}".strip("."), value) for name, value in told.items())
-    return [pair for name, value in found for pair in _flatten(value, name, depth - 1)]
+def _flatten(settings: object, prefix: str = "", depth: int = 4) -> list[tuple[str, str]]:
+    """Return nested settings as pairs of dotted name and value."""
+    if not isinstance(settings, Mapping) or not depth:
+        return [(prefix, single_line(settings))] if prefix else []
+    pairs: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        pairs += _flatten(value, f"{prefix}.{single_line(name)}".strip("."), depth - 1)
+    return pairs
 
 
 def _environment() -> jinja2.Environment:
-    """Every value is escaped, wherever it stands."""
+    """Return the template environment, in which every value is escaped."""
     environment = jinja2.Environment(
         autoescape=True,
         loader=jinja2.FileSystemLoader(_HERE),

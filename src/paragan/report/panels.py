@@ -1,7 +1,8 @@
-"""Which numbers of a run share a chart, and one sentence of what each chart tells."""
+"""Panels of the report: which series share a chart, with a title and a note each."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,12 @@ from paragan.report.metric_notes import explanation, note_of
 from paragan.report.record import RecordEntry, metric_names
 from paragan.report.series import Series
 
-_MOST = 24  # charts of numbers that no panel knows
+_MAX_OTHER_CHARTS = 24  # of series without a panel
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A chart of all series whose names match."""
+    """A chart of all series whose names match the pattern `names`. floor: a value the scale always includes."""
 
     section: str
     title: str
@@ -28,166 +29,172 @@ class Panel:
 PANELS = (
     Panel(
         "game",
-        "D(real), D(held out) and D(fake)",
+        "D outputs",
         r".*/(real|fake|held_out)",
-        "Mean logit of D on training, held-out and generated images. Real and fake apart, but not racing apart, is "
-        "healthy; equal: D cannot tell. Held out far below real: D memorises.",
+        "Mean logit of D on training (real), held-out and generated (fake) images. A stable gap between real and fake "
+        "is healthy; no gap: D cannot distinguish them. Held-out far below real: D overfits.",
     ),
     Panel(
         "game",
         "Adversarial losses",
         r".*/loss/adversarial",
-        "They balance and need not fall; look for jumps, not for a minimum.",
+        "The losses balance each other and need not decrease. Look for sudden jumps, not for a minimum.",
     ),
     Panel(
         "game",
         "Gradient norms",
         r".*/gradient_norm",
-        "Before clipping. Steady growth or lasting spikes: D or G is losing its footing.",
+        "Norms before clipping. Steady growth or persistent spikes indicate unstable training.",
     ),
     Panel(
         "game",
         "Penalties",
         r".*/loss/(?!adversarial$).*",
-        "As they enter the loss. One that dwarfs the losses is too strong.",
+        "Values as added to the loss. A penalty much larger than the loss is too strong.",
     ),
     Panel(
         "telemetry",
-        "D's accuracy",
+        "Accuracy of D",
         r".*/accuracy_(train|held_out|fake)",
-        "On training, held-out and generated images. Training far above held-out: D memorises.",
+        "Accuracy on training, held-out and generated images. Training far above held-out: D overfits.",
         0.0,
     ),
     Panel(
         "telemetry",
         "Adaptive augmentation",
         r"(.*/)?(sign|augment_p)",
-        "Mean sign of D on real images, and how often each augmentation happens; p near 1: too few images.",
+        "Mean sign of D's output on real images, and augmentation probability p. p near 1: too few images.",
     ),
     Panel(
-        "telemetry", "Overfitting of D", r".*/overfitting", "0: none; towards 1: D knows the training images by heart."
+        "telemetry",
+        "Overfitting of D",
+        r".*/overfitting",
+        "0: no overfitting; near 1: D has memorised the training images.",
     ),
     Panel(
         "telemetry",
         "Saturation of D",
         r".*/saturation",
-        "Share of images D is certain about; near 1, G learns little.",
+        "Share of images with saturated D output. Near 1, G receives little gradient.",
         0.0,
     ),
     Panel(
         "telemetry",
         "Ratio of gradient norms",
         r"(.*/)?gradient_norm_ratio",
-        "G over D. Far from its usual level: one of them runs away.",
+        "Gradient norm of G divided by that of D. A strong change indicates unstable training.",
     ),
-    Panel("telemetry", "Diversity of samples", r"(.*/)?diversity", "A fall towards 0 is mode collapse.", 0.0),
+    Panel("telemetry", "Sample diversity", r"(.*/)?diversity", "A drop towards 0 indicates mode collapse.", 0.0),
     Panel(
         "telemetry",
         "Top singular values",
         r".*/top_singular_value",
-        "The largest over the layers. Sudden growth comes before collapse.",
+        "Largest value over the layers. Sudden growth often precedes collapse.",
     ),
     Panel(
         "population",
-        "Score of the mixtures",
+        "Mixture scores",
         r"score/(best|median)",
-        "Of the best cell and of the middle one: together they close in, apart the best runs ahead.",
+        "Scores of the best cell and of the median cell. A growing gap: only few cells improve.",
     ),
     Panel(
         "pace",
         "Lag and age",
         r".*/(lag|age)",
-        "Steps that D was behind as G met it, and that the images were as D was shown them.",
+        "Lag: steps that the D used by G was behind. Age: steps since the images used by D were generated.",
         0.0,
     ),
     Panel(
         "pace",
-        "Waiting for the other player",
+        "Wait for the other player",
         r".*/wait_ms",
-        "Milliseconds per update. Long on one side only: give the other more ranks, or less work.",
+        "Milliseconds per update. If only one player waits, assign the other more ranks or less work.",
         0.0,
     ),
-    Panel("pace", "Learning rates", r".*/lr", "As the optimisers used them.", 0.0),
+    Panel("pace", "Learning rates", r".*/lr", "Learning rates used by the optimizers.", 0.0),
     Panel(
         "pace",
-        "Images per second",
+        "Throughput",
         r"images_per_s",
-        "Real images through D: a moving average over about the last 50 steps.",
+        "Real images per second, moving average over about 50 steps.",
         0.0,
     ),
     Panel(
         "pace",
-        "Waiting for data",
+        "Data wait",
         r"data_wait",
-        "Share of the time. Above a few percent: the data is too slow for the device.",
+        "Share of time spent waiting for data. Above a few percent, data loading is the bottleneck.",
         0.0,
     ),
 )
 
 
 def section_charts(section: str, series: Mapping[str, Series], kimg: float) -> list[Chart]:
-    """The charts of one section that have something to show; two or four of them are drawn wider."""
-    found = [(panel, names) for panel, names in _matching_panels(section, series) if names]
-    wide = len(found) in (2, 4)
+    """Return the charts of one section that have data; two or four charts are drawn wider."""
+    matches = [(panel, names) for panel, names in _matching_panels(section, series) if names]
+    wide = len(matches) in (2, 4)
     return [
         series_chart(
             Caption(f"{section}-{number}", panel.title, panel.note, panel.floor),
             Plot(540, 220, kimg) if wide else Plot(360, 190, kimg),
             dict(zip(series_labels(names), (series[name] for name in names), strict=True)),
         )
-        for number, (panel, names) in enumerate(found)
+        for number, (panel, names) in enumerate(matches)
     ]
 
 
 def _matching_panels(section: str, series: Mapping[str, Series]) -> list[tuple[Panel, list[str]]]:
-    """Panels and the series they show. "other": what no panel knows, each by itself."""
+    """Return panels with the names of their series. "other": each series without a panel."""
     if section == "other":
-        left = [name for name in series if not any(re.fullmatch(panel.names, name) for panel in PANELS)]
-        return [(Panel("other", name, "", ""), [name]) for name in left[:_MOST]]
-    wanted = [panel for panel in PANELS if panel.section == section]
-    return [(panel, [name for name in series if re.fullmatch(panel.names, name)]) for panel in wanted]
+        others = [name for name in series if not any(re.fullmatch(panel.names, name) for panel in PANELS)]
+        return [(Panel("other", name, "", ""), [name]) for name in others[:_MAX_OTHER_CHARTS]]
+    in_section = [panel for panel in PANELS if panel.section == section]
+    return [(panel, [name for name in series if re.fullmatch(panel.names, name)]) for panel in in_section]
 
 
 def sort_by_panel(series: Iterable[str]) -> list[str]:
-    """Names as the panels show them, unknown ones last."""
-    left = list(series)
-    known = [name for panel in PANELS for name in left if re.fullmatch(panel.names, name)]
-    return list(dict.fromkeys([*known, *left]))
+    """Sort names in the order of the panels, unknown ones last."""
+    names = list(series)
+    ordered: list[str] = []
+    for panel in PANELS:
+        ordered += [name for name in names if re.fullmatch(panel.names, name)]
+    return list(dict.fromkeys([*ordered, *names]))
 
 
 def metric_charts(scores: Sequence[RecordEntry], kimg: float) -> list[Chart]:
-    """One per metric; the first is drawn larger."""
+    """Return one chart per metric; the first is drawn larger."""
     charts = []
     for number, name in enumerate(metric_names(scores)):
-        told = [m for m in scores if name in m.values]
+        with_metric = [entry for entry in scores if name in entry.values]
         note = note_of(name)
         plot = Plot(540, 430, kimg, right_margin=20) if number == 0 else Plot(300, 150, kimg, right_margin=14)
         floor = None if note.direction < 0 else 0.0
         caption = Caption(f"metric-{number}", name, note.short, floor, explanation(name))
-        charts.append(evaluation_chart(caption, plot, name, told, best_evaluation(name, told)))
+        charts.append(evaluation_chart(caption, plot, name, with_metric, best_evaluation(name, with_metric)))
     return charts
 
 
 def best_evaluation(metric: str, scores: Iterable[RecordEntry]) -> RecordEntry | None:
-    """The best evaluation by this metric; None where it has no direction or no finite value."""
-    sense = note_of(metric).direction
-    told = [(m, m.numbers()[metric]) for m in scores if metric in m.numbers()]
-    finite = [(m, value) for m, value in told if value - value == 0]
-    return max(finite, key=lambda pair: sense * pair[1])[0] if sense and finite else None
+    """Return the best evaluation by a metric; None if the metric has no direction or no finite value."""
+    direction = note_of(metric).direction
+    values = [(entry, entry.numbers()[metric]) for entry in scores if metric in entry.numbers()]
+    finite = [(entry, value) for entry, value in values if math.isfinite(value)]
+    return max(finite, key=lambda pair: direction * pair[1])[0] if direction and finite else None
 
 
 def series_labels(names: Sequence[str]) -> list[str]:
-    """What tells the names apart: "d/loss/adversarial" and "g/loss/adversarial" are D and G."""
+    """Return the distinguishing parts of names: "d/loss/adversarial" and "g/loss/adversarial" become D and G."""
     if len(names) == 1:
         return [names[0].split("/")[-1].replace("_", " ")]
     words = [re.split(r"[/_]", name) for name in names]
-    before = _common_prefix_length(words)
-    after = _common_prefix_length([w[before:][::-1] for w in words])
-    kept = [w[before : len(w) - after] or w[-1:] for w in words]
-    told = [" ".join(w).upper() if len(" ".join(w)) == 1 else " ".join(w) for w in kept]
-    return told if len(set(told)) == len(names) else list(names)
+    prefix = _common_prefix_length(words)
+    suffix = _common_prefix_length([w[prefix:][::-1] for w in words])
+    parts = [w[prefix : len(w) - suffix] or w[-1:] for w in words]
+    texts = [" ".join(part) for part in parts]
+    short_texts = [text.upper() if len(text) == 1 else text for text in texts]
+    return short_texts if len(set(short_texts)) == len(names) else list(names)
 
 
 def _common_prefix_length(words: Sequence[Sequence[str]]) -> int:
-    """Length of the common beginning."""
+    """Return the length of the common prefix."""
     return next((i for i, column in enumerate(zip(*words, strict=False)) if len(set(column)) > 1), min(map(len, words)))

@@ -6,16 +6,16 @@
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   let data, images, playing = 0;
 
-  const told = (value) => {
+  const formatNumber = (value) => {
     if (value === null || value === undefined) return "–";
     const size = Math.abs(value);
     const text = size >= 1e6 || (size > 0 && size < 1e-3) ? value.toExponential(2)
       : size >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(4)));
     return text.replace("-", "−");
   };
-  const place = (step, kimg) => `step ${step.toLocaleString("en")} · ${told(kimg)} kimg`;
+  const place = (step, kimg) => `step ${step.toLocaleString("en")} · ${formatNumber(kimg)} kimg`;
 
-  // The film: a frame by number, and where it lies on every curve.
+  // Sample animation: a frame by index, and its position on every chart.
   const show = (index) => {
     const frame = data.frames[index], image = one("#frame"), text = place(frame.step, frame.kimg);
     image.src = frame.src;
@@ -32,13 +32,13 @@
   const pause = () => {
     clearInterval(playing);
     playing = 0;
-    if (one("#play")) { one("#play").textContent = "▶"; one("#play").setAttribute("aria-label", "Play the film"); }
+    if (one("#play")) { one("#play").textContent = "▶"; one("#play").setAttribute("aria-label", "Play the animation"); }
   };
   const play = () => {
     const last = data.frames.length - 1;
     if (Number(one("#time").value) >= last) show(0);
     one("#play").textContent = "❚❚";
-    one("#play").setAttribute("aria-label", "Stop the film");
+    one("#play").setAttribute("aria-label", "Pause the animation");
     playing = setInterval(() => {
       const next = Number(one("#time").value) + 1;
       show(next);
@@ -46,7 +46,7 @@
     }, calm.matches ? 1000 : 130);
   };
 
-  // The curves: one moment under the pointer or the arrow keys, read out on all of them.
+  // Charts: the position under the pointer or the arrow keys, with its values on all of them.
   const across = (svg, kimg) => {
     const left = Number(svg.dataset.left), right = Number(svg.dataset.right);
     return left + (right - left) * Math.min(1, kimg / data.kimg);
@@ -65,7 +65,7 @@
       cursor.setAttribute("x2", x);
       line.replaceChildren(...chart.labels.map((label, n) => {
         const part = document.createElement("span"), value = document.createElement("b");
-        value.textContent = told(chart.lines[n][i]);
+        value.textContent = formatNumber(chart.lines[n][i]);
         part.append(chart.labels.length > 1 ? `${label} ` : "", value);
         return part;
       }), place(chart.step[i], chart.x[i]));
@@ -122,15 +122,15 @@
     show(index === undefined ? images - 1 : index);
   };
 
-  // Light or dark: what the system says, until the reader says otherwise.
+  // Theme: that of the system, unless the user selects the other one.
   const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  try { const kept = localStorage.getItem("paragan-theme"); if (kept === "dark" || kept === "light") root.dataset.theme = kept; } catch { /* no storage here */ }
+  try { const stored = localStorage.getItem("paragan-theme"); if (stored === "dark" || stored === "light") root.dataset.theme = stored; } catch { /* storage is not available */ }
   one("#theme").addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.setItem("paragan-theme", root.dataset.theme); } catch { /* no storage here */ }
+    try { localStorage.setItem("paragan-theme", root.dataset.theme); } catch { /* storage is not available */ }
   });
 
-  // Served: the new page replaces this one in place; slider, open tables and focus stay.
+  // Live report: the new page replaces this one in place; slider, open tables and focus are preserved.
   const swap = (text) => {
     const page = new DOMParser().parseFromString(text, "text/html");
     const was = images ? { at: Number(one("#time").value), step: data.frames[Number(one("#time").value)].step } : undefined;
@@ -146,15 +146,15 @@
   };
   let token = root.dataset.live;
   const poll = async () => {
-    const asked = performance.now();
+    const started = performance.now();
     try {
       if (!document.hidden && !playing && !one(".reading")) {
         const state = await (await fetch("state", { cache: "no-store" })).json();
         if (state.token !== token) swap(await (await fetch("./", { cache: "no-store" })).text());
         token = state.token;
       }
-    } catch { /* the server is gone or busy; ask again */ }
-    setTimeout(poll, Math.max(2000, 4 * (performance.now() - asked)));
+    } catch { /* the server is unreachable or busy: retry */ }
+    setTimeout(poll, Math.max(2000, 4 * (performance.now() - started)));
   };
   begin();
   if ("live" in root.dataset) poll();

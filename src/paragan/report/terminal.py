@@ -1,4 +1,4 @@
-"""A run as a terminal shows it. Text from the record is never markup and never controls the terminal."""
+"""Terminal view of a run (`paragan watch`). Text from the record is never interpreted as markup or control codes."""
 
 from __future__ import annotations
 
@@ -18,88 +18,98 @@ from paragan.report.series import Series
 from paragan.report.terminal_grid import generation_text, render_grid
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_BAR, _SPARKS, _SCORES, _LATEST = 60, 24, 8, 4
+_BAR_WIDTH = 60
+_SPARK_WIDTH = 24
+_MAX_SCORES = 8
+_MAX_MESSAGES = 4
 _LOSSES = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
 _STYLES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
 
 
 def render_run(folder: Path, history: History) -> RenderableType:
-    """Progress, the newest numbers with their past, evaluations, advice and events, from top to bottom."""
+    """Return progress, latest values with sparklines, evaluations, advice and events, from top to bottom."""
     gap = Text()
     parts = [
         _header(folder, history),
         *_progress(folder, history),
         gap,
-        _numbers_table(history),
+        _series_table(history),
         gap,
         _scores_table(history),
         gap,
     ]
     parts += [*grid, gap] if (grid := render_grid(history.population)) else []
-    lines = [Text(f"! {single_line(a.values.get('means'))}", "yellow") for a in history.advice.values()][-_LATEST:]
-    lines += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_LATEST:]]
+    lines = [Text(f"! {single_line(a.values.get('means'))}", "yellow") for a in history.advice.values()][
+        -_MAX_MESSAGES:
+    ]
+    lines += [Text(f"step {step:,}  {text}", "dim") for step, text in list(history.events)[-_MAX_MESSAGES:]]
     return Group(*(part for part in [*parts, *lines] if part is not None))
 
 
 def summary_line(folder: Path, history: History) -> str:
-    """The run in one line, for a log."""
-    now, total = run_state(folder, history), total_kimg(folder, history)
+    """Return the run in one line, for logs."""
+    state = run_state(folder, history)
+    total = total_kimg(folder, history)
     length = f"/{format_number(total)}" if total else ""
-    told = [now.word, f"step {history.step:,}", f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]
-    told += [f"{label} {format_number(history.series[name].last)}" for label, name in _LOSSES if name in history.series]
-    told += [f"{name} {format_number(value)}" for name, value in _last_score(history).items()]
-    told += [generation] if (generation := generation_text(history.population)) else []
-    return "  ".join(told).replace("−", "-")
+    parts = [
+        state.word,
+        f"step {history.step:,}",
+        f"{format_number(history.kimg)}{length} kimg",
+        *_pace(folder, history),
+    ]
+    parts += [
+        f"{label} {format_number(history.series[name].last)}" for label, name in _LOSSES if name in history.series
+    ]
+    parts += [f"{name} {format_number(value)}" for name, value in _last_score(history).items()]
+    parts += [generation] if (generation := generation_text(history.population)) else []
+    return "  ".join(parts).replace("−", "-")
 
 
 def _header(folder: Path, history: History) -> Text:
-    now = run_state(folder, history)
+    state = run_state(folder, history)
     name = single_line(history.start.get("recipe")) or folder.resolve().name
-    reason = f"{now.reason}  " if now.reason != now.word else ""
+    reason = f"{state.reason}  " if state.reason != state.word else ""
     return Text.assemble(
         (name, "bold"),
         "  ",
-        (now.word, _STYLES.get(now.word, "bold yellow")),
+        (state.word, _STYLES.get(state.word, "bold yellow")),
         f"  {reason}step {history.step:,}  {format_duration(history.seconds)}",
     )
 
 
 def _progress(folder: Path, history: History) -> list[RenderableType]:
     total = total_kimg(folder, history)
-    told = "  ".join(
-        [
-            format_number(history.kimg) + (f" of {format_number(total)}" if total else "") + " kimg",
-            *_pace(folder, history),
-        ]
-    )
+    length = f" of {format_number(total)}" if total else ""
+    line = Text("  ".join([f"{format_number(history.kimg)}{length} kimg", *_pace(folder, history)]))
     if not total:
-        return [Text(told)]
-    done = int(min(1.0, history.kimg / total) * _BAR)
-    return [Text.assemble(("━" * done, "blue"), ("━" * (_BAR - done), "dim")), Text(told)]
+        return [line]
+    done = int(min(1.0, history.kimg / total) * _BAR_WIDTH)
+    return [Text.assemble(("━" * done, "blue"), ("━" * (_BAR_WIDTH - done), "dim")), line]
 
 
 def _pace(folder: Path, history: History) -> list[str]:
     rate, wait = (
         history.series[name].last if name in history.series else None for name in ("images_per_s", "data_wait")
     )
-    total, told = total_kimg(folder, history), []
+    total = total_kimg(folder, history)
+    parts = []
     if rate is not None:
-        told.append(f"{format_number(rate)} images/s")
+        parts.append(f"{format_number(rate)} images/s")
         if total and rate > 0 and run_state(folder, history).word == "running":
-            told.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
+            parts.append(f"ETA {format_duration(max(0.0, total - history.kimg) * 1000 / rate)}")
     if wait is not None:
-        told.append(f"data wait {wait:.1%}")
-    return told
+        parts.append(f"data wait {wait:.1%}")
+    return parts
 
 
-def _numbers_table(history: History) -> Table | None:
+def _series_table(history: History) -> Table | None:
     known = history.population.curves | history.series
-    shown = [name for name in panels.sort_by_panel(known) if name not in ("images_per_s", "data_wait")]
-    table = _table("", "now", "over the run")
-    for name in shown[:_SPARKS]:
+    names = [name for name in panels.sort_by_panel(known) if name not in ("images_per_s", "data_wait")]
+    table = _table("", "now", "history")
+    for name in names[:_SPARK_WIDTH]:
         series = known[name]
         table.add_row(Text(name), Text(format_number(series.last)), Text(sparkline(series)))
-    return table if shown else None
+    return table if names else None
 
 
 def _scores_table(history: History) -> Table | None:
@@ -108,46 +118,44 @@ def _scores_table(history: History) -> Table | None:
         return None
     best = {name: panels.best_evaluation(name, history.scores) for name in names}
     table = _table("step", "kimg", *(name.replace("_", " ") for name in names))
-    for entry in _newest_and_best(history.scores, best.values()):
-        told = entry.numbers()
-        cells = [
-            Text(
-                format_number(told[name]) + (" *" if entry is best[name] else "  "),
-                "bold" if entry is best[name] else "",
-            )
-            if name in told
-            else Text("")
-            for name in names
-        ]
+    for entry in _latest_and_best(history.scores, best.values()):
+        values = entry.numbers()
+        cells = [_score_cell(values.get(name), entry is best[name]) for name in names]
         table.add_row(Text(f"{entry.step:,}"), Text(format_number(entry.kimg)), *cells)
     table.caption = "* best so far" if any(best.values()) else None
     return table
 
 
-def _newest_and_best(
+def _score_cell(value: float | None, is_best: bool) -> Text:
+    if value is None:
+        return Text("")
+    return Text(format_number(value) + (" *" if is_best else "  "), "bold" if is_best else "")
+
+
+def _latest_and_best(
     scores: Sequence[panels.RecordEntry], best: Iterable[panels.RecordEntry | None]
 ) -> list[panels.RecordEntry]:
-    """The newest few and, before them, the best ones, in time."""
-    kept = {id(m) for m in [*scores[-_SCORES:], *best] if m is not None}
-    return [entry for entry in scores if id(entry) in kept]
+    """Return the latest evaluations and the best ones, in order of time."""
+    selected = {id(entry) for entry in [*scores[-_MAX_SCORES:], *best] if entry is not None}
+    return [entry for entry in scores if id(entry) in selected]
 
 
 def _last_score(history: History) -> dict[str, float]:
-    told = history.scores[-1].numbers() if history.scores else {}
-    return {name: told[name] for name in metric_names(history.scores) if name in told}
+    values = history.scores[-1].numbers() if history.scores else {}
+    return {name: values[name] for name in metric_names(history.scores) if name in values}
 
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", caption_justify="left")
     for n, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if n == 0 or column == "over the run" else "right"
+        side: Literal["left", "right"] = "left" if n == 0 or column == "history" else "right"
         table.add_column(Text(column), justify=side, no_wrap=n < 2, min_width=7 if n < 2 else None)
     return table
 
 
 def sparkline(series: Series) -> str:
-    """The means of the run in a row of blocks, the newest to the right; a gap is a question mark."""
-    count = min(_SPARKS, len(series.buckets))
+    """Return the means of a series as a row of blocks, the latest at the right; gaps are question marks."""
+    count = min(_SPARK_WIDTH, len(series.buckets))
     chosen = [series.buckets[(n + 1) * len(series.buckets) // count - 1].mean for n in range(count)]
     finite = [v for v in chosen if v is not None]
     if not finite:

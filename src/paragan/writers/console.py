@@ -1,4 +1,4 @@
-"""Progress for a person: a bar on a terminal, one plain line every ten seconds anywhere else."""
+"""Console output of a run: a progress bar on a terminal, otherwise one line every ten seconds."""
 
 from __future__ import annotations
 
@@ -22,32 +22,36 @@ PLAIN_PERIOD_S = 10.0
 
 @dataclass(frozen=True)
 class Options:
-    """There are none."""
+    """This writer has no options."""
 
 
 class Writer:
-    """Tells of pictures, scores, advice and events as they come, and of steps by a bar or a line now and then."""
+    """Writer that prints samples, scores, advice and events at once, and steps as a bar or as a periodic line."""
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
-        self._folder, self._total_kimg = folder, 0.0
+        self._folder = folder
+        self._total_kimg = 0.0
         self._rich = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         self._bar: Progress | None = None
-        self._told_at = dict.fromkeys(("step", "generation"), time.monotonic())  # off a terminal
-        self._told, self._standing = "", ""  # of the newest step and generation
-        self._best = (math.inf, "")  # score so far, and whose
+        self._last_printed = dict.fromkeys(("step", "generation"), time.monotonic())  # without a terminal
+        self._step_text = ""
+        self._generation_text = ""
+        self._best = (math.inf, "")  # score and cell
 
-    def write(self, note: Event) -> None:
-        values, kimg = note.values, f"{note.images / 1000:.1f} kimg"
-        match note.kind:
+    def write(self, event: Event) -> None:
+        """Print an event."""
+        values = event.values
+        kimg = f"{event.images / 1000:.1f} kimg"
+        match event.kind:
             case "start":
                 self._total_kimg = values["total_kimg"]
             case "step":
-                self._progress(note)
+                self._progress(event)
             case "generation":
-                self._generation(note)
-            case "samples" if note.step == 0:
+                self._generation(event)
+            case "samples" if event.step == 0:
                 where = self._folder / "samples"
-                self._say(f"pictures  {where}, the first after {clock_time(note.seconds)}")
+                self._say(f"samples   {where}, first after {clock_time(event.seconds)}")
             case "score":
                 self._say(f"{kimg}  {score_line(values)}")
             case "advice":
@@ -59,6 +63,7 @@ class Writer:
                 self.close()
 
     def close(self) -> None:
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -66,29 +71,30 @@ class Writer:
     def _say(self, text: str) -> None:
         self._rich.print(to_printable(text), markup=False)
 
-    def _progress(self, note: Event) -> None:
-        kimg, self._told = note.images / 1000, _told(note.values)
+    def _progress(self, event: Event) -> None:
+        kimg = event.images / 1000
+        self._step_text = step_text(event.values)
         if self._rich.is_terminal:
             self._move(kimg)
         elif self._is_due("step"):
-            self._say(f"{kimg:.1f}/{self._total_kimg:g} kimg  {self._told}")
+            self._say(f"{kimg:.1f}/{self._total_kimg:g} kimg  {self._step_text}")
 
-    def _generation(self, note: Event) -> None:
-        """An ensemble comes once, with the newest generation told again."""
-        self._standing, self._best = generation_line(note.values, self._best)
-        if "ensemble" in note.values:
-            self._say(ensemble_line(note.values))
+    def _generation(self, event: Event) -> None:
+        """Print a generation, or the ensemble, which comes once with the repeated last generation."""
+        self._generation_text, self._best = generation_line(event.values, self._best)
+        if "ensemble" in event.values:
+            self._say(ensemble_line(event.values))
         elif self._rich.is_terminal:
-            self._move(note.images / 1000)
+            self._move(event.images / 1000)
         elif self._is_due("generation"):
-            self._say(self._standing)
+            self._say(self._generation_text)
 
-    def _is_due(self, what: str) -> bool:
-        """Whether its last line is old enough."""
+    def _is_due(self, kind: str) -> bool:
+        """Whether the last line of this kind is old enough."""
         now = time.monotonic()
-        due = now - self._told_at[what] >= PLAIN_PERIOD_S
+        due = now - self._last_printed[kind] >= PLAIN_PERIOD_S
         if due:
-            self._told_at[what] = now
+            self._last_printed[kind] = now
         return due
 
     def _move(self, kimg: float) -> None:
@@ -101,44 +107,50 @@ class Writer:
             self._bar = Progress(*columns, console=self._rich, transient=True)
             self._bar.add_task("", total=self._total_kimg)
             self._bar.start()
-        told = "  ".join(text for text in (self._standing, self._told) if text)
-        self._bar.update(self._bar.task_ids[0], completed=kimg, description=told)
+        description = "  ".join(text for text in (self._generation_text, self._step_text) if text)
+        self._bar.update(self._bar.task_ids[0], completed=kimg, description=description)
 
 
-def _told(values: Mapping[str, Any]) -> str:
-    """How fast, how long still, and both losses."""
-    pace = (
-        f"{values['images_per_s']:.0f} images/s  ETA {clock_time(values['eta_s'])}  data wait {values['data_wait']:.0%}"
-    )
+def step_text(values: Mapping[str, Any]) -> str:
+    """Return throughput, remaining time, data wait and both losses."""
+    throughput = f"{values['images_per_s']:.0f} images/s"
+    pace = f"{throughput}  ETA {clock_time(values['eta_s'])}  data wait {values['data_wait']:.0%}"
     losses = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
     return "  ".join([pace, *(f"{name} {values[key]:.3f}" for name, key in losses if key in values)])
 
 
 def generation_line(values: Mapping[str, Any], before: tuple[float, str]) -> tuple[str, tuple[float, str]]:
-    """Which cell's mixture is best, and the best so far: score, and whose. before: the best so far until now."""
+    """Return a line on the best cell of a generation, and the best score so far with its cell.
+
+    before: the best score and cell until now.
+    """
     number = values["generation"]
-    scores = {cell: finite_or_nan(to_mapping(told).get("score")) for cell, told in values["cells"].items()}
-    told = [(score, cell) for cell, score in scores.items() if math.isfinite(score)]
-    if not told:
+    scores = {cell: finite_or_nan(to_mapping(line).get("score")) for cell, line in values["cells"].items()}
+    finite = [(score, cell) for cell, score in scores.items() if math.isfinite(score)]
+    if not finite:
         return f"generation {number}", before
-    score, cell = min(told, key=lambda pair: pair[0])
+    score, cell = min(finite, key=lambda pair: pair[0])
     best = min(before, (score, f"cell {cell} in generation {number}"), key=lambda pair: pair[0])
-    earlier = f", so far {best[1]}: fd {best[0]:.4g}" if best[0] < score else ""
+    earlier = f", best so far {best[1]}: fd {best[0]:.4g}" if best[0] < score else ""
     return f"generation {number}  best cell {cell}: fd {score:.4g}{earlier}", best
 
 
 def ensemble_line(values: Mapping[str, Any]) -> str:
-    """How many generators of which cells are best together, and how good they are."""
-    counts, distance = values["ensemble"]["counts"], values["ensemble"]["distance"]
+    """Return a line on the ensemble: its generators by cell, and its score."""
+    counts = values["ensemble"]["counts"]
+    distance = values["ensemble"]["distance"]
     cells = ", ".join(f"{count} of cell {cell}" for cell, count in counts.items())
     return f"generation {values['generation']}  ensemble of {sum(counts.values())}: fd {distance:.4g} ({cells})"
 
 
 def score_line(values: Mapping[str, Any]) -> str:
-    """The metrics in one line, each with the value of real images, and the accuracy of the extractor."""
-    real, accuracy = to_mapping(values.get("real")), to_mapping(values.get("protocol")).get("extractor_accuracy")
-    told = [_with_real(name, value, real.get(name)) for name, value in values.items() if isinstance(value, float)]
-    return "  ".join([*told, *([f"extractor accuracy {accuracy:.4g}"] if isinstance(accuracy, float) else [])])
+    """Return the metrics in one line, with the values of real images and the accuracy of the feature extractor."""
+    real = to_mapping(values.get("real"))
+    accuracy = to_mapping(values.get("protocol")).get("extractor_accuracy")
+    parts = [_with_real(name, value, real.get(name)) for name, value in values.items() if isinstance(value, float)]
+    if isinstance(accuracy, float):
+        parts.append(f"extractor accuracy {accuracy:.4g}")
+    return "  ".join(parts)
 
 
 def _with_real(name: str, value: float, real: object) -> str:
@@ -146,7 +158,7 @@ def _with_real(name: str, value: float, real: object) -> str:
 
 
 def clock_time(seconds: float) -> str:
-    """H:MM:SS, or M:SS below an hour."""
+    """Format seconds as H:MM:SS, or M:SS below an hour."""
     minutes, s = divmod(int(seconds + 0.5), 60)
     hours, m = divmod(minutes, 60)
     return f"{hours}:{m:02d}:{s:02d}" if hours else f"{m}:{s:02d}"

@@ -1,4 +1,4 @@
-"""PNG grids: a run's pictures of its fixed latents."""
+"""PNG sheets of the samples of a run's fixed latents."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ from paragan.storage.image_sheet import make_sheet
 
 @dataclass(frozen=True)
 class Options:
-    """There are none."""
+    """This writer has no options."""
 
 
 class Writer:
-    """Saves the pictures of a note where its `path` says, relative to the run folder."""
+    """Writer that saves the images of an event to its `path`, relative to the run folder."""
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._folder = folder
 
-    def write(self, note: Event) -> None:
-        if note.x_BCHW is not None:
+    def write(self, event: Event) -> None:
+        """Save the images of an event, if it has any."""
+        if event.x_BCHW is not None:
             create_subfolder(self._folder, "samples")
-            save_grid(note.x_BCHW, self._folder / note.values["path"], note.columns)
+            save_grid(event.x_BCHW, self._folder / event.values["path"], event.columns)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are open."""
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """The sheet of these images (`_sheet.sheet`), as a PNG or JPEG by the ending. Whole or not at all."""
+    """Save a sheet of images (`make_sheet`) as PNG or JPEG, by suffix. The file is written atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    kind = SHEET_FORMATS[path.suffix.lower()]
-    more = {"quality": 95} if kind == "JPEG" else {}
+    format_name = SHEET_FORMATS[path.suffix.lower()]
+    options = {"quality": 95} if format_name == "JPEG" else {}
     with atomic_write(path) as file:
-        picture(make_sheet(x_BCHW, columns, least_pixels)).save(file, kind, **more)
+        to_pil_image(make_sheet(x_BCHW, columns, least_pixels)).save(file, format_name, **options)
 
 
-def picture(sheet_CHW: Tensor) -> Image.Image:
-    """uint8 (1 or 3, H, W) as a Pillow image."""
+def to_pil_image(sheet_CHW: Tensor) -> Image.Image:
+    """Convert uint8 (1 or 3, H, W) to a Pillow image."""
     array = sheet_CHW.permute(1, 2, 0).numpy()
     return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)

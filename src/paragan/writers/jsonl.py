@@ -1,4 +1,4 @@
-"""The record of truth: metrics.jsonl, one JSON object per line, appended; and score.json, the newest score."""
+"""Record of a run: metrics.jsonl with one JSON object per line, and score.json with the latest score."""
 
 from __future__ import annotations
 
@@ -13,92 +13,94 @@ from typing import Any
 from paragan.core.event import Event
 from paragan.core.files import atomic_write, open_regular_file, open_to_append, write_text
 
-_MOST_WAITING = 1 << 24  # bytes
+_MAX_PENDING_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
 class Options:
-    """There are none."""
+    """This writer has no options."""
 
 
 class Lines:
-    """A file of one JSON object per line, appended.
+    """File of one JSON object per line, opened to append.
 
-    A full disk does not end the record: what could not be written follows as soon as there is room.
+    A full disk does not stop the record: pending lines are written as soon as there is space.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = open_to_append(path)
-        self._waiting = b""
+        self._pending = b""
 
-    def _put(self, line: Mapping[str, Any]) -> None:
-        self._waiting += (json.dumps(line) + "\n").encode()
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self._pending += (json.dumps(line) + "\n").encode()
         self._flush()
 
     def _flush(self) -> None:
         try:
-            while self._waiting:
-                self._waiting = self._waiting[self._file.write(self._waiting) :]
+            while self._pending:
+                self._pending = self._pending[self._file.write(self._pending) :]
         except OSError:
-            if len(self._waiting) > _MOST_WAITING:
+            if len(self._pending) > _MAX_PENDING_BYTES:
                 raise
 
     def close(self) -> None:
-        """An `OSError` where lines are lost."""
+        """Write pending lines and close the file. Raises `OSError` if lines could not be written."""
         self._flush()
         self._file.close()
-        if self._waiting:
-            raise OSError(f"{len(self._waiting)} bytes of the record found no room")
+        if self._pending:
+            raise OSError(f"{len(self._pending)} bytes of the record could not be written: the disk is full")
 
 
 class Writer(Lines):
-    """Lines after `step` belong to a future that was lost; a resumed run drops them before it appends."""
+    """Writer of metrics.jsonl and score.json. On resume, lines after `step` are dropped: they will be repeated."""
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._score = folder / "score.json"
         path = folder / "metrics.jsonl"
         if path.exists() and step:
-            _keep_until(path, step)
+            _truncate_after(path, step)
         else:
-            path.unlink(missing_ok=True)  # of an attempt that came to nothing
+            path.unlink(missing_ok=True)  # from an attempt without a checkpoint
         super().__init__(path)
 
-    def write(self, note: Event) -> None:
-        self._put(note.line)
-        if note.kind == "score":
-            score = {"step": note.step, "images": note.images, **note.values}
-            with suppress(OSError):  # the record has it
+    def write(self, event: Event) -> None:
+        """Append an event; a score also replaces score.json."""
+        self._append(event.line)
+        if event.kind == "score":
+            score = {"step": event.step, "images": event.images, **event.values}
+            with suppress(OSError):  # the record contains it
                 write_text(self._score, json.dumps(score, indent=1) + "\n")
 
 
 class RankWriter(Lines):
-    """The events of one rank, of all attempts: when it began, how fast it goes, what it sent, why it ended.
+    """Writer of the events of one rank over all attempts: start, throughput, bytes sent, and reason of the end.
 
-    `always` goes into every line; `sent` is read at log points. Losses and scores are the same on all ranks and stand
-    in the record of the run.
+    always: added to every line. sent: read at log points. Losses and scores are equal on all ranks and are only in the
+    record of the run.
     """
 
     def __init__(self, path: Path, always: Mapping[str, Any], sent: Mapping[str, int]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         super().__init__(path)
-        self._always, self._sent = always, sent
+        self._always = always
+        self._sent = sent
 
-    def write(self, note: Event) -> None:
-        match note.kind:
+    def write(self, event: Event) -> None:
+        match event.kind:
             case "start":
-                values = {"resumed": note.values["resumed"]}
+                values = {"resumed": event.values["resumed"]}
             case "step":
-                kept = {key: note.values[key] for key in ("images_per_s", "data_wait") if key in note.values}
-                values = {**kept, "sent_bytes": dict(self._sent)}
+                pace = {key: event.values[key] for key in ("images_per_s", "data_wait") if key in event.values}
+                values = {**pace, "sent_bytes": dict(self._sent)}
             case "event" | "end":
-                values = dict(note.values)
+                values = dict(event.values)
             case _:
                 return
-        head = replace(note, values={}).line
-        self._put({**head, **self._always, "time": round(time.time(), 3), **values})
+        head = replace(event, values={}).line
+        self._append({**head, **self._always, "time": round(time.time(), 3), **values})
 
 
-def _keep_until(path: Path, step: int) -> None:
+def _truncate_after(path: Path, step: int) -> None:
     with open_regular_file(path) as before, atomic_write(path) as file:
         for line in before:
             if _step(line) <= step:
@@ -109,4 +111,4 @@ def _step(line: bytes) -> float:
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return float("inf")  # a line cut short by a kill
+        return float("inf")  # a line truncated by a kill

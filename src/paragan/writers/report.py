@@ -1,4 +1,4 @@
-"""report.html: the run on one page that needs nothing else, made again at each evaluation."""
+"""report.html: a self-contained page of the run, rendered at each evaluation."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ NAME = "report.html"
 
 
 class Writer:
-    """Follows the record of `folder`, which must be written before."""
+    """Writer that renders the record of `folder`, which must be written before."""
 
     def __init__(self, options: object, folder: Path, step: int) -> None:
-        self._folder, self._page = folder, Page(folder)
+        self._folder = folder
+        self._page = Page(folder)
 
-    def write(self, note: Event) -> None:
-        """Make the page again at an evaluation, the first pictures and the end."""
-        if note.kind in ("score", "end") or (note.kind == "samples" and note.step == 0):
+    def write(self, event: Event) -> None:
+        """Render the page at an evaluation, the first samples and the end."""
+        if event.kind in ("score", "end") or (event.kind == "samples" and event.step == 0):
             self._save()
 
     def close(self) -> None:
-        """The page as the session leaves it."""
+        """Render the final page of the session."""
         self._save()
 
     def _save(self) -> None:
@@ -36,13 +37,13 @@ class Writer:
 
 
 def render(folder: Path, live: bool = False) -> str:
-    """The page of the run in `folder`. live: for `paragan report --serve`, it asks its server for changes.
+    """Render the page of the run in `folder`. live: the page polls its server for changes (`paragan report --serve`).
 
-    Raises `CheckpointError` where `folder` is no run folder.
+    Raises `CheckpointError` if `folder` is not a run folder.
     """
     return Page(folder).render(live)
 
 
 def save(page: str, path: Path) -> None:
-    """Whole or not at all; a reader never sees half a page."""
+    """Write the page atomically."""
     write_text(path, page)

@@ -1,4 +1,4 @@
-"""TensorBoard event files in RUN/tensorboard: every number of steps, scores and telemetry, and the pictures."""
+"""TensorBoard event files in RUN/tensorboard: all values of steps, scores and telemetry, and the samples."""
 
 from __future__ import annotations
 
@@ -14,36 +14,41 @@ from paragan.storage.image_sheet import make_sheet
 
 @dataclass(frozen=True)
 class Options:
-    """What is written besides scalars."""
+    """Content of the event files."""
 
     pictures: bool = True
-    """Whether sample sheets are written too; each is as large as its PNG."""
+    """Whether sample sheets are written; each takes as much space as its PNG."""
 
 
 class Writer:
-    """Needs the extra: pip install 'paragan[tensorboard]'. What an earlier session wrote after `step` is hidden."""
+    """Writer of TensorBoard files; requires `pip install 'paragan[tensorboard]'`.
+
+    Values that an earlier session wrote after `step` are hidden.
+    """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise ConfigError(
-                f"writers: found tensorboard, which is not installed; {sys.executable} -m pip install tensorboard, or "
-                "leave it out"
+                "writers: tensorboard is not installed; "
+                f"run {sys.executable} -m pip install tensorboard, or remove it from writers"
             ) from None
         self._options = options
         self._writer = SummaryWriter(str(create_subfolder(folder, "tensorboard")), purge_step=step + 1 if step else 0)
 
-    def write(self, note: Event) -> None:
-        if note.kind in ("step", "score", "telemetry"):
-            for name, value in note.values.items():
+    def write(self, event: Event) -> None:
+        """Write the numbers, texts and images of an event."""
+        if event.kind in ("step", "score", "telemetry"):
+            for name, value in event.values.items():
                 if isinstance(value, float):
-                    self._writer.add_scalar(f"{note.kind}/{name}", value, note.step)
-        elif note.kind in ("advice", "event"):
-            self._writer.add_text(note.kind, "  ".join(map(str, note.values.values())), note.step)
-        if note.x_BCHW is not None and self._options.pictures:
-            self._writer.add_image("samples", make_sheet(note.x_BCHW, note.columns), note.step)
+                    self._writer.add_scalar(f"{event.kind}/{name}", value, event.step)
+        elif event.kind in ("advice", "event"):
+            self._writer.add_text(event.kind, "  ".join(map(str, event.values.values())), event.step)
+        if event.x_BCHW is not None and self._options.pictures:
+            self._writer.add_image("samples", make_sheet(event.x_BCHW, event.columns), event.step)
         self._writer.flush()
 
     def close(self) -> None:
+        """Close the event file."""
         self._writer.close()
