@@ -72,7 +72,7 @@ def test_every_cell_has_its_newest_score_and_the_lowest_is_marked(page, run):
     assert [value for _, _, value in found] == [format_short(score) for score in scores.values()]
     assert [cell for _, cell, _ in found] == [f"{cell} best" if cell == best else cell for cell in scores]
     assert [cell for classes, cell, _ in found if "top" in classes] == [f"{best} best"]
-    assert f"The mixture of cell {best} is the nearest to real images, at" in Parsed(page).text
+    assert f"Best mixture: cell {best} with " in Parsed(page).text
 
 
 def test_every_reported_quantity_has_a_map(page):
@@ -166,7 +166,7 @@ def test_weights_of_another_neighbourhood_have_no_cells():
     assert [length for _, length, _ in bars.rows] == [100.0, 0.0, 0.0] and bars.rows[2][2] == "–"
 
 
-@pytest.mark.parametrize(("distance", "than"), [(0.5, ", nearer than"), (1.0, ", no nearer than"), (math.nan, "")])
+@pytest.mark.parametrize(("distance", "than"), [(0.5, ", better than"), (1.0, ", not better than"), (math.nan, "")])
 def test_the_ensemble_is_held_against_the_best_mixture(distance, than):
     first = {"generation": 1, "cells": cells(1.0, 2.0)}
     ensemble = {"counts": {"1": 3, "0": 1, "7": 5, "x": 1}, "distance": distance}
@@ -182,7 +182,7 @@ def test_the_profile_adds_up_over_the_generations_once_each(page):
     rows = [
         re.findall(r">([^<]*)</t[hd]>", row) for row in re.findall(r"<tr.*?</tr>", page.split('class="profile"')[1])
     ]
-    assert rows[0] == ["routine", "wall s", "CPU s", "share of wall", "wall s per cell and generation"]
+    assert rows[0] == ["routine", "wall s", "CPU s", "share of wall time", "wall s per cell and generation"]
     names = ["gather", "train", "update_genomes", "mutate", "evaluate", "score", "overall"]
     assert [row[0] for row in rows[1:]] == names  # the published ones first
     assert rows[2][1:] == ["720", "360", "50.0%", "4"]  # 30 generations of 6 cells, 4 s each
@@ -235,7 +235,7 @@ def test_a_grid_of_thousands_is_drawn_without_numbers(tmp_path, shape):
     folder = made_grid.make(tmp_path / "run", *shape, 2)
     assert max(map(len, (folder / "metrics.jsonl").read_text().splitlines())) > 1 << 20
     page = render(folder)
-    assert len(page.encode()) <= 600_000 and "Too many cells for numbers" in page
+    assert len(page.encode()) <= 600_000 and "The grid is too large for numbers" in page
     assert page.count('<div class="whole">') == 9 and '<table class="heat">' not in page and '"past"' not in page
 
 
@@ -267,7 +267,7 @@ def test_resumed_session_preserves_past_unless_grid_changed():
 
 def test_a_run_of_one_game_has_no_such_part(tmp_path):
     folder = made_run.make(tmp_path / "one", steps=20)
-    assert "Population" not in Parsed(render(folder)).text and "one class to a row" in render(folder)
+    assert "Population" not in Parsed(render(folder)).text and "each row is one class" in render(folder)
     begun = record(tmp_path / "begun", json.dumps(made_grid.start(2, 2)))
     assert "2 × 2 cells" in Parsed(render(begun)).text and "Population" not in Parsed(render(begun)).text
 

@@ -79,12 +79,12 @@ def test_the_page_shows_what_a_practitioner_decides_by(page):
         *(
             "sngan-zoo",
             "running",
-            "D(real), D(held out) and D(fake)",
+            "D outputs",
             "Adversarial losses",
             "Gradient norms",
             "Penalties",
         ),
-        *("Learning rates", "Images per second", "Waiting for data", "Diversity of samples", "D overfits"),
+        *("Learning rates", "Throughput", "Data wait", "Sample diversity", "D overfits"),
         *("augment.name=diffaugment", " --num 64", "0.0004", "writer tensorboard failed", "2 checkpoints"),
         *("reference.num_images", "402,113 parameters"),
     ):

@@ -44,9 +44,9 @@ def test_the_title_is_the_run_with_its_recipe_below(page):
 
 
 def test_held_out_stands_with_the_other_logits_and_no_panel_is_left_over(page):
-    (game,) = re.findall(r"<h3>D\(real\).*?</figure>", page, re.S)
+    (game,) = re.findall(r"<h3>D outputs.*?</figure>", page, re.S)
     assert set(re.findall(r'data-line="(.*?)"', game)) == {"real", "held out", "fake"}
-    assert "Further numbers" not in page
+    assert "Other series" not in page
 
 
 def test_a_sparse_line_reads_its_newest_value(tmp_path):
@@ -59,7 +59,7 @@ def test_a_sparse_line_reads_its_newest_value(tmp_path):
 
 
 def test_the_pace_is_described_as_a_moving_average(page):
-    (note,) = [panel.note for panel in PANELS if panel.title == "Images per second"]
+    (note,) = [panel.note for panel in PANELS if panel.title == "Throughput"]
     assert "moving average" in note and note in page
 
 
@@ -67,7 +67,7 @@ def test_a_tie_is_reported_once(tmp_path):
     scores = [line("score", step, coverage=value) for step, value in ((2, 0.5), (4, 0.93049), (6, 0.93051))]
     page = render(made(tmp_path / "tie", start(), scores[0], scores[2], {**scores[1], "step": 8, "kimg": 0.512}))
     (numbers,) = re.findall(r"<dt.*?</div>", page[: page.index("<h2>Metrics</h2>")], re.S)
-    assert "best at 0.384 kimg, and the last" in numbers and "0.9305" in numbers
+    assert "best at 0.384 kimg and last" in numbers and "0.9305" in numbers
     assert numbers.count("0.93") == 1
 
 

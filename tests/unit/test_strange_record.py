@@ -59,7 +59,7 @@ def test_of_thousands_of_metrics_some_are_drawn_and_the_others_counted(tmp_path)
     page = render(folder)
     assert len(page.encode()) < 200_000
     assert page.count('data-chart="metric-') == 24 and 'data-line="last" data-points="2"' in page
-    assert "1977 further metrics are not drawn." in page
+    assert "1977 more metrics are not shown." in page
 
 
 def test_of_twenty_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_bounded_size(tmp_path):
@@ -70,7 +70,7 @@ def test_of_twenty_thousand_evaluations_the_best_and_the_last_are_on_a_page_of_b
     folder = record(tmp_path / "run", *(json.dumps(best) if n == 7777 else line for n, line in enumerate(lines)))
     page = render(folder)
     assert len(page.encode()) <= 5_000_000
-    assert ">0.125</dd>" in page and "Of 20,000 evaluations" in page
+    assert ">0.125</dd>" in page and " of 20,000 evaluations are shown" in page
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
     for drawn in data["charts"].values():
         assert 200 < len(drawn["x"]) <= 1000 and drawn["step"][-1] == 19_999
@@ -200,4 +200,4 @@ def shown_in_full(found):
 def test_a_grid_of_any_shape_gives_a_page(tmp_path, shape):
     start = LINES[0] | {"grid": {"shape": shape, "losses": [EVIL], "neighbours": [[0, 1], "x", [99, 10**30], None]}}
     page = render(record(tmp_path / "run", *map(json.dumps, [start, *LINES[1:]])))
-    assert ("after generation 3." in page and "best</i>" in page) or "Too many cells for numbers" in page
+    assert ("after generation 3." in page and "best</i>" in page) or "The grid is too large for numbers" in page
