@@ -24,5 +24,5 @@ def test_record_with_changed_neighbourhood_applies_from_then_on():
 def test_record_names_the_metric_of_the_scores():
     line = {"generation": 1, "cells": cells(1.5, 2.0)}
     assert " with 1.5 by fd[judge]; " in population_section(population(line, scored_by="fd[judge]"), 1.0).note
-    assert " at 1.5; " in population_section(population(line, scored_by=None), 1.0).note
+    assert " with 1.5; " in population_section(population(line, scored_by=None), 1.0).note
     assert len(Grid.read({"shape": [1, 1], "scored_by": "x" * 99}).scored_by) == 40
