@@ -22,6 +22,7 @@ from paragan.report.events import list_events
 from paragan.report.metric_notes import explanation, reliability
 from paragan.report.record import History, RecordEntry, metric_names, open_record, single_line, to_number
 from paragan.report.record_values import to_mapping
+from paragan.report.run_facts import data_fact, player_facts, ranks_fact
 from paragan.report.run_state import format_duration, read_small_json, read_small_text, run_state, total_kimg
 from paragan.report.sample_frames import Frame, SampleFrames
 from paragan.report.scale import format_number
@@ -102,9 +103,9 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "total": total,
         "share": min(1.0, history.kimg / total) if total else None,
         "spent": format_duration(history.seconds),
-        "players": _player_facts(history.start.get("players")),
-        "data": _data_fact(history.start.get("data")),
-        "ranks": _ranks_fact(history.start),
+        "players": player_facts(history.start.get("players")),
+        "data": data_fact(history.start.get("data")),
+        "ranks": ranks_fact(history.start),
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
         "left_out": max(0, history.most_metrics - len(names)),
@@ -172,44 +173,6 @@ def _num_next_to(frames: list[Frame]) -> int:
     height = _SHEET_WIDTH * frames[-1].height / frames[-1].width
     rows = round((height - _FIRST_CHART_HEIGHT) / _SMALL_CHART_HEIGHT)
     return 2 * min(max(rows, 0), 3)
-
-
-def _player_facts(players: object) -> list[str]:
-    if not isinstance(players, Mapping):
-        return []
-    items = islice(players.items(), _MAX_ITEMS)
-    return [_player_fact(single_line(name).upper(), player) for name, player in items if isinstance(player, Mapping)]
-
-
-def _player_fact(name: str, player: Mapping[str, Any]) -> str:
-    weights = to_number(player.get("weights"))
-    count = f" {weights:,.0f} parameters" if weights is not None else ""
-    return f"{name}{count}, {single_line(player.get('precision'))} on {single_line(player.get('device'))}"
-
-
-def _data_fact(data: object) -> str:
-    if not isinstance(data, Mapping):
-        return ""
-    shape = data.get("shape")
-    images = to_number(data.get("images"))
-    size = " × ".join(single_line(n) for n in shape[:3]) if isinstance(shape, list) else ""
-    count = f"{images:,.0f} images" if images is not None else ""
-    return ", ".join(part for part in (single_line(data.get("name")), count, size) if part)
-
-
-def _ranks_fact(start: Mapping[str, Any]) -> str:
-    """Return the number of ranks and the strategy of each player; empty for one rank."""
-    size = to_number(start.get("ranks"))
-    hosts = to_number(start.get("hosts"))
-    players = start.get("players")
-    if size is None or not size > 1:
-        return ""
-    items = islice(players.items(), _MAX_ITEMS) if isinstance(players, Mapping) else ()
-    strategies = (
-        f"{single_line(k).upper()} {single_line(p.get('strategy'))}" for k, p in items if isinstance(p, Mapping)
-    )
-    on = f" on {hosts:,.0f} host{'s' if hosts > 1 else ''}" if hosts is not None else ""
-    return f"{size:,.0f} ranks{on}: {', '.join(strategies)}"
 
 
 def _num_samples(data: object) -> int:
