@@ -85,7 +85,6 @@ class Page:
 
 
 def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]:
-    state = run_state(folder, history)
     total = total_kimg(folder, history)
     kimg = max(history.kimg, 1e-9)
     config = read_small_text(folder / "config.yaml")
@@ -94,18 +93,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     metrics = panels.metric_charts(history.scores, kimg)
     cells = population.population_section(history.population, kimg)
     drawn = [*metrics, *(cells.charts if cells else ()), *(c for _, _, charts in sections for c in charts)]
-    return {
-        "name": single_line(folder.resolve().name) or "run",
-        "recipe": single_line(history.start.get("recipe")),
-        "state": state,
-        "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.written)),
-        "history": history,
-        "total": total,
-        "share": min(1.0, history.kimg / total) if total else None,
-        "spent": format_duration(history.seconds),
-        "players": player_facts(history.start.get("players")),
-        "data": data_fact(history.start.get("data")),
-        "ranks": ranks_fact(history.start),
+    return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),
         "left_out": max(0, history.most_metrics - len(names)),
@@ -127,6 +115,24 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
         "config": config[:_MAX_CONFIG],
         "commands": _commands(folder, history, total) if _has_commands(history) else [],
         "protocol": _flatten(history.protocol or read_small_json(folder / "score.json").get("protocol"))[:_MAX_ITEMS],
+    }
+
+
+def _header(folder: Path, history: History) -> dict[str, Any]:
+    state = run_state(folder, history)
+    total = total_kimg(folder, history)
+    return {
+        "name": single_line(folder.resolve().name) or "run",
+        "recipe": single_line(history.start.get("recipe")),
+        "state": state,
+        "written": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(state.written)),
+        "history": history,
+        "total": total,
+        "share": min(1.0, history.kimg / total) if total else None,
+        "spent": format_duration(history.seconds),
+        "players": player_facts(history.start.get("players")),
+        "data": data_fact(history.start.get("data")),
+        "ranks": ranks_fact(history.start),
     }
 
 
