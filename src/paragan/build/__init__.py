@@ -1,4 +1,4 @@
-"""From a resolved config to objects: the game, a grid, its workers, the data. Constructs and never decides."""
+"""From a resolved config to objects: the game, a grid, its workers, the data. Constructs objects; decides nothing."""
 
 from paragan.build.data import Data, open_data
 from paragan.build.game import adversarial, gan, maker, policy, prior, scheme, trainer, writers

@@ -1,4 +1,4 @@
-"""From a resolved config to objects. The only file that knows every shelf; it constructs and never decides."""
+"""The game, its players, scheme and trainer from a resolved config. Constructs objects from every category of files."""
 
 from __future__ import annotations
 
