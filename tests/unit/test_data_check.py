@@ -148,7 +148,7 @@ def test_npz_file_is_checked(tmp_path, capsys):
     np.savez(tmp_path / "mine.npz", images=images, labels=np.arange(30) % 2)
     code, out, _ = run(capsys, tmp_path / "mine.npz")
     assert code == 0
-    assert "30 pictures" in out and "duplicates    1" in out and "2: 0 15, 1 15" in out
+    assert "30 images" in out and "duplicates    1" in out and "2: 0 15, 1 15" in out
     assert f"data.path={tmp_path}/mine.npz data.name=npz" in out
 
 
