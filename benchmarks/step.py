@@ -26,8 +26,8 @@ from benchmarks import step_loop, step_nets
 from benchmarks.paired_timing import Ratio, compare, keep
 from benchmarks.record import machine
 from paragan import build
-from paragan.config import load
-from paragan.core import registry, rng
+from paragan.config import RunConfig, load
+from paragan.core import rng
 from paragan.core.types import Batch, Rows
 from paragan.game.gan import GAN
 from paragan.layers.resample import DownConv2d, UpConv2d
@@ -64,10 +64,13 @@ class Case:
     def game(self, *words: str) -> GAN:
         """The library's."""
         kind = Images if self.classes else ImagePairs
-        found: Any = kind((3, self.side, self.side), tuple(map(str, range(self.classes))))
+        source: Any = kind((3, self.side, self.side), tuple(map(str, range(self.classes))))
+        return build.gan(self.config(*words), build.Data(source, source), torch.device("cpu"))
+
+    def config(self, *words: str) -> RunConfig:
+        """The recipe with the settings of this case."""
         always = ("data.path=nowhere", "g.ema=null", f"model.width={self.width}", "d.updates_per_step=1")
-        config = load(self.recipe, [*self.words, *always, *words])
-        return build.gan(config, build.Data(found, found), torch.device("cpu"))
+        return load(self.recipe, [*self.words, *always, *words])
 
     def real(self) -> Batch:
         """One batch, which either side is shown at every step."""
@@ -101,8 +104,7 @@ class Case:
         gan: Any = self.game(*words)
         if unfolded:
             unfold(gan.g.net), unfold(gan.d.net)
-        scheme, batches = words[-1].removeprefix("scheme="), repeat(self.real())
-        return partial(registry.load("schemes", scheme).step, gan, batches)
+        return partial(build.scheme(self.config(*words)).step, gan, repeat(self.real()))
 
 
 CASES = {

@@ -192,8 +192,8 @@ def test_load_foreign_or_damaged_file_is_one_line(run, tmp_path):
         ({"class_names": "[" * 100_000}, "lacks or garbles"),
         ({"class_names": json.dumps(["a"] * 100_001)}, "lacks or garbles"),
         ({"score": "3"}, "lacks or garbles"),
-        ({"config": "{model: {name: dcgan}, data: digits, loss: hinge, moddel: 1}"}, "(config):1: moddel: found"),
-        ({"config": "x" * (1 << 21)}, "(config):1: found more than 1 MiB"),
+        ({"config": "{model: {name: dcgan}, data: digits, loss: hinge, moddel: 1}"}, "(config):1: moddel: unknown key"),
+        ({"config": "x" * (1 << 21)}, "(config):1: larger than 1 MiB"),
         ({"shape": "[3, 128, 128]"}, "checkpoint of another model"),
         ({"config": "{model: {name: dcgan, width: 999999}, data: digits, loss: hinge}"}, "checkpoint of another model"),
         (

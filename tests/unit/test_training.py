@@ -157,8 +157,8 @@ def test_another_class_does_not_resume_the_run(painted):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("digits", {"train.batch": "x"}), "train.batch: found 'x', expected an integer"),
-        (("digits", {"train.batch": "16"}), "train.batch: found '16', expected an integer"),
+        (("digits", {"train.batch": "x"}), "train.batch: must be an integer >= 1 and <= 1048576, not 'x'"),
+        (("digits", {"train.batch": "16"}), "train.batch: must be an integer >= 1 and <= 1048576, not '16'"),
         (("digits", {"seed": object()}), "settings: seed is a object; pass a number, text, True"),
         (("digits", {"train.kimg": float("nan")}), "settings: train.kimg is a float"),
         (("digits", {"devices": 2}), "devices=2 needs as many processes; start the program with `torchrun"),
