@@ -27,7 +27,7 @@ class Stopping(Interrupt):
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    stopping, whole = Stopping(), judging.fitted
+    stopping, whole = Stopping(), judging.train_classifier
 
     def fitted(train, seed, progress):
         def watched(steps):
@@ -77,8 +77,8 @@ def test_run_resumed_computes_pending_score(tmp_path, monkeypatch):
     words = ("every.score_kimg=0.032", "train.kimg=0.096")
     with monkeypatch.context() as patch:
         later = Stopping()
-        patch.setattr("paragan.engine.trainer.Trainer._look_at_the_untrained", lambda trainer: iter(()))
-        whole = judging.fitted
+        patch.setattr("paragan.engine.trainer.Trainer._evaluate_untrained", lambda trainer: iter(()))
+        whole = judging.train_classifier
 
         def fitted(train, seed, progress):
             later.requested = True
