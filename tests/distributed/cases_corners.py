@@ -86,7 +86,7 @@ def skipped_on_one_rank(world: World, moments: str) -> list[bool]:
 
 def late_penalty(world: World, name: str, parts: int) -> float:
     """Shared fakes and a penalty on G's weights: the difference from one process."""
-    on = Switches(parts=parts)
+    on = Switches(micro_batches=parts)
 
     def play(kind, where, share):
         gan = game(on, *(player(side, on, kind(), where) for side in (G, D)))

@@ -146,7 +146,7 @@ def accumulation(world: World) -> dict[str, Any]:
         return sum(sent)
 
     def ours(parts: int) -> int:
-        on = Switches(parts=parts)
+        on = Switches(micro_batches=parts)
         gan = pair(world, ("ddp", "ddp"), on)
         sent = counted(placement_of(gan.d.net).training_module)
         gan.d.update(gan.d_turn(next(stream(on, *world.share(BATCH)))), against=gan.g)

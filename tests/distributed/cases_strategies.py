@@ -38,7 +38,7 @@ def _play(on: Switches, world: World, kind, steps: int, total: int = BATCH):
 def payload(world: World, name: str, options: dict[str, Any], parts: int, total: int) -> dict[str, float]:
     """Bytes by kind and sample of 4 steps, as the library counts them, and as torch's reducer was given them."""
     world = replace(world, sent=type(world.sent)())
-    on, reduced = Switches(bn=True, parts=parts), [0]
+    on, reduced = Switches(bn=True, micro_batches=parts), [0]
     gan = game(on, *(player(side, on, strategy(name, options), world) for side in (G, D)))
 
     def hook(state, bucket):
@@ -113,7 +113,7 @@ def recomputed(world: World, name: str) -> tuple[float, float, int]:
 
     R1 is among the penalties: what is recomputed is differentiated twice.
     """
-    on, calls = Switches(bn=True, parts=2), []
+    on, calls = Switches(bn=True, micro_batches=2), []
 
     def play(demands: MemoryOptions):
         placing = {side: strategy(name) for side in (G, D)}

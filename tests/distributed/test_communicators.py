@@ -81,7 +81,7 @@ def test_nothing_is_left_of_those_that_closed_or_dropped():
             comm.post({peer: [message(value, 10_000)] for peer in graph[comm.rank]})
         getattr(comm, end)()
 
-    for end in ["close", "drop"] * 5:
+    for end in ["close", "abort"] * 5:
         comms = linked_threads(graph)
         fine(together(4, lambda rank, comms=comms, end=end: do(comms[rank], end)))
         del comms

@@ -229,7 +229,7 @@ def test_who_waits_for_a_way_asks_whether_it_is_stopped_and_who_is_gone(what):
 
 def test_nothing_is_left_of_those_that_closed_or_dropped():
     graph, found = GRAPHS["ring 3"], []
-    for ends in ["close", "drop"] * 4:
+    for ends in ["close", "abort"] * 4:
         comms = threads(graph)
         fine(together(3, lambda rank, comms=comms: play(comms[rank], graph, 1)))
         fine(together(3, lambda rank, comms=comms, ends=ends: getattr(comms[rank], ends)()))

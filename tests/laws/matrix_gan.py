@@ -31,12 +31,12 @@ BATCH, STEPS = 20, 3
 
 @dataclass(frozen=True)
 class Switches:
-    """bn: cross-rank batch norm in both networks. sn: spectral norm. parts: accumulation."""
+    """bn: cross-rank batch norm in both networks. sn: spectral norm. micro_batches: accumulation."""
 
     bn: bool = False
     sn: bool = True
     r1: bool = True
-    parts: int = 1
+    micro_batches: int = 1
     conditional: bool = True
 
 

@@ -16,7 +16,9 @@ from paragan.core.errors import ConfigError
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 9])
 def test_assignment_for_equal_speeds_is_equal(rows, columns, workers):
     if workers > rows * columns:
-        with pytest.raises(ConfigError, match=rf"workers: found {workers} for a grid of {rows * columns} cells"):
+        with pytest.raises(
+            ConfigError, match=rf"workers: {workers} workers are too many for a grid of {rows * columns} cells"
+        ):
             assign_cells(rows, columns, [1.0] * workers)
         return
     owners = assign_cells(rows, columns, [1.0] * workers)

@@ -182,7 +182,7 @@ def test_other_errors_stay_what_they_are():
         (["g.recompute=true"], "g.recompute=true"),
         (["scheme=asynchronous"], "a scheme whose players train at the same time"),
         (["train.executor=graphs"], "the device cpu, which has no graphs"),
-        (["grid={shape: 2x2}"], "compile for a grid"),
+        (["grid={shape: 2x2}"], "not available for a grid"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(tmp_path, words, found, capsys):

@@ -138,8 +138,8 @@ def test_a_source_that_has_changed_is_refused(tmp_path, source):
         (["model=mlp", "model.g_widths=[9]", "model.d_widths=[9]"], "has no weight with the name and shape of one in"),
         (["init=nowhere"], "init.path nowhere does not exist; give a run folder"),
         (["init={path: .}"], "init.path . holds no weights; give a run folder with a checkpoint"),
-        (["init=3"], "init: found 3, expected a map of path, sha256"),
-        (["init.sha256=x"], "init.path: found nothing, expected text"),
+        (["init=3"], "init: must be a map of path, sha256, not 3"),
+        (["init.sha256=x"], "init.path is required; pass init.path=VALUE"),
         (["grid.shape=1x1"], "init is not available for a grid"),
     ],
 )

@@ -116,7 +116,7 @@ def test_missing_rows_without_ranks_to_gather_from_are_refused():
             played, called, 3, _forward_backward.input_gradient, across=ReduceGroup(None)
         )
     rows = replace(played.feed.rows, total=12)
-    with pytest.raises(ConfigError, match=r"^loss: found 6 of the 12 rows"):
+    with pytest.raises(ConfigError, match=r"^loss: it, or a penalty, compares all 12 samples of the batch, but only 6"):
         play(replace(played, feed=replace(played.feed, rows=rows)), nets())
 
 

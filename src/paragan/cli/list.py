@@ -24,7 +24,7 @@ Category = Annotated[
 
 
 def list_names(category: Category = None, as_json: AsJson = False) -> None:
-    """List the recipes, models, losses, ... that a config may name."""
+    """List recipes, models, losses and all else a config may name."""
     categories = registry.categories() if category is None else [category]
     entries = {name: _descriptions(name) for name in categories}
     if as_json:

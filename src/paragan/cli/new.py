@@ -25,7 +25,7 @@ Where = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Parent folder
 
 
 def new(name: Name, where: Where = Path()) -> None:
-    """Write networks, a loss, a recipe and a test to start from, in the folder NAME."""
+    """Write networks, a loss, a recipe and a test to start from."""
     folder = where / refuse_unfit(name, where)
     folder.mkdir(parents=True)
     write_text(folder / "__init__.py", "")

@@ -65,7 +65,7 @@ def sample(
     best: Best = False,
     trust: Trust = False,
 ) -> None:
-    """Write images or a film from a trained generator and print the file's path."""
+    """Write images or a film from a trained generator."""
     from paragan.runs.write_samples import SampleRequest, check_request, write_samples
 
     request = SampleRequest(

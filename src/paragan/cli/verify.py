@@ -46,7 +46,7 @@ def verify(
     as_json: AsJson = False,
     trust: Trust = False,
 ) -> None:
-    """Check that networks train the same on several ranks, in micro-batches and after a restart.
+    """Check that networks train the same on ranks and after restarts.
 
     Needs no data. Exit code 2: at least one check failed.
     """
