@@ -74,7 +74,7 @@ def test_a_full_disk_on_one_rank_is_told_by_all_and_leaves_nothing(tmp_path, two
 
 def test_hosts_without_a_common_file_system_are_told_in_a_line(tmp_path, two_ranks):
     told = two_ranks.run(f"{CASES}:one_unseen", folder=str(tmp_path), rank=1)
-    assert all("rank 1: " in line and "all hosts need one file system" in line for line in told)
+    assert all("rank 1: " in line and "all hosts need a shared file system" in line for line in told)
     assert not list(tmp_path.glob("*/*"))
 
 

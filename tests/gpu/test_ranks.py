@@ -35,7 +35,7 @@ from tests.laws.small_gan import distance
 from tests.processes import ROOT, environment
 
 STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "local_sgd")
-ON = Switches(bn=True, parts=2)
+ON = Switches(bn=True, micro_batches=2)
 needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_one])]
 SMALL = ("data.size=16", "model.width=8", "train.batch=32", "train.kimg=0.64", "score.extractor=none", "penalties=[]")
