@@ -25,10 +25,11 @@ def all_reduce(
     command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), timeout_s: float = TIMEOUT_S
 ) -> CheckResult:
     """One all-reduce between two processes; both are gone when this returns."""
-    with tempfile.TemporaryFile("w+") as said:
+    # a file for each: lines of processes that write to one file at the same moment may be interleaved
+    with tempfile.TemporaryFile("w+") as first_log, tempfile.TemporaryFile("w+") as second_log:
         patience = str(timeout_s / 2)
-        first = _start((*command, "0", patience), said)
-        second = _start((*command, "1", patience), said, first.stdout)
+        first = _start((*command, "0", patience), first_log)
+        second = _start((*command, "1", patience), second_log, first.stdout)
         try:
             out, _ = second.communicate(timeout=timeout_s)
             first.wait(timeout_s)
@@ -39,17 +40,21 @@ def all_reduce(
                 process.kill()
                 process.wait()
                 process.stdout.close()  # type: ignore[union-attr]
-        said.seek(0)
-        errors = re.findall(r"^[\w.]*Error\b.*", said.read(), re.M)
+        errors = [line for log in (first_log, second_log) for line in _error_lines(log)]
     if first.returncode or second.returncode:
         return CheckResult("gloo", "FAIL", (errors or ["two processes could not add up a number"])[0][:200], _CURE)
     return CheckResult("gloo", "ok", f"two processes added up a number in {out.strip()} ms")
 
 
-def _start(words: tuple[str, ...], said: IO[str], given: IO[str] | None = None) -> subprocess.Popen[str]:
+def _error_lines(log: IO[str]) -> list[str]:
+    log.seek(0)
+    return re.findall(r"^[\w.]*Error\b.*", log.read(), re.M)
+
+
+def _start(words: tuple[str, ...], log: IO[str], given: IO[str] | None = None) -> subprocess.Popen[str]:
     source = subprocess.DEVNULL if given is None else given
     command = [sys.executable, "-P", *words]
-    return subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=said, text=True)
+    return subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def run_rank(rank: int, timeout_s: float) -> None:
