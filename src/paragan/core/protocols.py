@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ class PenaltyContext:
     whole: Callable[[Tensor], Tensor] = identity
 
 
-class Penalty:
+class Penalty(ABC):
     """Base class of penalties: one extra loss of one player. A subclass sets `name` and defines `__call__`.
 
     `state` holds tensors that the penalty changes in place from update to update, by name, equal on all ranks; they
@@ -66,9 +67,9 @@ class Penalty:
     """Whether it reads outputs of the turn; False if it only calls the player's network."""
     state: dict[str, Tensor] = {}  # noqa: RUF012  # never written to: a penalty with state assigns a dict of its own
 
+    @abstractmethod
     def __call__(self, context: PenaltyContext) -> Tensor:
         """Return the weighted loss of each sample, (B,)."""
-        raise NotImplementedError
 
 
 class Augment(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,7 +28,7 @@ class Batches(Protocol):
     def __next__(self) -> Batch: ...
 
 
-class Scheme:
+class Scheme(ABC):
     """The order of turns in one step (`schemes/`). The defaults suit players that train in turns, on the same ranks."""
 
     is_concurrent: bool = False
@@ -37,21 +38,21 @@ class Scheme:
     shares_fakes: bool = False
     """Whether D trains on the images of G's own turn, with their graph: a turn of G begins in D's."""
 
+    @abstractmethod
     def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
         """Update both players and advance the clock. batches: the real images of D's updates, one batch for each."""
-        raise NotImplementedError
 
-    def quiesce(self) -> None:
+    def quiesce(self) -> None:  # noqa: B027  # optional
         """Finish all work in progress, so that the game can be saved or scored. Collective."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # optional
         """Release links and threads after the last step. Collective."""
 
     def roles(self, world: World, timeout_s: float) -> Roles:
         """Return which ranks hold which player. Called once, before players are built. Collective."""
         return colocated_roles(world, timeout_s)
 
-    def refuse(self, gan: GAN, has_pairs: bool) -> None:
+    def refuse(self, gan: GAN, has_pairs: bool) -> None:  # noqa: B027  # optional
         """Raise `ConfigError` for a game that this scheme cannot train. has_pairs: images come with conditions."""
 
     def describe(self) -> dict[str, dict[str, Any]]:

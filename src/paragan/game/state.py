@@ -74,12 +74,12 @@ def _stepped(player: Player) -> Tensors:
 def _apart(tensors: Tensors) -> Tensors:
     """Contiguous, each in memory of its own: tied weights are written under every name they have."""
     seen: set[int] = set()
-    apart = {}
+    separate = {}
     for name, value in tensors.items():
         value = value.detach().contiguous()
-        apart[name] = value.clone() if value.data_ptr() in seen else value
+        separate[name] = value.clone() if value.data_ptr() in seen else value
         seen.add(value.data_ptr())
-    return apart
+    return separate
 
 
 def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> None:

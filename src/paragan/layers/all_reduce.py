@@ -58,8 +58,8 @@ class SharedBatchRanks:
     def rows(self, count: int) -> Rows:
         """Where so many rows of this rank are among those of all. Communicates on the host, not on the device."""
         first = self.world.rank // self.num_ranks * self.num_ranks
-        before, beside = self.world.rank - first, self.world.gather(count)[first : first + self.num_ranks]
-        return Rows(0, sum(beside[:before]), count, sum(beside))
+        before, counts = self.world.rank - first, self.world.gather(count)[first : first + self.num_ranks]
+        return Rows(0, sum(counts[:before]), count, sum(counts))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SharedBatchRanks:
         """Itself, as `ReduceGroup`."""

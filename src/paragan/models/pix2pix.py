@@ -133,11 +133,11 @@ class Up(nn.Module):
         self.dropout = Dropout(dropout) if dropout else None
 
     def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> tuple[Tensor, ...]:
-        *beside, newest = maps
+        *skips, newest = maps
         h = self.norm(self.conv(newest.relu() if self.first else newest))
         if self.dropout is not None:
             h = self.dropout(h)
-        return (*beside[:-1], torch.cat([h, beside[-1]], 1).relu_())
+        return (*skips[:-1], torch.cat([h, skips[-1]], 1).relu_())
 
 
 class ImageOutput(nn.Module):

@@ -106,8 +106,8 @@ def _weights_on_meta() -> Iterator[None]:
         if parameter is not None and not parameter.is_meta:
             known = lowered.get(id(parameter))
             if known is None or known[0]() is not parameter:
-                gone = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
-                known = lowered[id(parameter)] = weakref.ref(parameter), gone
+                placeholder = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+                known = lowered[id(parameter)] = weakref.ref(parameter), placeholder
             parameter = known[1]
         register(self, name, parameter)
 

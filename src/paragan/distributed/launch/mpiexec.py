@@ -151,10 +151,10 @@ def _mpiexec_command() -> list[str]:
             f"transport: found mpi without mpi4py, expected it: {sys.executable} -m pip install mpi4py mpich, or "
             "transport=gloo"
         )
-    beside = str(Path(sys.executable).parent)
+    bin_folder = str(Path(sys.executable).parent)
     names = (
-        shutil.which("mpiexec.gforker", path=beside),
-        shutil.which("mpiexec", path=beside),
+        shutil.which("mpiexec.gforker", path=bin_folder),
+        shutil.which("mpiexec", path=bin_folder),
         shutil.which("mpiexec"),
     )
     if (found := next(filter(None, names), None)) is None:
