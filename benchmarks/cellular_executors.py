@@ -19,7 +19,7 @@ from benchmarks.paired_timing import compare
 from paragan.coevolution.population import Population
 
 _TOY_WIDTHS = ("model.g_widths=[128, 128]", "model.d_widths=[128, 128]")
-_TOY = ("data={name: digits, size: 8}", "score.extractor=none", *_TOY_WIDTHS)
+_TOY = ("data={name: digits, size: 8}", "evaluation.features=null", *_TOY_WIDTHS)
 STEPS = {"2x2": 60, "4x4": 16, "8x8": 6}  # per timed call
 _TOY_STEPS = 80
 

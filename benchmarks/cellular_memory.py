@@ -46,7 +46,7 @@ def workers(data: Path, num: int, shape: str = "2x2") -> list[dict[str, float]]:
     """Of the workers of a run that is under way."""
     with tempfile.TemporaryDirectory() as folder:
         words = [f"data.path={data}", f"workers={num}", f"grid.shape={shape}", "grid.batches=20", "train.kimg=1000"]
-        more = ["score.num_images=1000", "every.score_kimg=0", "every.sample_kimg=0", "--out", f"{folder}/run"]
+        more = ["evaluation.num_images=1000", "every.score_kimg=0", "every.sample_kimg=0", "--out", f"{folder}/run"]
         command = [sys.executable, "-m", "paragan", "train", "cellular-mnist", *words, *more]
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

@@ -33,7 +33,7 @@ def trained(data: str, folder: Path, seed: int) -> dict[str, Any]:
         "dcgan-mnist",
         f"data.path={data}",
         f"seed={seed}",
-        "score.extractor=mnist-cnn",
+        "evaluation.features=mnist-cnn",
         "--out",
         str(folder),
     ]

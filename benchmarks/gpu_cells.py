@@ -26,7 +26,7 @@ from paragan.hardware import device as devices
 NETWORKS = "model={name: mlp, latent: 64, g_widths: [256, 256], d_widths: [256, 256]}"
 WORDS = (
     *("data={name: synthetic, kind: ring, num_images: 10000, size: 32}", "train.batch=100", "scheme=synchronous"),
-    *("penalties=[]", "augment=null", "score.extractor=none", "grid.fitness.num_images=100"),
+    *("penalties=[]", "augment=null", "evaluation.features=null", "grid.fitness.num_images=100"),
 )
 AIMS = {"2x2": 3.0, "4x4": 8.0, "8x8": 25.0}
 ROUNDS = 5

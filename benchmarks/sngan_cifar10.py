@@ -103,7 +103,7 @@ class Discriminator(nn.Module):
 
 def library(data: str, folder: Path, seed: int) -> Curve:
     """(images, fd) at every score of the command, from its record; a run that was stopped goes on."""
-    settings = ["data.variant=lossless", "score.extractor=cifar-resnet56", f"seed={seed}"]
+    settings = ["data.variant=lossless", "evaluation.features=cifar-resnet56", f"seed={seed}"]
     words = ["train", "sngan-cifar10", f"data.path={data}", *settings, "--out", str(folder)]
     subprocess.run([sys.executable, "-m", "paragan", *words], check=True, timeout=7200)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -138,8 +138,10 @@ def naive(data: str, seed: int, share: float) -> Curve:
     opt_g, opt_d = (torch.optim.Adam(net.parameters(), **adam) for net in (g, d))
     prior, order = Prior(config.seed, LATENT, CLASSES), Order(len(x_BCHW), config.seed)
     path = Path(data).parent / "classifiers/resnet56_cifar10.npz"
-    evaluator = Evaluator(load_pretrained("cifar-resnet56", path), found.train, found.held_out, config.score.num_images)
-    z_score, y_score = prior.draw("score", Rows(0, 0, config.score.num_images, config.score.num_images))
+    evaluator = Evaluator(
+        load_pretrained("cifar-resnet56", path), found.train, found.held_out, config.evaluation.num_images
+    )
+    z_score, y_score = prior.draw("score", Rows(0, 0, config.evaluation.num_images, config.evaluation.num_images))
 
     @torch.no_grad()
     def generate(first: int, count: int) -> tuple[Tensor, Tensor]:

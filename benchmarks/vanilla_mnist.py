@@ -32,7 +32,7 @@ from paragan.game.prior import Prior
 from paragan.loading.order import Order
 
 EPOCHS, BATCH, LATENT, IMAGES = 5, 64, 100, 10_000
-FD, EXTRACTOR = "fd[mnist-cnn]", "score.extractor=mnist-cnn"
+FD, EXTRACTOR = "fd[mnist-cnn]", "evaluation.features=mnist-cnn"
 
 
 def library(data: str, seed: int) -> list[float]:

@@ -30,7 +30,8 @@ long; times of other hardware come from published logs.
 | recipe | what it is | complete run |
 |---|---|---|"""
 _NO_RUN = "none"
-_OTHER_FEATURES = """These scores were taken with `score.extractor={}`, whose weights are not in the package. The recipe
+_OTHER_FEATURES = """\
+These scores were taken with `evaluation.features={}`, whose weights are not in the package. The recipe
 now uses a packaged extractor; its scores do not compare with these."""
 
 

@@ -28,7 +28,7 @@ start anew. The run records the path and a sha256; a resume does not read the so
 source are never read.
 """
 _SECTIONS = {
-    "The run": "", "train": "train", "every": "every", "score": "score", "g and d": "g", "init": "init",
+    "The run": "", "train": "train", "every": "every", "evaluation": "evaluation", "g and d": "g", "init": "init",
     "history": "history", "grid": "grid",
 }  # fmt: skip
 _REGISTRIES = {

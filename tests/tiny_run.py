@@ -10,7 +10,7 @@ from paragan import build
 from paragan.config import dump, load
 from paragan.engine.trainer import Trainer
 
-TINY = ("data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "score.extractor=none")
+TINY = ("data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "evaluation.features=null")
 SMALL = ("model.width=4", "model.latent=8")
 
 

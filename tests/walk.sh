@@ -66,7 +66,7 @@ part "recipes with the official files of MNIST"
 mkdir mnist
 cp "$data"/mnist/*-ubyte.gz mnist/
 for recipe in vanilla-mnist dcgan-mnist cellular-mnist; do
-    user paragan/run train "$recipe" data.path=mnist train.kimg=1 score.num_images=200 --out "runs/$recipe"
+    user paragan/run train "$recipe" data.path=mnist train.kimg=1 evaluation.num_images=200 --out "runs/$recipe"
     [ -s "runs/$recipe/score.json" ] || fail "$recipe has no score"
 done
 

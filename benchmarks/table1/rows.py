@@ -183,10 +183,10 @@ class Table1Options:
         tables = []
         if self.data is not None:
             # no EMA: neither the poster nor the authors of pix2pix used one, and it would be scored instead of G
-            settings = (f"data.path={self.data}", "g.ema=null", f"score.num_images={self.num_validation}")
+            settings = (f"data.path={self.data}", "g.ema=null", f"evaluation.num_images={self.num_validation}")
             tables.append(Table("pix2pix-facades", self.images, settings, PIX2PIX, 1.0))
         if self.mnist is not None:
-            settings = (f"data.path={self.mnist}", "score.num_images=2000")
+            settings = (f"data.path={self.mnist}", "evaluation.num_images=2000")
             tables.append(Table("vanilla-mnist", self.mnist_images, settings, VANILLA, 0.0005))
         if not tables:
             raise ConfigError("bench table1 needs data; pass --data FACADES, --mnist MNIST, or both")

@@ -23,7 +23,7 @@ from paragan.evaluation import classifier
 from tests.attacks import small_run
 from tests.attacks.fuzz import INPUT_S, SEED, OutOfTime, out_of_time
 
-SCORED = ("score.extractor=judge", "score.num_images=16", "every.score_kimg=0.032")
+SCORED = ("evaluation.features=judge", "evaluation.num_images=16", "every.score_kimg=0.032")
 _FLIPS = 4
 
 Damage = Callable[[Path], None]

@@ -23,7 +23,7 @@ SETTINGS = (
 def train(folder: Path, *words: str) -> int:
     """Exit code of a run of four steps, or of its continuation."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return main(["train", "digits", *SETTINGS, "score.extractor=none", *words, "--out", str(folder)])
+        return main(["train", "digits", *SETTINGS, "evaluation.features=null", *words, "--out", str(folder)])
 
 
 @cache

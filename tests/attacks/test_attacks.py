@@ -18,8 +18,8 @@ COUNTS = {  # inputs by target
     **{"images": 24_000, "manifest": 500, "state": 500, "weights": 500, "exported": 500},
     **{"record": 500, "resumed-record": 4_500},
 }
-PLAIN = ("score.extractor=none", "train.kimg=0.16", "every.save_kimg=0.016")
-SCORED = ("score.extractor=judge", "score.num_images=16", "every.score_kimg=0.032")
+PLAIN = ("evaluation.features=null", "train.kimg=0.16", "every.save_kimg=0.016")
+SCORED = ("evaluation.features=judge", "evaluation.num_images=16", "every.score_kimg=0.032")
 
 
 def attack(module, *words, timeout_s):

@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BATCH = 16
 SETTINGS = (
     "data.size=8", "model.width=8", "model.latent=16", f"train.batch={BATCH}",
-    "every.log_steps=5", "every.save_kimg=0.32", "every.sample_kimg=3.2", "every.score_kimg=0", "score.extractor=none",
+    "every.log_steps=5", "every.save_kimg=0.32", "every.sample_kimg=3.2", "every.score_kimg=0",
+    "evaluation.features=null",
     "g.precision=fp32",     "d.precision=fp32", "d.schedule.name=linear", "d.schedule.end=600", "d.schedule.warmup=50",
     "penalties=[{name: r1, weight: 0.1}]",
 )  # fmt: skip

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.distributed, pytest.mark.chaos]
 GRID = (
     *("grid.shape=2x2", "grid.batches=20", "grid.executor=loop", "grid.heartbeat_s=1.0", "grid.fitness.num_images=16"),
     *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "scheme=synchronous", "penalties=[]"),
-    *("augment=null", "score.extractor=none", "every.sample_kimg=0", "every.save_kimg=0", "every.score_kimg=0"),
+    *("augment=null", "evaluation.features=null", "every.sample_kimg=0", "every.save_kimg=0", "every.score_kimg=0"),
     *("train.batch=8", "train.threads=1", "train.kimg=1.6", "train.timeout_s=60", "writers=[jsonl, console]"),
 )
 WAIT_S = 120

@@ -108,7 +108,13 @@ def test_a_run_is_repeated_bit_for_bit_from_its_record(tmp_path, devices):
     """And a record that tells something else is another run."""
     out = tmp_path / "run"
     words = (ASYNC, "scheme.cached=0.25", "scheme.staleness=2", "train.threads=1", "data.size=8", "model.width=4")
-    more = ("train.batch=16", "train.kimg=0.4", "score.extractor=none", "every.sample_kimg=0.16", "every.save_kimg=0")
+    more = (
+        "train.batch=16",
+        "train.kimg=0.4",
+        "evaluation.features=null",
+        "every.sample_kimg=0.16",
+        "every.save_kimg=0",
+    )
     done = called(tmp_path, "train", "digits", *words, *more, f"devices={devices}", "--out", str(out))
     assert done.returncode == 0, done.stdout + done.stderr
     again = called(tmp_path, "replay", str(out))
@@ -132,7 +138,7 @@ def test_what_cannot_be_repeated_is_refused_in_one_line(tmp_path):
         ("none", (), "found no config.yaml, expected a run folder"),
     ):
         if words:
-            more = ("data.size=8", "train.kimg=0.064", "score.extractor=none", "every.sample_kimg=0")
+            more = ("data.size=8", "train.kimg=0.064", "evaluation.features=null", "every.sample_kimg=0")
             assert called(tmp_path, "train", "digits", *words, *more, "--out", folder).returncode == 0
         done = called(tmp_path, "replay", folder)
         assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr

@@ -282,7 +282,7 @@ peers.connect_pair = pair
 def test_a_run_past_the_host_is_the_run_over_links(tmp_path):
     """As it is started, with processes of their own: all that is of another kind is what a device has."""
     words = ["grid.shape=2x2", "grid.batches=4", "train.kimg=0.128", "train.batch=8", "train.threads=1", "workers=2"]
-    words += ["grid.executor=loop", "score.extractor=none", "penalties=[]", "augment=null", "every.sample_kimg=0"]
+    words += ["grid.executor=loop", "evaluation.features=null", "penalties=[]", "augment=null", "every.sample_kimg=0"]
     (tmp_path / "sitecustomize.py").write_text(HERE.format(folder=str(tmp_path / "met")))
     (tmp_path / "met").mkdir()
     more = environment(PYTHONPATH=os.pathsep.join(map(str, (tmp_path, ROOT / "src", ROOT))))

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.distributed
 
 SETTINGS = (
     "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.timeout_s=60", "every.log_steps=5",
-    "every.save_kimg=0.32", "every.sample_kimg=0", "every.score_kimg=0", "score.extractor=none", "g.precision=fp32",
+    "every.save_kimg=0.32", "every.sample_kimg=0", "every.score_kimg=0", "evaluation.features=null", "g.precision=fp32",
     "d.precision=fp32", "penalties=[]",
 )  # fmt: skip
 ODD_LOSS = '''

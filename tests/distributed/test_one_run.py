@@ -21,7 +21,7 @@ pytestmark = pytest.mark.distributed
 
 COMMAND = (
     "train", "digits", "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.kimg=0.32",
-    "every.sample_kimg=0", "every.score_kimg=0", "score.num_images=250", "g.precision=fp32", "d.precision=fp32",
+    "every.sample_kimg=0", "every.score_kimg=0", "evaluation.num_images=250", "g.precision=fp32", "d.precision=fp32",
     "g.optimizer.arguments.eps=1e-3", "d.optimizer.arguments.eps=1e-3",
 )  # fmt: skip
 # Of weights, statistics, moments and the average, relative to 1 or the largest of a tensor. Measured after 20 steps on

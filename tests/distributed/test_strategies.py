@@ -122,7 +122,7 @@ def test_groups_of_hybrid_sharding_are_made_once(four_ranks, order):
 @pytest.mark.parametrize("name", ["ddp", slow("zero1"), "zero2", "zero3", "hsdp", "local_sgd"])
 def test_a_whole_run(two_ranks, tmp_path, name):
     words = [f"g.strategy={name}", f"d.strategy={name}", "train.kimg=0.016", "train.batch=8", "every.sample_kimg=0.008"]
-    words += ["score.extractor=judge", "score.num_images=300"] if name == "zero3" else []
+    words += ["evaluation.features=judge", "evaluation.num_images=300"] if name == "zero3" else []
     told = two_ranks.run(f"{CORNERS}:whole_run", folder=str(tmp_path), words=words)
     assert told[0] == told[1]
     assert told[0].count("step") == 2

@@ -15,7 +15,7 @@ from tests.two_hosts import ROOT, lacking, run_on_both, two_hosts
 
 pytestmark = [pytest.mark.distributed, pytest.mark.skipif(bool(lacking()), reason=f"not run: {lacking()}")]
 
-WORDS = ["train", "digits", "train.kimg=1.5", "every.sample_kimg=0", "every.save_kimg=0", "score.extractor=none"]
+WORDS = ["train", "digits", "train.kimg=1.5", "every.sample_kimg=0", "every.save_kimg=0", "evaluation.features=null"]
 
 
 def last(folder: Path) -> Path:

@@ -63,7 +63,7 @@ def test_poster_example_learns_the_digits_by_class(tmp_path):
 @pytest.mark.distributed
 def test_poster_example_runs_under_torchrun(tmp_path):
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    printed, score = program(tmp_path, "train.kimg=2", "score.num_images=50", launcher=launcher)
+    printed, score = program(tmp_path, "train.kimg=2", "evaluation.num_images=50", launcher=launcher)
     assert "workers   found 2 instead of 128: batches of 32 images, 16 each; lr g 0.000707" in printed
     assert "ranks     2 on 1 host: G ddp, D ddp; 16 of 32 images each" in printed
     assert printed.count("finished: step 32, ") == printed.count("eval      without Inception weights fid is") == 1

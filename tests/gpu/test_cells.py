@@ -77,7 +77,7 @@ def test_executors_are_timed_beside_each_other(shape):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 def test_a_worker_on_the_cpu_beside_one_on_the_accelerator(tmp_path, started):
     folder = tmp_path / "run"
-    words = ["grid.shape=2x2", "grid.batches=10", "train.kimg=1.6", "train.batch=8", SMALL, "score.extractor=none"]
+    words = ["grid.shape=2x2", "grid.batches=10", "train.kimg=1.6", "train.batch=8", SMALL, "evaluation.features=null"]
     words += ["workers=1", "penalties=[]", "augment=null", "every.sample_kimg=0", "train.timeout_s=60"]
     command = [sys.executable, "-m", "paragan", "train", "digits", *words, "--out", str(folder)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}

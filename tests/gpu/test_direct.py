@@ -94,7 +94,7 @@ def test_an_accelerator_has_the_same_name_everywhere():
 @pytest.mark.parametrize("transport", [pytest.param("nccl", marks=TWO)])
 def test_a_run_goes_past_the_host(tmp_path, transport):
     folder = tmp_path / "run"
-    words = ["grid.shape=2x2", "grid.batches=10", "train.kimg=1.6", "train.batch=8", SMALL, "score.extractor=none"]
+    words = ["grid.shape=2x2", "grid.batches=10", "train.kimg=1.6", "train.batch=8", SMALL, "evaluation.features=null"]
     words += ["workers=2", f"transport={transport}", "penalties=[]", "augment=null", "every.sample_kimg=0"]
     command = [sys.executable, "-m", "paragan", "train", "digits", *words, "--out", str(folder)]
     told = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S)

@@ -55,7 +55,7 @@ def test_it_trains_as_what_runs_as_written_with_r1(executor, scheme, interval):
 
 def test_auto_looks_at_all_and_takes_one(tmp_path, monkeypatch):
     monkeypatch.setattr(choose_executor, "WORTH_S", 0.0)
-    words = ["data.size=16", "model.width=8", "train.batch=32", "train.executor=auto", "score.extractor=none"]
+    words = ["data.size=16", "model.width=8", "train.batch=32", "train.executor=auto", "evaluation.features=null"]
     said: list[str] = []
     found = choose_executor.choose_executor(load("digits", words), tmp_path, False, World(), said.append)
     assert found.train.executor in ("eager", "compile", "graphs") and found.g.precision in ("bf16", "fp32")

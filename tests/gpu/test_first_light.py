@@ -21,7 +21,7 @@ SMALL = [
     "model.width=8",
     "train.batch=32",
     "train.kimg=0.64",
-    "score.extractor=none",
+    "evaluation.features=null",
     "every.log_steps=100",
 ]
 

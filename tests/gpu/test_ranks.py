@@ -38,7 +38,14 @@ STRATEGIES = ("ddp", "zero1", "zero2", "zero3", "local_sgd")
 ON = Switches(bn=True, micro_batches=2)
 needs_one = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, needs_one])]
-SMALL = ("data.size=16", "model.width=8", "train.batch=32", "train.kimg=0.64", "score.extractor=none", "penalties=[]")
+SMALL = (
+    "data.size=16",
+    "model.width=8",
+    "train.batch=32",
+    "train.kimg=0.64",
+    "evaluation.features=null",
+    "penalties=[]",
+)
 QUIET = ("every.sample_kimg=0", "every.score_kimg=0", "every.log_steps=5")
 
 

@@ -38,7 +38,7 @@ def test_augmentation_does_not_wait_for_the_device():
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_a_run_with_telemetry_augmentation_and_scores(tmp_path, precision):
     both = [f"g.precision={precision}", f"d.precision={precision}"]
-    words = [*SMALL, *both, "augment=diffaugment", "every.sample_kimg=0.32", "score.num_images=100"]
+    words = [*SMALL, *both, "augment=diffaugment", "every.sample_kimg=0.32", "evaluation.num_images=100"]
     events = list(build.trainer(load("digits", words), tmp_path, print, lambda: False).run())
     looks = [event.values for event in events if event.kind == "telemetry"]
     assert len(looks) == 3
@@ -52,7 +52,7 @@ def test_samples_of_a_run(tmp_path, monkeypatch):
     from paragan.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "digits", *SMALL, "score.extractor=none", "--out", "run"]) == 0
+    assert main(["train", "digits", *SMALL, "evaluation.features=null", "--out", "run"]) == 0
     loaded = pg.load("run")
     assert next(loaded.net.parameters()).is_cuda
     assert torch.allclose(loaded.sample(8).tensor[:4], loaded.sample(4).tensor, atol=1e-4)

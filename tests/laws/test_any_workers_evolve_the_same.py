@@ -16,7 +16,7 @@ from paragan.distributed.transports import thread_communicator
 
 WORDS = (
     *("train.threads=1", "train.batch=8", "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"),
-    *("scheme={name: skipping}", "penalties=[]", "augment=null", "score.extractor=none", "grid.batches=3"),
+    *("scheme={name: skipping}", "penalties=[]", "augment=null", "evaluation.features=null", "grid.batches=3"),
     *("grid.shape=3x3", "grid.fitness.num_images=16", "grid.losses=[minimax, least_squares, nonsaturating]"),
     "grid.executor=loop",
 )

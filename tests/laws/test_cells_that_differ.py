@@ -28,7 +28,7 @@ DIFFERING = """grid.cells=[
   {at: [3, 5], diet: 0.25, d: {optimizer: {name: SGD, lr: 0.05, arguments: {momentum: 0.5}}}}]""".replace("\n", " ")
 SMALL = (
     *("train.threads=1", "train.batch=8", "scheme={name: skipping}", "penalties=[]", "augment=null", "g.ema=null"),
-    *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16], conditional: true}", "score.extractor=none"),
+    *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16], conditional: true}", "evaluation.features=null"),
     *("grid.shape=2x3", "grid.batches=3", "grid.fitness.num_images=16", "grid.losses=[minimax, nonsaturating]"),
     *("grid.executor=loop", DIFFERING),
 )

@@ -15,7 +15,7 @@ from paragan.core.types import Side
 from paragan.game.state import state_of
 
 BASE = (
-    *("train.threads=1", "train.batch=16", "score.extractor=none", "model.width=4", "data.size=8"),
+    *("train.threads=1", "train.batch=16", "evaluation.features=null", "model.width=4", "data.size=8"),
     *("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0"),
 )
 PLAIN_GRID = ("grid.tournament=0", "grid.replacement=always", "grid.rates.probability=0.0", "grid.fitness.num_images=8")
@@ -69,7 +69,7 @@ def test_one_cell_is_the_plain_trainer(tmp_path, game):
 FULL = (
     *("grid.shape=2x2", "grid.batches=3", "grid.fitness.num_images=32", "grid.mixture.num_images=64"),
     *("grid.losses=[minimax, least_squares, nonsaturating]", "scheme={name: skipping, every: 2}"),
-    *("score.extractor=judge", "score.num_images=64", "g.ema.half_life_kimg=0.05"),
+    *("evaluation.features=judge", "evaluation.num_images=64", "g.ema.half_life_kimg=0.05"),
 )
 
 
@@ -113,7 +113,7 @@ def test_a_seed_repeats_a_grid(tmp_path, judged):
 
 
 def test_a_line_keeps_the_cell_that_it_began_in(tmp_path):
-    words = (*BASE, *FULL, "score.extractor=none", "train.kimg=0.192", "grid.replacement=always")
+    words = (*BASE, *FULL, "evaluation.features=null", "train.kimg=0.192", "grid.replacement=always")
     found = run(load("digits", words), tmp_path, "run")
     lines = {cell.number: {side: cell.centre[side].traits.cell for side in Side} for cell in found.cells}
     assert any(line != number for number, of in lines.items() for line in of.values())  # somebody's clone has won

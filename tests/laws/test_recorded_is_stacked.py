@@ -20,7 +20,7 @@ from tests.tape_graph import TapeGraph
 WORDS = (
     "grid.shape=2x2",
     "scheme=synchronous",
-    "score.extractor=none",
+    "evaluation.features=null",
     "train.batch=8",
     "augment=null",
     "penalties=[]",

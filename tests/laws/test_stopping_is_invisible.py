@@ -12,7 +12,7 @@ from paragan.core.types import Report
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0.08",
     "every.save_kimg=0.064",
-    "every.keep=2", "score.extractor=none", "d.updates_per_step=2", "g.micro_batches=2",
+    "every.keep=2", "evaluation.features=null", "d.updates_per_step=2", "g.micro_batches=2",
 ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ NARROW = {
     "stylegan2": ["model.width=24", "model.style=32", "model.latent=32", "model.base=512"],
     "r3gan": ["model.width=24", "model.groups=6", "model.latent=32", "model.blocks=1"],
 }
-SHORT = ["train.threads=1", "every.sample_kimg=0", "every.save_kimg=0", "score.num_images=1000"]
+SHORT = ["train.threads=1", "every.sample_kimg=0", "every.save_kimg=0", "evaluation.num_images=1000"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def where(name: str, data_root: Path, request) -> list[str]:
         return ["data.variant=lossless", f"data.path={data_root / 'cifar10'}"]
     if name.endswith("imagenet128"):
         small = [] if name.startswith("sngan") else ["data.size=64"]  # attention takes 16 times as long at 128 px
-        return [f"data.path={request.getfixturevalue('photos')}", "score.num_images=300", *small]
+        return [f"data.path={request.getfixturevalue('photos')}", "evaluation.num_images=300", *small]
     return [f"data.path={data_root / 'tiny-imagenet-50'}"]
 
 

@@ -27,7 +27,7 @@ MODULE = "from dataclasses import dataclass\nfrom torch import nn\n"
 def _trained() -> Path:
     """A run of two steps, made once and copied."""
     folder = Path(mkdtemp()) / "run"
-    words = [*TINY.split(), "score.extractor=none", "writers=[images,jsonl,console]", "--out", str(folder)]
+    words = [*TINY.split(), "evaluation.features=null", "writers=[images,jsonl,console]", "--out", str(folder)]
     assert main(["train", "digits", *words]) == 0
     return folder
 

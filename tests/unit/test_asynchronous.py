@@ -239,7 +239,12 @@ def test_delays_are_merged_over_ranks_and_reported_once():
     (line,) = delays.fallback_messages(found)
     assert line.startswith("d: its gradients exploded: from update 7 on")
     assert delays.fallback_messages(found) == []
-    assert DelayLog(SimpleNamespace(scheme=FunctionScheme(lambda gan, batches: None), roles=SimpleNamespace(is_split=False))).read() == {}
+    assert (
+        DelayLog(
+            SimpleNamespace(scheme=FunctionScheme(lambda gan, batches: None), roles=SimpleNamespace(is_split=False))
+        ).read()
+        == {}
+    )
 
 
 def test_the_report_adds_histograms_up_and_leaves_what_is_none():

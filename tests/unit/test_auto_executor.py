@@ -13,7 +13,7 @@ from tests.laws.test_loop_is_stacked import BATCH, apart, cells, loss_of, weight
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
-    *("scheme=synchronous", "penalties=[]", "augment=null", "score.extractor=none", "grid.batches=2"),
+    *("scheme=synchronous", "penalties=[]", "augment=null", "evaluation.features=null", "grid.batches=2"),
     *("grid.shape=2x2", "grid.fitness.num_images=8", "every.sample_kimg=0", "train.kimg=0.024"),
 )
 

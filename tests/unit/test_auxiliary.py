@@ -169,7 +169,7 @@ def test_head_that_no_penalty_trains_warns(model, penalties, told):
 
 
 def test_run_with_untrained_head_prints_warnings(tmp_path, capsys):
-    words = ("data.size=8", "train.batch=8", "train.kimg=0.008", "train.threads=1", "score.extractor=none")
+    words = ("data.size=8", "train.batch=8", "train.kimg=0.008", "train.threads=1", "evaluation.features=null")
     small = ("model={name: sngan, head: auxiliary, width: 4}", "every.sample_kimg=0", "augment=null", "penalties=[]")
     assert main(["train", "digits", *words, *small, "--out", str(tmp_path / "run")]) == 0
     found = [line for line in capsys.readouterr().out.splitlines() if "does not learn labels" in line]

@@ -21,7 +21,7 @@ from paragan.writers import jsonl
 from tests.tiny_run import train
 
 TINY = [
-    "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.kimg=0.064", "score.extractor=none",
+    "data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "train.kimg=0.064", "evaluation.features=null",
     "every.save_kimg=0.032", "every.sample_kimg=0",
 ]  # fmt: skip
 
@@ -63,8 +63,8 @@ def test_missing_data(refused):
 
 def test_a_missing_classifier(refused, data_root, tmp_path):
     shutil.copytree(data_root / "mnist", tmp_path / "mnist")
-    line = refused("train", "vanilla-mnist", "data.path=mnist", "score.extractor=mnist-cnn")
-    assert "(no mnist_cnn.npz next to mnist); pass score.weights=FILE, or use score.extractor=auto" in line
+    line = refused("train", "vanilla-mnist", "data.path=mnist", "evaluation.features=mnist-cnn")
+    assert "(no mnist_cnn.npz next to mnist); pass evaluation.weights=FILE, or use evaluation.features=auto" in line
 
 
 def test_truncated_data(refused, data_root, tmp_path):
@@ -117,7 +117,7 @@ def test_a_pickle_as_a_run(refused, tmp_path):
 def test_other_settings_that_do_not_fit(refused):
     assert "fp16 on a CPU" in refused("train", "digits", "g.precision=fp16")
     assert "its arguments are: lr, betas" in refused("train", "digits", "g.optimizer.arguments={beta: 1}")
-    assert "score.extractor" in refused("train", "digits", "score.extractor=jugde")
+    assert "evaluation.features" in refused("train", "digits", "evaluation.features=jugde")
     assert "g.micro_batches=9 is too many for a batch of 8" in refused(
         "train", "digits", "g.micro_batches=9", "train.batch=8"
     )
@@ -197,7 +197,7 @@ def test_two_writers_of_one_name(refused):
 
 
 def test_eval_scores_where_nothing_may_be_written(quick_judge, tmp_path, capfd):
-    train(tmp_path / "run", "score.extractor=judge", "score.num_images=100")
+    train(tmp_path / "run", "evaluation.features=judge", "evaluation.num_images=100")
     shutil.rmtree(tmp_path / "run" / "judge")
     (tmp_path / "run" / "judge").touch()  # no folder can be made here, whoever asks
     before = tree(tmp_path)

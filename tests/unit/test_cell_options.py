@@ -15,7 +15,7 @@ from paragan.losses import hinge, least_squares, nonsaturating
 from paragan.optim import adabelief
 
 WORDS = (
-    *("train.threads=1", "train.batch=8", "data.size=8", "penalties=[]", "g.ema=null", "score.extractor=none"),
+    *("train.threads=1", "train.batch=8", "data.size=8", "penalties=[]", "g.ema=null", "evaluation.features=null"),
     *("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0"),
     "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8], conditional: true}",
     *("grid.shape=2x2", "grid.batches=2", "grid.fitness.num_images=12", "grid.executor=loop"),

@@ -27,8 +27,14 @@ from paragan.evaluation.judge import train_or_load
 pytestmark = pytest.mark.slow  # about 20 s
 
 WORDS = (
-    *("train.threads=1", "train.batch=16", "data.size=8", "score.num_images=64", "scheme={name: skipping, every: 2}"),
-    *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "penalties=[]", "score.extractor=judge"),
+    *(
+        "train.threads=1",
+        "train.batch=16",
+        "data.size=8",
+        "evaluation.num_images=64",
+        "scheme={name: skipping, every: 2}",
+    ),
+    *("model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}", "penalties=[]", "evaluation.features=judge"),
     *("every.sample_kimg=0", "every.score_kimg=0", "g.ema=null"),
 )
 GRID = ("grid.shape=2x2", "grid.batches=2", "grid.fitness.num_images=16", "grid.mixture.num_images=32")

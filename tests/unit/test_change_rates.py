@@ -14,7 +14,7 @@ from tests.tiny_run import newest
 
 WORDS = (
     "data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "every.sample_kimg=0", "every.save_kimg=0",
-    "every.log_steps=1", "score.extractor=none", "writers=[jsonl,console]", "g.precision=fp32", "d.precision=fp32",
+    "every.log_steps=1", "evaluation.features=null", "writers=[jsonl,console]", "g.precision=fp32", "d.precision=fp32",
     "g.optimizer.lr=2e-4",
 )  # fmt: skip
 FASTER = "g.optimizer.lr=1e-3"

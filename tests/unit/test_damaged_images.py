@@ -19,7 +19,7 @@ from paragan.writers.report import render
 
 TINY = (
     *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "every.score_kimg=0", "every.sample_kimg=0"),
-    *("augment=null", "score.extractor=none"),
+    *("augment=null", "evaluation.features=null"),
 )
 
 

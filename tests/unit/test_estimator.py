@@ -17,7 +17,7 @@ from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator
 
 TINY = (
     "data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "every.save_kimg=0",
-    "every.score_kimg=0", "score.extractor=none", "writers=[jsonl]",
+    "every.score_kimg=0", "evaluation.features=null", "writers=[jsonl]",
 )  # fmt: skip
 
 

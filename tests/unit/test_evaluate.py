@@ -191,7 +191,7 @@ def test_evaluator_other_shape_or_classes_is_refused(judge, small):
 
 
 def test_evaluator_too_few_images_is_refused_early(judge, small):
-    with pytest.raises(ConfigError, match=r"score\.num_images: found 5 images"):
+    with pytest.raises(ConfigError, match=r"evaluation\.num_images: found 5 images"):
         Evaluator(judge, *small, 5)
 
 

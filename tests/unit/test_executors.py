@@ -38,7 +38,7 @@ GP = gradient_penalty.Penalty(gradient_penalty.Options(0.3))
 MLP = "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"
 TINY = (
     *("train.threads=1", "data.size=8", "train.batch=8", "penalties=[{name: r1, weight: 1.0, interval: 3}]"),
-    *("augment=null", "score.extractor=none", "every.sample_kimg=0", "scheme=synchronous", "train.kimg=0.032"),
+    *("augment=null", "evaluation.features=null", "every.sample_kimg=0", "scheme=synchronous", "train.kimg=0.032"),
 )
 
 

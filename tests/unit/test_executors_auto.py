@@ -21,7 +21,7 @@ from tests.tiny_run import newest
 
 WORDS = (
     *("train.threads=1", "data.size=8", "model={name: dcgan, latent: 4, width: 4}", "train.batch=8", "penalties=[]"),
-    *("augment=null", "score.extractor=none", "every.sample_kimg=0", "train.kimg=0.024"),
+    *("augment=null", "evaluation.features=null", "every.sample_kimg=0", "train.kimg=0.024"),
     *("g.precision=fp32", "d.precision=fp32"),  # `auto` depends on the processor
 )
 AUTO = ("g.precision=auto", "d.precision=auto")

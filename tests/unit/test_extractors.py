@@ -61,7 +61,7 @@ def test_find_weights_in_or_next_to_data_folder(tmp_path):
 @pytest.mark.parametrize(("data", "where"), [("data", r"no resnet20_cifar10\.npz next to data"), (None, "no resnet20")])
 def test_find_weights_missing_names_both_fixes(tmp_path, monkeypatch, data, where):
     monkeypatch.chdir(tmp_path)
-    cures = r"pass score\.weights=FILE, or use score\.extractor=auto"
+    cures = r"pass evaluation\.weights=FILE, or use evaluation\.features=auto"
     with pytest.raises(ConfigError, match=rf"required for the extractor 'cifar-resnet20' \({where}.*\); {cures}"):
         find_weights(data, "cifar-resnet20")
 

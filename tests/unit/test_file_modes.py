@@ -10,7 +10,8 @@ import pytest
 
 from paragan.cli.main import main
 
-TINY = "data.size=8 model.width=4 model.latent=8 train.batch=8 train.kimg=0.016 every.score_kimg=0 score.extractor=none"
+TINY = "data.size=8 model.width=4 model.latent=8 train.batch=8 train.kimg=0.016 "
+TINY += "every.score_kimg=0 evaluation.features=null"
 COMMANDS = (
     f"train digits {TINY} --out run",
     "sample run --num 4",

@@ -14,7 +14,7 @@ from paragan.cli.main import main
 
 WORDS = [
     *("data.size=8", "model.width=4", "model.latent=8", "train.batch=8", "train.kimg=0.016"),
-    *("every.score_kimg=0", "every.sample_kimg=0", "score.extractor=none"),
+    *("every.score_kimg=0", "every.sample_kimg=0", "evaluation.features=null"),
 ]
 
 
@@ -55,11 +55,11 @@ def test_the_command_for_a_longer_run_trains_on(run, capsys):
     out = capsys.readouterr().out
     assert "resuming at step 2" in out
     assert "finished: step 4, 0.032 kimg" in out
-    assert "score     off (score.extractor=none)" in out
+    assert "score     off (evaluation.features=null)" in out
     assert "paragan train runs/digits train.kimg=0.064" in out
 
 
-@pytest.mark.parametrize("words", [["every.keep=2"], ["score.num_images=10"]])
+@pytest.mark.parametrize("words", [["every.keep=2"], ["evaluation.num_images=10"]])
 def test_a_finished_run_with_another_setting_is_opened_again(run, words, capsys):
     assert main(["train", "runs/digits", *words]) == 0
     assert "resuming at step 2" in capsys.readouterr().out

@@ -44,7 +44,7 @@ g: {optimizer: {name: Adam, lr: 1e-4, arguments: {betas: [0, 0.9]}}}
 d: {updates_per_step: 5, optimizer: {name: RMSprop, lr: 5e-5}}
 train: {batch: 8, kimg: 0.08}
 every: {sample_kimg: 0.08, score_kimg: 0}
-score: {extractor: none}
+evaluation: {features: null}
 writers: [images, jsonl, console]
 """
 UNCONDITIONAL = "self.latent, self.num_classes = 8, 0"
@@ -100,7 +100,7 @@ def test_a_generator_that_ignores_its_labels_is_scored_without_classes(train, ca
     ignoring = NETS.replace("forward(self, z)", "forward(self, z, y)").replace(
         "forward(self, x)", "forward(self, x, y)"
     )
-    words = ("score.extractor=judge", "score.num_images=20", "every.score_kimg=0.08")
+    words = ("evaluation.features=judge", "evaluation.num_images=20", "every.score_kimg=0.08")
     code, said, record = train(*words, nets=ignoring)
     assert code == 0, said
     assert said.count("warning: the generator ignores its labels") == 1

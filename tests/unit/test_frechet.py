@@ -76,5 +76,5 @@ def test_frechet_too_few_images_is_refused(count):
     metric = frechet.Metric.from_reference(SampleFeatures(features(10, 3, seed=0))).update(
         SampleFeatures(features(count, 3, seed=1))
     )
-    with pytest.raises(ConfigError, match=r"score\.num_images"):
+    with pytest.raises(ConfigError, match=r"evaluation\.num_images"):
         metric.compute()

@@ -21,7 +21,7 @@ from paragan.distributed.transports.signed_frames import new_token
 from paragan.runs import start_grid
 from paragan.runs.grids import serve, with_num_workers
 
-WORDS = ("train.threads=1", "grid.shape=2x2", "score.extractor=none")
+WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null")
 
 
 def config(*words):

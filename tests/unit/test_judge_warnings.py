@@ -47,7 +47,7 @@ def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmet
             x = x[:200] * 0 + torch.arange(200, dtype=torch.uint8).view(-1, 1, 1, 1)
             y = y[:200]
         parts.append(InMemorySource(x, y if names else None, names, "plain"))
-    config = load("digits", ["data.size=8", "score.num_images=64", "model.width=4"])
+    config = load("digits", ["data.size=8", "evaluation.num_images=64", "model.width=4"])
     score = scorer(config, build.Data(*parts), tmp_path / "judge", said.append)
     trainer = build.trainer(config, tmp_path, said.append, lambda: False)
     assert said == []

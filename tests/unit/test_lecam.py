@@ -98,7 +98,7 @@ def test_parts_are_refused():
 
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=8", "train.batch=16", "every.sample_kimg=1",
-    "every.save_kimg=0.032", "score.extractor=none", "penalties=[{name: lecam, weight: 0.3, decay: 0.5}]",
+    "every.save_kimg=0.032", "evaluation.features=null", "penalties=[{name: lecam, weight: 0.3, decay: 0.5}]",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from paragan.loading.loader import Loader
 from paragan.loading.order import Order
 
 CPU = torch.device("cpu")
-WORDS = ("model={name: dcgan, width: 4, latent: 4}", "augment=null", "score.extractor=none", "train.batch=16")
+WORDS = ("model={name: dcgan, width: 4, latent: 4}", "augment=null", "evaluation.features=null", "train.batch=16")
 
 
 class Numbered:

@@ -139,7 +139,7 @@ def test_coverage_of_many_equal_images():
 
 
 def test_coverage_needs_more_than_k_real_images():
-    with pytest.raises(ConfigError, match=r"score\.num_images"):
+    with pytest.raises(ConfigError, match=r"evaluation\.num_images"):
         coverage.Metric.from_reference(SampleFeatures(normal(coverage.K)))
 
 

@@ -16,7 +16,7 @@ from paragan.distributed.transports.control import Listener
 from paragan.distributed.transports.signed_frames import new_token
 from paragan.hardware import peers
 
-WORDS = ("train.threads=1", "grid.shape=2x2", "score.extractor=none", "transport=nccl")
+WORDS = ("train.threads=1", "grid.shape=2x2", "evaluation.features=null", "transport=nccl")
 
 
 def config(*words):

@@ -20,7 +20,7 @@ model: wgan.py
 loss: hinge
 train: {batch: 8, kimg: 0.016}
 every: {sample_kimg: 0, score_kimg: 0}
-score: {extractor: none}
+evaluation: {features: null}
 """
 
 

@@ -41,7 +41,7 @@ def test_packaged_other_weights_is_refused(tmp_path, monkeypatch, spoil, what):
     if spoil is not None:
         (tmp_path / "mnist.safetensors").write_bytes(spoil((FOLDER / "mnist.safetensors").read_bytes()))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path)
-    cures = "install paragan again, or use score.extractor=judge"
+    cures = "install paragan again, or use evaluation.features=judge"
     with pytest.raises(DataError, match=rf"mnist\.safetensors: this file of the package {what}; {cures}"):
         load_network("mnist")
 
@@ -88,12 +88,12 @@ def test_find_packaged_by_data_set_and_shape(dataset, shape, name):
 def test_resolve_extractor_recipes_need_no_weights_file(recipe):
     """Whatever its data: the packaged extractor of that data, or a judge; named by the recipe in no case."""
     config = load(recipe)
-    assert (config.score.extractor, config.score.weights) == ("auto", None)
+    assert (config.evaluation.features, config.evaluation.weights) == ("auto", None)
     sizes = {field.name: getattr(config.data.options, field.name) for field in fields(config.data.options)}
     side = sizes.get("size", 32)
     shape = (1 if config.data.name in ("mnist", "fashion_mnist", "digits") else 3, side, side)
     expected = config.data.name if config.data.name in PACKAGED else "judge"
-    assert resolve_extractor(config.score, config.data.name, shape).extractor == expected
+    assert resolve_extractor(config.evaluation, config.data.name, shape).features == expected
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ SMALL = {
 @pytest.mark.parametrize("recipe", SMALL)
 def test_mnist_recipes_score_with_official_files(recipe, official, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    quiet = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0", "score.num_images=200")
+    quiet = ("every.sample_kimg=0", "every.score_kimg=0", "every.save_kimg=0", "evaluation.num_images=200")
     assert main(["train", recipe, f"data.path={official}", *SMALL[recipe], *quiet, "--out", "run"]) == 0
     printed = capfd.readouterr()
     assert "score     by the extractor mnist of the package, right on 99." in printed.out
@@ -140,7 +140,7 @@ def test_cifar10_files_are_scored_by_packaged_extractor(tmp_path, monkeypatch):
         rows = np.random.default_rng(number).integers(0, 256, (20, 3073), np.uint8)
         rows[:, 0] %= 10
         (tmp_path / name).write_bytes(rows.tobytes())
-    words = (f"data.path={tmp_path}", "model.width=4", "score.num_images=50", "train.batch=8")
+    words = (f"data.path={tmp_path}", "model.width=4", "evaluation.num_images=50", "train.batch=8")
     said = []
     trainer = build.trainer(load("sngan-cifar10", words), tmp_path / "run", said.append, lambda: False)
     score = trainer.compute_score()

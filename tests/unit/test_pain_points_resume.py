@@ -99,7 +99,7 @@ def naive_jump(lost: str) -> float:
 
 SETTINGS = (
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "every.sample_kimg=0", "every.save_kimg=0",
-    "score.extractor=none", "augment=diffaugment", "g.schedule={name: linear, end: 20}", "every.keep=2",
+    "evaluation.features=null", "augment=diffaugment", "g.schedule={name: linear, end: 20}", "every.keep=2",
     "d.schedule={name: cosine, warmup: 3, end: 20}", "g.ema={half_life_kimg: 0.02, start_kimg: 0.04}",
     "penalties=[{name: r1, weight: 1.0, interval: 3}]",
 )  # fmt: skip

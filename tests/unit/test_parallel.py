@@ -158,7 +158,7 @@ def test_shipped_models_train_under_pure(model, tmp_path):
     assert max(float((a.detach() - b).abs().max()) for a, b in moved) > 1e-5
 
 
-QUIET = ["every.sample_kimg=0", "every.save_kimg=0", "score.extractor=none"]
+QUIET = ["every.sample_kimg=0", "every.save_kimg=0", "evaluation.features=null"]
 SMALL = {
     "dcgan": ["model.width=8"],
     "mlp": [],

@@ -18,7 +18,7 @@ from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator
 
 TINY = (
     "data.size=8", "train.batch=16", "train.kimg=0.064", "every.sample_kimg=0", "every.save_kimg=0",
-    "every.score_kimg=0", "score.extractor=none", "writers=[jsonl]",
+    "every.score_kimg=0", "evaluation.features=null", "writers=[jsonl]",
 )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def test_the_config_comes_with_the_library_and_leaves_torch_alone(python):
 @pytest.fixture(scope="module")
 def finished(quick_judge, tmp_path_factory):
     """A run that was scored; tests only read it."""
-    words = ("score.extractor=judge", "score.num_images=20")
+    words = ("evaluation.features=judge", "evaluation.num_images=20")
     scale_mgr = pg.ScalingManager(config(*words), 16, 1, out=tmp_path_factory.mktemp("finished") / "run")
     yield trained(scale_mgr)
     scale_mgr.close()
@@ -158,7 +158,7 @@ def test_a_metric_that_is_none_lists_those_that_are(finished):
 
 
 def test_a_run_that_is_not_scored_says_so(manager):
-    with pytest.raises(pg.ConfigError, match=r"^eval needs an extractor, and score\.extractor is none"):
+    with pytest.raises(pg.ConfigError, match=r"^eval needs an extractor, and evaluation\.features is null"):
         trained(manager(), steps=1).eval()
 
 
@@ -168,7 +168,7 @@ def _record(scale_mgr):
 
 
 def test_eval_between_steps_returns_a_score_and_training_continues(quick_judge, manager):
-    scale_mgr, gan = manager("score.extractor=judge", "score.num_images=20"), pg.Estimator(*pair())
+    scale_mgr, gan = manager("evaluation.features=judge", "evaluation.num_images=20"), pg.Estimator(*pair())
     trained(scale_mgr, gan, steps=2)
     early = scale_mgr.eval("coverage")
     assert scale_mgr.eval("coverage") == early

@@ -24,7 +24,7 @@ from paragan.writers.jsonl import Options, Writer
 SETTINGS = [
     "data.size=8", "model.width=8", "model.latent=16", "train.batch=16", "train.kimg=0.16", "every.log_steps=4",
     "every.sample_kimg=0.08",
-    "every.save_kimg=0.08", "score.extractor=none", "writers=[images,jsonl,console]",
+    "every.save_kimg=0.08", "evaluation.features=null", "writers=[images,jsonl,console]",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from paragan.runs.train import train_run
 pytestmark = pytest.mark.usefixtures("quick_judge")
 PLAIN = (
     *("data.size=8", "model.width=4", "model.latent=8", "train.batch=16", "augment=null", "train.threads=1"),
-    *("every.sample_kimg=0", "every.save_kimg=0", "score.num_images=100", "writers=[jsonl,console]"),
+    *("every.sample_kimg=0", "every.save_kimg=0", "evaluation.num_images=100", "writers=[jsonl,console]"),
 )
 GRID = ("grid.shape=1x2", "grid.batches=2", "scheme=synchronous", "penalties=[]", "grid.mixture.num_images=50")
 

@@ -17,7 +17,7 @@ from benchmarks.table1 import report, rows, run
 from benchmarks.table1.processes import RowError, RowProcesses
 from paragan.cli.main import main
 
-SETTINGS = ("data.size=16", "model.width=2", "score.num_images=6")
+SETTINGS = ("data.size=16", "model.width=2", "evaluation.num_images=6")
 ROWS = {row.name: row for group in (*rows.VANILLA, *rows.PIX2PIX[::-1]) for row in group.rows}
 
 

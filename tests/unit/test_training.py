@@ -17,7 +17,7 @@ from tests.tiny_run import newest
 
 TINY = {
     "data.size": 8, "train.batch": 16, "train.kimg": 0.128, "every.save_kimg": 0, "every.sample_kimg": 0.064,
-    "every.log_steps": 1, "score.extractor": "none", "g.ema.half_life_kimg": 0.02,
+    "every.log_steps": 1, "evaluation.features": None, "g.ema.half_life_kimg": 0.02,
 }  # fmt: skip
 SMALL = {"model.width": 4, "model.latent": 8}
 
@@ -77,7 +77,9 @@ def test_train_writes_the_whole_run_folder_and_returns_the_run(tmp_path):
 
 @pytest.mark.usefixtures("quick_judge")
 def test_scores_of_a_run_are_the_newest(tmp_path):
-    run = pg.train("digits", {**TINY, **SMALL, "score.extractor": "judge", "score.num_images": 50}, out=tmp_path)
+    run = pg.train(
+        "digits", {**TINY, **SMALL, "evaluation.features": "judge", "evaluation.num_images": 50}, out=tmp_path
+    )
     assert run.scores["fd[judge]"] == run.records("score")[-1]["fd[judge]"]
     assert "num_images" not in run.scores
 
@@ -124,7 +126,8 @@ def test_a_generator_for_a_run_of_a_recipe_is_refused(tmp_path):
 
 
 def test_a_run_of_an_estimator_is_recorded_and_loads(tmp_path):
-    config = pg.config.load("digits", [f"{key}={value}" for key, value in TINY.items()])
+    words = [f"{key}={'null' if value is None else value}" for key, value in TINY.items()]
+    config = pg.config.load("digits", words)
     scale_mgr = pg.ScalingManager(config, 16, 1, out=tmp_path / "run")
     gan = pg.Estimator(Painter(), Critic())
     for _ in config.max_steps:
@@ -217,7 +220,13 @@ def test_a_device_that_cannot_be_used_is_one_line(painted, device):
 
 
 def test_values_of_every_kind_become_settings(tmp_path):
-    settings = {**TINY, **SMALL, "g.optimizer.arguments.betas": (0.0, 0.9), "g.ema": None, "score.weights": tmp_path}
+    settings = {
+        **TINY,
+        **SMALL,
+        "g.optimizer.arguments.betas": (0.0, 0.9),
+        "g.ema": None,
+        "evaluation.weights": tmp_path,
+    }
     run = pg.train("digits", settings, out=tmp_path / "run")
     assert run.config.g.optimizer.arguments == {"betas": [0.0, 0.9]} and run.config.g.ema is None
-    assert run.config.score.weights == str(tmp_path)
+    assert run.config.evaluation.weights == str(tmp_path)

@@ -28,7 +28,7 @@ from paragan.losses import nonsaturating
 from tests.tiny_run import train
 
 SIDE = 64  # the smallest with a layer of dropout
-WORDS = ("data.size=64", "train.batch=1", "train.kimg=0.004", "model.width=2", "score.extractor=judge")
+WORDS = ("data.size=64", "train.batch=1", "train.kimg=0.004", "model.width=2", "evaluation.features=judge")
 QUIET = ("every.score_kimg=0", "every.sample_kimg=0")
 
 
@@ -109,7 +109,7 @@ def test_dropout_is_another_in_every_update(pairs, tmp_path, scheme, monkeypatch
         return out
 
     monkeypatch.setattr(Dropout, "forward", noted)
-    started(tmp_path / "run", pairs, *QUIET, f"scheme={scheme}", "score.extractor=none", "train.kimg=0.003")
+    started(tmp_path / "run", pairs, *QUIET, f"scheme={scheme}", "evaluation.features=null", "train.kimg=0.003")
     assert len(drawn) == 3 * (2 if scheme == "synchronous" else 1)
     flat = {tuple(mask.tolist()) for mask in drawn}
     assert len(flat) == len(drawn)
@@ -236,7 +236,11 @@ def tree(run):
         ("digits", ["penalties.0.name=l1"], "penalties: l1 needs the targets of pairs"),
         ("pix2pix-facades", ["model=dcgan"], "model dcgan makes images from latents, which does not fit data paired"),
         ("pix2pix-facades", ["augment=diffaugment"], "augment: found diffaugment with pairs"),
-        ("pix2pix-facades", ["score.extractor=mnist-cnn"], "score.extractor=mnist-cnn is not used: data of pairs"),
+        (
+            "pix2pix-facades",
+            ["evaluation.features=mnist-cnn"],
+            "evaluation.features=mnist-cnn is not used: data of pairs",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(pairs, tmp_path, recipe, words, told):
@@ -260,7 +264,7 @@ def test_the_recipe_is_the_papers_but_for_length_and_averaging():
     assert (config.train.batch, config.model.name, config.scheme.name) == (1, "pix2pix", "shared_fakes")
     assert (config.loss.name, config.loss.options.d_weight) == ("nonsaturating", 0.5)
     assert [(p.name, p.options.weight) for p in config.penalties] == [("l1", 100.0)]
-    assert (config.data.options.direction, config.score.mode) == ("b_to_a", "train-stats")
+    assert (config.data.options.direction, config.evaluation.mode) == ("b_to_a", "train-stats")
     for player in (config.g, config.d):
         assert (player.optimizer.name, player.optimizer.lr) == ("Adam", 2e-4)
         assert player.optimizer.arguments == {"betas": [0.5, 0.999]}

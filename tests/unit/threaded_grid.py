@@ -17,7 +17,7 @@ from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerSt
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
-    *("scheme=synchronous", "penalties=[]", "augment=null", "score.extractor=none", "grid.batches=2"),
+    *("scheme=synchronous", "penalties=[]", "augment=null", "evaluation.features=null", "grid.batches=2"),
     *("grid.shape=2x2", "grid.fitness.num_images=8", "grid.executor=loop"),
 )
 WAIT_S = 60.0

@@ -94,7 +94,7 @@ class ScalingManager:
         with self._alive(method="eval") as session:
             values = session.score()
         if not values:
-            raise ConfigError("eval needs an extractor, and score.extractor is none; pass score.extractor=auto")
+            raise ConfigError("eval needs an extractor, and evaluation.features is null; pass evaluation.features=auto")
         distance = next((name for name in values if name.startswith("fd[")), None)
         if metric == "fid" and distance is not None:
             text = f"without Inception weights fid is {distance} {values[distance]:.4g}, the same distance in other"

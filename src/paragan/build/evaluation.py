@@ -11,7 +11,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.protocols import Source
 from paragan.evaluation import scorer as scorers
 from paragan.evaluation.evaluator import Score
-from paragan.evaluation.options import ScoreOptions
+from paragan.evaluation.options import EvaluationOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.metrics import frechet
@@ -37,18 +37,18 @@ def scorer(
 
 def scoring(
     config: RunConfig, found: Data, keeping: scorers.ExtractorCache
-) -> tuple[ScoreOptions, Source, Source, str | None, scorers.ExtractorCache]:
+) -> tuple[EvaluationOptions, Source, Source, str | None, scorers.ExtractorCache]:
     """The arguments of `scorers.scorer` and `scorers.evaluator`, with the extractor that `auto` stands for."""
     path = getattr(config.data.options, "path", None)
     train, held_out = found.scored
     return options(config, train), train, held_out, path, keeping
 
 
-def options(config: RunConfig, train: Source) -> ScoreOptions:
+def options(config: RunConfig, train: Source) -> EvaluationOptions:
     """How the run is scored, with the extractor that `auto` stands for."""
-    return scorers.resolve_extractor(config.score, config.data.name, train.shape)
+    return scorers.resolve_extractor(config.evaluation, config.data.name, train.shape)
 
 
 def distance_name(config: RunConfig, train: Source) -> str:
     """Of the Frechet distance, as scores have it."""
-    return f"{frechet.Metric.name}[{options(config, train).extractor}]"
+    return f"{frechet.Metric.name}[{options(config, train).features}]"

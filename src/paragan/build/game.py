@@ -254,7 +254,7 @@ def trainer(
         scorer(config, found, folder / "judge", say, not reading, roles.batch_world, never if roles.is_split else stop),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
-        fixed_samples=FixedSamples(config.score.mode, paired(found.held_out)),
+        fixed_samples=FixedSamples(config.evaluation.mode, paired(found.held_out)),
         roles=roles,
         sync_period=_period(config, roles),
     )

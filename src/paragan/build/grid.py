@@ -171,7 +171,7 @@ class GridFactory:
     ) -> Evolution:
         """Make the trainer of a population. first: a cell of it, or an equal one."""
         config = self.config
-        score = config.score
+        score = config.evaluation
         data = self.data.train
         has_all_data = self.diets.of(first.number) is data
         return Evolution(

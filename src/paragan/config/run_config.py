@@ -24,7 +24,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice, Range
 from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, raise_problems, shorten
 from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
-from paragan.evaluation.options import ScoreOptions
+from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import PlayerOptions
 
 FORMAT = 1
@@ -57,7 +57,7 @@ class RunConfig:
     """Batch, length and execution."""
     every: EveryOptions = field(default_factory=EveryOptions)
     """Periods of samples, checkpoints and scores."""
-    score: ScoreOptions = field(default_factory=ScoreOptions)
+    evaluation: EvaluationOptions = field(default_factory=EvaluationOptions)
     """Scores, and how the generator is sampled."""
     writers: tuple[Annotated[Choice, Category("writers")], ...] = field(
         default_factory=lambda: tuple(choose("writers", name) for name in ("images", "jsonl", "console", "report"))

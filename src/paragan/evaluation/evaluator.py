@@ -73,10 +73,13 @@ class Evaluator:
             found = f"data of {_size(self.train.shape)} in {classes} classes"
             expected = f"{_size(self.judge.shape)} in {self.judge.num_classes} classes"
             raise ConfigError(
-                f"score.extractor: found {found}, but {self.judge.name} expects {expected}; use score.extractor=auto"
+                f"evaluation.features: found {found}, but {self.judge.name} expects {expected}; "
+                "use evaluation.features=auto"
             )
         if self.num_images <= coverage.K:
-            raise ConfigError(f"score.num_images: found {self.num_images} images, expected at least {coverage.K + 1}")
+            raise ConfigError(
+                f"evaluation.num_images: found {self.num_images} images, expected at least {coverage.K + 1}"
+            )
 
     def __call__(self, player: Player, prior: Prior) -> Score:
         """Score a player's sampling generator on the latents of the stream "score"."""

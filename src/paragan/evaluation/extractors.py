@@ -127,7 +127,9 @@ def load_extractor(name: str, path: Path) -> nn.Module:
         net = extractor.make()
     wanted = {key: tuple(tensor.shape) for key, tensor in net.state_dict().items()}
     arrays = _arrays(
-        path, wanted, f"expected the npz of {extractor.description}; check score.weights, or use score.extractor=auto"
+        path,
+        wanted,
+        f"expected the npz of {extractor.description}; check evaluation.weights, or use evaluation.features=auto",
     )
     weights = {key: torch.from_numpy(array.astype(np.float32)) for key, array in arrays.items()}
     net.load_state_dict(weights, assign=True)
@@ -142,8 +144,8 @@ def find_weights(data: str | None, name: str) -> Path:
     if found is None:
         where = f" next to {data}" if data else ""
         raise ConfigError(
-            f"score.weights is required for the extractor {name!r} (no {file}{where}); pass score.weights=FILE, "
-            "or use score.extractor=auto"
+            f"evaluation.weights is required for the extractor {name!r} (no {file}{where}); pass "
+            "evaluation.weights=FILE, or use evaluation.features=auto"
         )
     return found
 

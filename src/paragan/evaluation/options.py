@@ -9,16 +9,16 @@ from paragan.core.option_types import FilePath, Range
 
 
 @dataclass(frozen=True)
-class ScoreOptions:
+class EvaluationOptions:
     """How a run is scored and its generator sampled."""
 
     num_images: Annotated[int, Range(least=6)] = 2000
     """Samples per score. Data of pairs is scored against its held-out targets instead."""
-    extractor: Literal["auto", "judge", "mnist", "cifar10", "mnist-cnn", "cifar-resnet20", "cifar-resnet56", "none"] = (
+    features: Literal["auto", "judge", "mnist", "cifar10", "mnist-cnn", "cifar-resnet20", "cifar-resnet56"] | None = (
         "auto"
     )
     """Features that scores are measured in: `auto` is the packaged network of the data set, `mnist` or `cifar10`, where
-    there is one for its images, otherwise `judge`, a small CNN trained on this run's real images. `none` switches
+    there is one for its images, otherwise `judge`, a small CNN trained on this run's real images. null switches
     scores off; the others read their weights from a file.
     """
     weights: FilePath | None = None

@@ -57,7 +57,9 @@ def load_network(name: str) -> tuple[nn.Module, str]:
     sha256 = hashlib.sha256(content).hexdigest()
     if sha256 != extractor_info(name)["sha256"]:
         what = "is damaged" if content else "is missing"
-        raise DataError(f"{path}: this file of the package {what}; install paragan again, or use score.extractor=judge")
+        raise DataError(
+            f"{path}: this file of the package {what}; install paragan again, or use evaluation.features=judge"
+        )
     return network_from_bytes(name, content), sha256
 
 

@@ -18,7 +18,7 @@ from paragan.evaluation import classifier, packaged_extractors
 from paragan.evaluation.evaluator import Evaluator, Score
 from paragan.evaluation.extractors import EXTRACTORS, find_weights
 from paragan.evaluation.judge import JUDGE, Judge, load_packaged, load_pretrained, train_or_load
-from paragan.evaluation.options import ScoreOptions
+from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -43,17 +43,18 @@ class ExtractorCache:
     stop: Callable[[], bool] = lambda: False
 
 
-def resolve_extractor(options: ScoreOptions, dataset: str, shape: tuple[int, int, int]) -> ScoreOptions:
+def resolve_extractor(options: EvaluationOptions, dataset: str, shape: tuple[int, int, int]) -> EvaluationOptions:
     """Replace `auto` by the packaged extractor of this data set and size, else by the run's judge."""
-    if options.extractor != _AUTO:
+    if options.features != _AUTO:
         return options
     name: Any = packaged_extractors.find_packaged(dataset, shape) or JUDGE
-    return replace(options, extractor=name)
+    return replace(options, features=name)
 
 
-def describe_extractor(options: ScoreOptions) -> str:
+def describe_extractor(options: EvaluationOptions) -> str:
     """Describe the extractor of resolved options in one line, for the start of a run."""
-    name = options.extractor
+    name = options.features
+    assert name is not None
     if name in packaged_extractors.PACKAGED:
         what, accuracy = next(iter(packaged_extractors.extractor_info(name)["accuracy"].items()))
         return f"by the extractor {name} of the package, right on {accuracy:.1%} of {what}"
@@ -61,18 +62,18 @@ def describe_extractor(options: ScoreOptions) -> str:
 
 
 def build_scorer(
-    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
+    options: EvaluationOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[Player, Prior], Score] | None:
     """Build the scorer of a player; None: scoring is off.
 
     options: resolved. path: of the data, to find weights next to it. A judge is trained or read at the first score;
     other extractors are read now, so that a missing file is reported before anything is written.
     """
-    if options.extractor != "none" and (pairs := paired(held_out)) is not None:
-        if options.extractor != JUDGE:
+    if options.features is not None and (pairs := paired(held_out)) is not None:
+        if options.features != JUDGE:
             raise ConfigError(
-                f"score.extractor={options.extractor} is not used: data of pairs is scored against its targets; leave "
-                "it out, or set it to none"
+                f"evaluation.features={options.features} is not used: data of pairs is scored against its targets; "
+                "leave it out, or set it to null"
             )
         return PairEvaluator(pairs, options.num_images, options.mode)
 
@@ -81,19 +82,21 @@ def build_scorer(
 
 
 def build_evaluator(
-    options: ScoreOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
+    options: EvaluationOptions, train: Source, held_out: Source, path: str | None, keeping: ExtractorCache
 ) -> Callable[[], Evaluator] | None:
     """Build a function that returns the evaluator of this data; None: scoring is off."""
 
     def scored_by(judge: Judge) -> Evaluator:
         return Evaluator(judge, train, held_out, options.num_images, options.mode, keeping.world, keeping.say)
 
-    if options.extractor == "none":
+    if options.features is None:
         return None
-    if options.weights and options.extractor not in EXTRACTORS:
+    if options.weights and options.features not in EXTRACTORS:
         readers = ", ".join(EXTRACTORS)
-        raise ConfigError(f"score.weights is not read by the extractor {options.extractor!r}; name one of {readers}")
-    if options.extractor != JUDGE:
+        raise ConfigError(
+            f"evaluation.weights is not read by the extractor {options.features!r}; name one of {readers}"
+        )
+    if options.features != JUDGE:
         ready = scored_by(_read(options, path, train.shape[-1]))
         return lambda: ready
 
@@ -106,9 +109,10 @@ def build_evaluator(
     return trained
 
 
-def _read(options: ScoreOptions, path: str | None, size: int) -> Judge:
+def _read(options: EvaluationOptions, path: str | None, size: int) -> Judge:
     """Load the packaged extractor, or the one of a file."""
-    name = options.extractor
+    name = options.features
+    assert name is not None
     if name in EXTRACTORS:
         return load_pretrained(name, Path(options.weights or find_weights(path, name)), size)
     return load_packaged(name, size)

@@ -135,7 +135,7 @@ class Sampler:
     @property
     def mode(self) -> Mode:
         """The sampling mode of the run, the default of `sample`."""
-        return getattr(getattr(self.config, "score", None), "mode", "eval")
+        return getattr(getattr(self.config, "evaluation", None), "mode", "eval")
 
     def sample(
         self,

@@ -61,7 +61,7 @@ class VarianceRatio:
         variance_K = ClassMoments.of(real, num_classes).variance_K
         if not variance_K.any():
             raise ConfigError(
-                "variance within classes: the real images of every class are equal; raise score.num_images"
+                "variance within classes: the real images of every class are equal; raise evaluation.num_images"
             )
         return cls(variance_K, ClassMoments.of(real.rows(0, 0), num_classes))
 

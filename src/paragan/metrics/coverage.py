@@ -36,7 +36,9 @@ class Metric:
     def from_reference(cls, real: SampleFeatures) -> Metric:
         """An empty metric with the radius around each image of `real`."""
         if len(real) <= K:
-            raise ConfigError(f"coverage needs more than k = {K} real images, not {len(real)}; raise score.num_images")
+            raise ConfigError(
+                f"coverage needs more than k = {K} real images, not {len(real)}; raise evaluation.num_images"
+            )
         real_NF = in_float64(real.features_BF)
         return cls(
             real_NF, _distance_to_kth_other(real_NF), torch.full((len(real_NF),), torch.inf, dtype=torch.float64)

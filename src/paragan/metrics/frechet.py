@@ -38,7 +38,9 @@ class Moments:
     def mean_and_covariance(self) -> tuple[Tensor, Tensor]:
         """Mean (F,) and unbiased covariance (F, F). Raises `ConfigError` below two images."""
         if self.count < 2:
-            raise ConfigError(f"a Frechet distance needs at least 2 images, not {self.count}; raise score.num_images")
+            raise ConfigError(
+                f"a Frechet distance needs at least 2 images, not {self.count}; raise evaluation.num_images"
+            )
         mean_F = self.sum_F / self.count
         return mean_F, (self.outer_FF - self.count * mean_F.outer(mean_F)) / (self.count - 1)
 

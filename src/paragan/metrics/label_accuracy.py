@@ -40,5 +40,5 @@ class Metric:
     def compute(self) -> float:
         """The value of the metric."""
         if not self.count:
-            raise ConfigError("label accuracy needs at least 1 image; raise score.num_images")
+            raise ConfigError("label accuracy needs at least 1 image; raise evaluation.num_images")
         return self.recognised / self.count

@@ -43,5 +43,5 @@ def evaluate_run(
     """
     run = open_run(path, num_images, trust, best)
     if not run.trainer.is_scored:
-        raise ConfigError(f"{path} has no scores (score.extractor=none); resume it with score.extractor=auto")
+        raise ConfigError(f"{path} has no scores (evaluation.features=null); resume it with evaluation.features=auto")
     return RunScore(run.trainer.clock.step, run.trainer.compute_score(run.prior(seed)))

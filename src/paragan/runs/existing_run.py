@@ -13,7 +13,7 @@ from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
 
 _MAY_CHANGE = (
-    *("train.kimg", "train.timeout_s", "train.executor", "every.", "score.", "writers", "data.path", "devices"),
+    *("train.kimg", "train.timeout_s", "train.executor", "every.", "evaluation.", "writers", "data.path", "devices"),
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
     *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
 )

@@ -44,7 +44,7 @@ def open_run(path: Path, num_images: int | None = None, trust: bool = False, bes
     config_file = path / "config.yaml"
     if not config_file.is_file():
         raise CheckpointError(f"{path} {_why_no_run(path)}; pass a run folder, made by `{program_command()} train`")
-    overrides = [] if num_images is None else [f"score.num_images={num_images}"]
+    overrides = [] if num_images is None else [f"evaluation.num_images={num_images}"]
     config = load(str(config_file), overrides, ANY if trust else ())
     trainer = grid.trainer(config, path, _print_line, lambda: False, reading=True)
     if not trainer.resume(best):

@@ -280,10 +280,10 @@ def _repeats_line(batch: int, images: int) -> str:
 
 def _score_lines(config: RunConfig, source: Source) -> list[str]:
     """The extractor that scores the run, if any. The judge is announced when it is trained."""
-    if config.score.extractor == "none" or paired(source) is not None:
+    if config.evaluation.features is None or paired(source) is not None:
         return []
     options = evaluation.options(config, source)
-    return [] if options.extractor == JUDGE else [f"score     {describe_extractor(options)}"]
+    return [] if options.features == JUDGE else [f"score     {describe_extractor(options)}"]
 
 
 def _unused_labels_line(found: tuple[Side, tuple[str, ...]]) -> str:

@@ -121,7 +121,7 @@ def _summary(session: Session) -> str:
     more = session.trainer.images * 2 / 1000
     longer = f"{commands['go on']} train.kimg={more:g}    # twice the length"
     lines = [
-        f"score     {score_line(session.last_score) if scored else 'off (score.extractor=none)'}",
+        f"score     {score_line(session.last_score) if scored else 'off (evaluation.features=null)'}",
         f"where     {path}: report.html, samples/, metrics.jsonl, checkpoints/",
         f"next      {commands['sample']}",
         f"          {commands['export']}",
