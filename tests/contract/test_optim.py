@@ -106,7 +106,8 @@ def test_step_without_host_synchronization(name, monkeypatch):
     """Also where the learning rate follows a schedule."""
     policy = Policy(registry.load("optim", name).Optimizer, 0.1, schedule=ScheduleOptions("linear", start=0, end=8))
     held = weights()
-    optimizer, count = policy.optimizer(held), torch.tensor(0)
+    optimizer = policy.optimizer((str(number), weight) for number, weight in enumerate(held))
+    count = torch.tensor(0)
     monkeypatch.setattr(torch.Tensor, "item", lambda self: pytest.fail("a host sync"))
     monkeypatch.setattr(torch.Tensor, "__float__", lambda self: pytest.fail("a host sync"))
     monkeypatch.setattr(torch.Tensor, "__bool__", lambda self: pytest.fail("a host sync"))

@@ -25,7 +25,7 @@ d:
 
 
 def optimizer_of(config):
-    return build.policy(config.d).optimizer([nn.Parameter(torch.zeros(1))])
+    return build.policy(config.d).optimizer([("weight", nn.Parameter(torch.zeros(1)))])
 
 
 def test_integers_are_floats_in_a_recipe():

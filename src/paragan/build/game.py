@@ -143,6 +143,7 @@ def policy(options: PlayerOptions) -> Policy:
         options.max_norm,
         options.micro_batches,
         options.updates_per_step,
+        options.optimizer.groups,
     )
 
 

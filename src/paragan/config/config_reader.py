@@ -140,7 +140,7 @@ class ConfigReader:
             return self._read_name(category, node, path)
         if dataclasses.is_dataclass(hint):
             return self._read_record(hint, node, path, default)
-        inner = [kind for kind in get_args(hint) if is_record(kind)]
+        inner = [kind for kind in get_args(hint) if is_record(kind) or get_origin(kind) is dict]
         if inner and is_union(hint):
             return None if node.value is None else self._read_value(inner[0], node, path, default)
         if inner and get_origin(hint) in (tuple, list):

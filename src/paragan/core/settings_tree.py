@@ -52,6 +52,17 @@ class LocatedDict(dict[str, Any]):
         self.places = dict(places or {})
 
 
+def located_key(values: Mapping[str, Any], key: str, default: str) -> str:
+    """The dotted key of an entry (of the map if `key` is empty), after its location if that is known.
+
+    default: the dotted key of a map that was not read from a config.
+    """
+    path = values.path if isinstance(values, LocatedDict) else default
+    place = values.places.get(key) if isinstance(values, LocatedDict) else None
+    dotted = f"{path}.{key}" if key else path
+    return dotted if place is None else f"{place}: {dotted}"
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing the user has to change. path: the dotted key; empty for the whole file."""

@@ -17,6 +17,7 @@ from paragan.core.errors import RankError
 from paragan.core.shard import local_shard
 from paragan.core.window import Window
 from paragan.game.player import Player
+from paragan.game.policy import learning_rates
 
 _ROW = 1024  # words
 _SHARD = " of several)"
@@ -70,10 +71,12 @@ def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
     """Checksums and counters that must be equal on all ranks, by name; one device transfer per player."""
     sums: dict[str, Any] = {"clock: step": clock.step, "clock: images": clock.images}
     for side, player in players.items():
-        numbers = {"updates": player.updates, "learning rate": player.optimizer.param_groups[0]["lr"]}
+        numbers = {"updates": player.updates}
         if player.scaler is not None:
             numbers |= {"loss scale": player.scaler.scale, "good steps": player.scaler.good}
         sums |= {f"{side}: {name}": float(value) for name, value in numbers.items()}
+        for name, rate in learning_rates(player.optimizer).items():
+            sums[f"{side}: learning rate{name.removeprefix('lr')}"] = rate
         sums |= {f"{side}: version": player.version, f"{side}: images": player.images}
         tensors = dict(_tensors(player))
         checksums = torch.stack([checksum(tensor) for tensor in tensors.values()]).tolist() if tensors else []

@@ -22,6 +22,7 @@ from paragan.engine.divergence import SkipMonitor
 from paragan.engine.pace import ProgressTimer
 from paragan.engine.trainer import Trainer
 from paragan.game.player import Player
+from paragan.game.policy import learning_rates
 
 
 @dataclass
@@ -116,7 +117,9 @@ class Session:
             self._advise(event.values)
 
     def _step(self, report: Report) -> None:
-        rates = {f"{name}/lr": float(p.optimizer.param_groups[0]["lr"]) for name, p in self.trainer.players.items()}
+        rates: dict[str, float] = {}
+        for side, player in self.trainer.players.items():
+            rates |= {f"{side}/{name}": rate for name, rate in learning_rates(player.optimizer).items()}
         if "d" in self.trainer.players:  # only ranks of D load images
             wait_s = self.trainer.batches.wait_s - self._wait0
             rates["data_wait"] = round(wait_s / max(self.timer.seconds(), 1e-9), 4)

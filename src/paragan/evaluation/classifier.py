@@ -64,7 +64,7 @@ def train_classifier(train: Source, seed: int, progress: Callable[[int], None]) 
 
 def _train(train: Source, seed: int, progress: Callable[[int], None]) -> Classifier:
     net = build_classifier(train.shape, len(train.class_names), seed)
-    optimizer = _POLICY.optimizer(net.parameters())
+    optimizer = _POLICY.optimizer(net.named_parameters())
     batches = Loader(train, BATCH, rng.key(seed, "judge", "order"), torch.device("cpu"))
     shifts = torch.randint(-SHIFT, SHIFT + 1, (STEPS, 2), generator=rng.generator(seed, "judge", "shift"))
     for count, shift in enumerate(shifts.tolist()):

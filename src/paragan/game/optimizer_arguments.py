@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from paragan.core.registry import closest_name, did_you_mean
-from paragan.core.settings_tree import LocatedDict
 
 
 def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,8 +18,13 @@ def with_floats(kind: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[
     }
 
 
-def refusal(kind: Callable[..., Any], arguments: Mapping[str, Any], error: Exception) -> str:
-    """The line for a constructor that raised `error`: where the argument is written, what is wrong, what it takes."""
+def refusal(
+    kind: Callable[..., Any], arguments: Mapping[str, Any], error: Exception, where: Callable[[str], str]
+) -> str:
+    """The line for a constructor that raised `error`: where the argument is written, what is wrong, what it takes.
+
+    where: returns the location and dotted key of an argument, and of all of them for "".
+    """
     name, parameters = getattr(kind, "__name__", "the optimizer"), inspect.signature(kind).parameters
     known = [key for key in parameters if key != "params"]
     listed = f"its arguments are: {', '.join(known)}"
@@ -28,15 +32,15 @@ def refusal(kind: Callable[..., Any], arguments: Mapping[str, Any], error: Excep
     unknown = [] if takes_any else [key for key in arguments if key not in parameters]
     if unknown:
         meant = did_you_mean(closest_name(unknown[0], known))
-        return f"{_place(arguments, unknown[0])}: {name} has no such argument{meant}; {listed}"
+        return f"{where(unknown[0])}: {name} has no such argument{meant}; {listed}"
     given = [key for key in arguments if key in parameters]
     named = [key for key in given if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]  # "Invalid beta"
     wrong = named or [key for key in given if _length(arguments[key]) != _length(parameters[key].default)]
     if not wrong:
-        return f"{_place(arguments)}: {name} raised {type(error).__name__}: {error}; {listed}"
+        return f"{where('')}: {name} raised {type(error).__name__}: {error}; {listed}"
     default = f"{name}'s default is {wrong[0]}={parameters[wrong[0]].default}"
     found = f"found {wrong[0]}={arguments[wrong[0]]}"
-    return f"{_place(arguments, wrong[0])}: {found}: {error}; {default}; {listed}"
+    return f"{where(wrong[0])}: {found}: {error}; {default}; {listed}"
 
 
 def _like(default: Any, value: Any) -> Any:
@@ -49,11 +53,3 @@ def _like(default: Any, value: Any) -> Any:
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, (list, tuple)) else -1
-
-
-def _place(arguments: Mapping[str, Any], key: str = "") -> str:
-    """Where it was written, and its dotted key."""
-    path, place = "optimizer.arguments", None
-    if isinstance(arguments, LocatedDict):
-        path, place = arguments.path, arguments.places.get(key)
-    return ("" if place is None else f"{place}: ") + (f"{path}.{key}" if key else path)

@@ -30,6 +30,19 @@ class OptimizerOptions:
     """Learning rate before the schedule."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of the optimiser: betas, eps, weight_decay, …"""
+    groups: tuple[dict[str, Any], ...] = ()
+    """Parameters with other arguments, or another lr: {match: "*.bias", weight_decay: 0}. `match` is a pattern over
+    parameter names; the first match counts.
+    """
+
+    def __post_init__(self) -> None:
+        for number, group in enumerate(self.groups):
+            pattern = group.get("match")
+            if not isinstance(pattern, str) or not pattern:
+                raise ValueError(f"groups.{number}.match is required: a pattern over parameter names, such as '*.bias'")
+            lr = group.get("lr", self.lr)
+            if type(lr) not in (int, float) or lr <= 0:
+                raise ValueError(f"groups.{number}.lr must be a number > 0, not {lr!r}")
 
 
 @dataclass(frozen=True)

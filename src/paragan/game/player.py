@@ -118,9 +118,9 @@ class Player:
         return ComputedGradients(terms, norm, turn)
 
     def set_lr_base(self, lr: float) -> None:
-        """Change the learning rate before schedule and damping (`coevolution/`)."""
+        """Change the learning rate before schedule and damping (`coevolution/`), of all groups by the same factor."""
         self.policy = replace(self.policy, lr=lr)
-        write_lr(self.optimizer, lr)
+        write_lr(self.optimizer, self.policy)
 
     def look_ahead(self, computed: ComputedGradients) -> None:
         """Step, or skip, for the next turn alone; `apply_gradients` then steps from the weights before.

@@ -7,19 +7,23 @@ learning rate, pass through the host."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.settings_tree import located_key
 from paragan.game import schedule
 from paragan.game.optimizer_arguments import refusal, with_floats
 from paragan.game.options import ScheduleOptions
+from paragan.game.parameter_groups import arguments_of, key_of, split_into_groups
+
+_Groups = list[dict[str, Any]]
 
 # raised by optimizer constructors for unknown arguments and invalid values
 _REFUSALS = (TypeError, ValueError, IndexError, KeyError, AttributeError)
@@ -27,7 +31,11 @@ _REFUSALS = (TypeError, ValueError, IndexError, KeyError, AttributeError)
 
 @dataclass(frozen=True)
 class Policy:
-    """kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`."""
+    """How a player steps: optimiser, learning rate, clipping, micro-batches.
+
+    kind: an optimiser class of torch's interface. arguments: its keywords, without `lr`. groups: other arguments, and
+    another `lr`, for the parameters whose names match `match`, a pattern such as `*.bias`; the first match counts.
+    """
 
     kind: Callable[..., torch.optim.Optimizer] = torch.optim.Adam
     lr: float = 2e-4
@@ -36,31 +44,78 @@ class Policy:
     max_norm: float | None = None
     micro_batches: int = 1
     updates_per_step: int = 1
+    groups: Sequence[Mapping[str, Any]] = ()
 
-    def optimizer(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """Return the optimizer, fused if torch has a kernel for this device."""
-        weights = list(parameters)
+    def optimizer(self, parameters: Iterable[tuple[str, Tensor]]) -> torch.optim.Optimizer:
+        """Return the optimizer of named parameters, in groups, fused if torch has a kernel for this device.
+
+        Its groups have `param_names`, by which a saved state is found. `ConfigError` for arguments that the class
+        does not take, and for a group without parameters.
+        """
+        groups = split_into_groups(parameters, self.groups)
         arguments = with_floats(self.kind, self.arguments)
-        lr = self._lr_on(weights[0].device) if schedule.varies(self.schedule) else self.lr
+        on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
+        where = partial(located_key, self.arguments, default="optimizer.arguments")
         try:
-            if "fused" in inspect.signature(self.kind).parameters and "fused" not in arguments:
-                try:
-                    return self.kind(weights, lr=lr, fused=True, **arguments)
-                except RuntimeError:  # this device or dtype has no fused kernel
-                    pass
-            on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
-            return self.kind(weights, lr=lr if on_device else self.lr, **arguments)
+            optimizer = self._fused(groups, arguments) or self._construct(groups, on_device, arguments)
         except _REFUSALS as error:
-            raise ConfigError(refusal(self.kind, self.arguments, error)) from None
+            raise ConfigError(refusal(self.kind, self.arguments, error, where)) from None
+        for number, group in enumerate(self.groups):
+            self._check_group(number, group, optimizer)
+        return optimizer
 
-    def _lr_on(self, device: torch.device) -> Tensor:
-        """On the device, so that a schedule needs no host; accelerators' fused kernels read float32 only."""
-        dtype = torch.float64 if device.type == "cpu" else torch.float32
-        return torch.tensor(self.lr, dtype=dtype, device=device)
+    def lr_of(self, group: Mapping[str, Any]) -> float:
+        """Return the learning rate of an optimizer's group before the schedule.
+
+        Its ratio to `lr` stays the configured one where `lr` changes.
+        """
+        if "configured_lr" not in group:
+            return self.lr
+        lr: float
+        lr, of_policy = group["configured_lr"]
+        return lr if self.lr == of_policy else lr * (self.lr / of_policy)
+
+    def _fused(self, groups: _Groups, arguments: dict[str, Any]) -> torch.optim.Optimizer | None:
+        if "fused" not in inspect.signature(self.kind).parameters or "fused" in arguments:
+            return None
+        try:
+            return self._construct(groups, True, {"fused": True, **arguments})
+        except RuntimeError:  # this device or dtype has no fused kernel
+            return None
+
+    def _construct(self, groups: _Groups, lr_on_device: bool, arguments: dict[str, Any]) -> torch.optim.Optimizer:
+        device = groups[0]["params"][0].device
+        lr_on_device = lr_on_device and schedule.varies(self.schedule)
+
+        def place(lr: float) -> float | Tensor:
+            return _lr_on(device, lr) if lr_on_device else lr
+
+        made = []
+        for group in groups:
+            settings = with_floats(self.kind, group)
+            if "lr" in group:
+                settings["configured_lr"] = (settings["lr"], self.lr)
+            made.append({**settings, "lr": place(settings.get("lr", self.lr))})
+        return self.kind(made, lr=place(self.lr), **arguments)
+
+    def _check_group(self, number: int, group: Mapping[str, Any], optimizer: torch.optim.Optimizer) -> None:
+        """Let the constructor check a group's arguments: torch checks those of the whole optimizer only."""
+        settings = arguments_of(number, group)
+        weight = next(g["params"][0] for g in optimizer.param_groups if g.get("match") == group["match"])
+        try:
+            self.kind([weight], **with_floats(self.kind, {"lr": self.lr, **self.arguments, **settings}))
+        except _REFUSALS as error:
+            raise ConfigError(refusal(self.kind, settings, error, partial(key_of, number, group))) from None
+
+
+def _lr_on(device: torch.device, lr: float) -> Tensor:
+    """On the device, so that a schedule needs no host; accelerators' fused kernels read float32 only."""
+    dtype = torch.float64 if device.type == "cpu" else torch.float32
+    return torch.tensor(lr, dtype=dtype, device=device)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damping: float | None = None) -> None:
-    """Write this update's learning rate: in place where it lives on the device, else as a number.
+    """Write this update's learning rates: in place where they live on the device, else as numbers.
 
     damping: another factor, besides the schedule's.
     """
@@ -68,16 +123,25 @@ def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor, damp
     if not varies and damping is None:
         return
     factor = schedule.factor(policy.schedule, count) if varies else 1
-    write_lr(optimizer, policy.lr * factor * (1 if damping is None else damping))
+    write_lr(optimizer, policy, factor, 1 if damping is None else damping)
 
 
-def write_lr(optimizer: torch.optim.Optimizer, lr: float | Tensor) -> None:
-    """Write the learning rate of all groups."""
+def write_lr(optimizer: torch.optim.Optimizer, policy: Policy, *factors: float | Tensor) -> None:
+    """Write the learning rates of all groups: the policy's times the factors."""
     for group in optimizer.param_groups:
+        lr: float | Tensor = policy.lr_of(group)
+        for factor in factors:
+            lr = lr * factor
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)
         else:
             group["lr"] = float(lr)
+
+
+def learning_rates(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """Return the present learning rates: `lr`, and `lr[PATTERN]` of each group. Waits for the device."""
+    names = {f"lr[{group['match']}]" if "match" in group else "lr": group for group in optimizer.param_groups}
+    return {name: float(group["lr"]) for name, group in names.items()}
 
 
 def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = False) -> None:

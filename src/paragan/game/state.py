@@ -66,9 +66,14 @@ def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
 
 
 def _stepped(player: Player) -> Tensors:
-    """What the optimiser steps, by the parameter's name: the parameter, a copy of it, or this rank's piece."""
-    held = [tensor for group in player.optimizer.param_groups for tensor in group["params"]]
-    return dict(zip((name for name, _ in player.net.named_parameters()), held, strict=True))
+    """What the optimiser steps, by the parameter's name: the parameter, a copy of it, or this rank's piece.
+
+    In the order of the groups, by which torch numbers the state.
+    """
+    stepped: Tensors = {}
+    for group in player.optimizer.param_groups:
+        stepped |= zip(group["param_names"], group["params"], strict=True)
+    return stepped
 
 
 def _apart(tensors: Tensors) -> Tensors:

@@ -58,9 +58,9 @@ class Sharded(none.Strategy):
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_whole_weight_optimizers(policy, self.name)
-        here = placement_of(net)
-        here.shards = [(p, local_shard(p.detach()).requires_grad_()) for p in net.parameters()]
-        return policy.optimizer([piece for _, piece in here.shards])
+        pieces = {name: local_shard(p.detach()).requires_grad_() for name, p in net.named_parameters()}
+        placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
+        return policy.optimizer(pieces.items())
 
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-Build = Callable[[Sequence[Tensor]], torch.optim.Optimizer]
+Build = Callable[[Iterable[tuple[str, Tensor]]], torch.optim.Optimizer]
 
 
 class MasterWeights:
     """Steps float32 copies of `weights` on `device` and writes them back (Micikevicius et al. 2018, section 3.1).
 
-    Shows the face of the optimiser inside; `copies` are its weights. Their values are part of its state, as `master`.
+    Has the interface of the optimiser inside. copies: what that steps, in the order of `weights`; their values are
+    part of the state, as `master`.
     """
 
-    def __init__(self, weights: Sequence[Tensor], build: Build, device: torch.device) -> None:
-        self.weights = list(weights)
+    def __init__(self, weights: Mapping[str, Tensor], build: Build, device: torch.device) -> None:
+        self.weights = list(weights.values())
         self.copies = [w.detach().to(device, torch.float32, copy=True).requires_grad_() for w in self.weights]
-        self.inner = build(self.copies)
+        self.inner = build(zip(weights, self.copies, strict=True))
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -50,16 +51,21 @@ class MasterWeights:
 
     def state_dict(self) -> dict[str, Any]:
         held = self.inner.state_dict()
-        state = {n: {**held["state"].get(n, {}), "master": c.detach()} for n, c in enumerate(self.copies)}
+        state = {n: {**held["state"].get(n, {}), "master": c.detach()} for n, c in enumerate(self._in_groups())}
         return {**held, "state": state}
 
     @torch.no_grad()
     def load_state_dict(self, held: dict[str, Any]) -> None:
         state = {n: dict(entry) for n, entry in held["state"].items()}
-        for number, copy in enumerate(self.copies):
-            copy.copy_(state.get(number, {}).pop("master", self.weights[number]))
+        weights = dict(zip(self.copies, self.weights, strict=True))
+        for number, copy in enumerate(self._in_groups()):
+            copy.copy_(state.get(number, {}).pop("master", weights[copy]))
         self.inner.load_state_dict({**held, "state": {n: entry for n, entry in state.items() if entry}})
         self.write_back()
+
+    def _in_groups(self) -> list[Tensor]:
+        """The copies in the order of the groups, by which torch numbers the state."""
+        return [copy for group in self.param_groups for copy in group["params"]]
 
     def write_back(self) -> None:
         """The copies' values, into the weights."""

@@ -47,13 +47,13 @@ class Strategy:
         return make()
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
-        return self.optimizer_of(policy, list(net.parameters()))
+        return self.optimizer_of(policy, dict(net.named_parameters()))
 
-    def optimizer_of(self, policy: Any, weights: Sequence[Tensor]) -> torch.optim.Optimizer:
+    def optimizer_of(self, policy: Any, weights: Mapping[str, Tensor]) -> torch.optim.Optimizer:
         """The optimiser of these weights, with float32 master weights where the player's options require them."""
         if self.demands.weight_dtype is None and not self.demands.offload:
-            return policy.optimizer(weights)
-        device = torch.device("cpu") if self.demands.offload else weights[0].device
+            return policy.optimizer(weights.items())
+        device = torch.device("cpu") if self.demands.offload else next(iter(weights.values())).device
         return MasterWeights(weights, policy.optimizer, device)  # type: ignore[return-value]
 
     def forward_backward(

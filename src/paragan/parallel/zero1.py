@@ -31,8 +31,9 @@ class Strategy(ddp.Strategy):
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_whole_weight_optimizers(policy, "zero1")
         here, mine = placement_of(net), self.layout(net).state
-        here.shards = [(p, mine.cut(p.detach()).requires_grad_()) for p in net.parameters()]
-        return self.optimizer_of(policy, [piece for _, piece in here.shards])
+        pieces = {name: mine.cut(p.detach()).requires_grad_() for name, p in net.named_parameters()}
+        here.shards = list(zip(net.parameters(), pieces.values(), strict=True))
+        return self.optimizer_of(policy, pieces)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         norm = super().finish(net, max_norm, scale)

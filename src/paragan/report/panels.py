@@ -111,7 +111,7 @@ PANELS = (
         "Milliseconds per update. If only one player waits, assign the other more ranks or less work.",
         0.0,
     ),
-    Panel("pace", "Learning rates", r".*/lr", "Learning rates used by the optimizers.", 0.0),
+    Panel("pace", "Learning rates", r".*/lr(\[.*\])?", "Learning rates used by the optimizers.", 0.0),
     Panel(
         "pace",
         "Throughput",

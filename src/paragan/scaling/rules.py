@@ -49,5 +49,7 @@ def refuse_unknown(rule: str) -> None:
 
 
 def scaled(player: PlayerOptions, by: float) -> PlayerOptions:
-    """Return the same player with its learning rate times `by`; its schedule, a factor on it, does not change."""
-    return replace(player, optimizer=replace(player.optimizer, lr=player.optimizer.lr * by))
+    """Return the same player with its learning rates times `by`; its schedule, a factor on them, does not change."""
+    optimizer = player.optimizer
+    groups = tuple({**group, "lr": group["lr"] * by} if "lr" in group else group for group in optimizer.groups)
+    return replace(player, optimizer=replace(optimizer, lr=optimizer.lr * by, groups=groups))

@@ -62,7 +62,7 @@ class Strategy(none.Strategy):
         return self.prepare(make, mesh)
 
     def optimizer(self, policy, net):
-        return policy.optimizer(net.parameters())
+        return policy.optimizer(net.named_parameters())
 
     def forward_backward(self, turn, nets, parts, scale=None):
         net = nets[turn.side].module

@@ -1,0 +1,85 @@
+"""Groups of one optimiser's parameters, chosen by patterns over parameter names.
+
+A group has other settings for the optimiser, such as no weight decay for biases. Groups are resolved on the names of
+the whole network, before a strategy shards it. Names of weights under spectral norm match without
+`parametrizations.….original`, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import Tensor
+
+from paragan.core.errors import ConfigError
+from paragan.core.settings_tree import located_key
+
+_SHARED = ("params", "param_names", "fused", "foreach", "capturable", "differentiable")  # one choice per optimiser
+
+
+def split_into_groups(
+    parameters: Iterable[tuple[str, Tensor]], groups: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Split named parameters into groups, in the form that torch's optimisers take.
+
+    The group of the parameters that match no pattern is first, and left out if empty; the others follow in the order
+    of `groups`, with their pattern as `match` and their settings. Every group has `params` and `param_names`.
+    `ConfigError` for a pattern that is the first match of no parameter.
+    """
+    default: dict[str, Any] = {"params": [], "param_names": []}
+    matched: list[dict[str, Any]] = []
+    for number, group in enumerate(groups):
+        settings = arguments_of(number, group)
+        matched.append({**settings, "params": [], "param_names": [], "match": _pattern(number, group)})
+    for name, tensor in parameters:
+        first = next((group for group in matched if _matches(name, group["match"])), default)
+        first["params"].append(tensor)
+        first["param_names"].append(name)
+    for number, group in enumerate(matched):
+        if not group["params"]:
+            names = [name for each in (default, *matched) for name in each["param_names"]]
+            raise ConfigError(_without_match(number, groups[number], names))
+    return [group for group in (default, *matched) if group["params"]]
+
+
+def arguments_of(number: int, group: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a group that the optimiser's constructor takes; `ConfigError` for one that all groups share."""
+    for key in group:
+        if key in _SHARED:
+            raise ConfigError(f"{key_of(number, group, key)}: it applies to all groups; set it in optimizer.arguments")
+    return {key: value for key, value in group.items() if key != "match"}
+
+
+def key_of(number: int, group: Mapping[str, Any], key: str = "match") -> str:
+    """The location and dotted key of a group's setting."""
+    return located_key(group, key, default=f"optimizer.groups.{number}")
+
+
+def _pattern(number: int, group: Mapping[str, Any]) -> str:
+    pattern = group.get("match")
+    if not isinstance(pattern, str) or not pattern:
+        raise ConfigError(
+            f"{key_of(number, group)}: it is required and must be a pattern over parameter names, such as '*.bias'"
+        )
+    return pattern
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(_plain_name(name), pattern)
+
+
+def _plain_name(name: str) -> str:
+    """The name that a weight has without spectral norm or another parametrisation."""
+    return re.sub(r"\bparametrizations\.(\w+)\.original\d*$", r"\1", name)
+
+
+def _without_match(number: int, group: Mapping[str, Any], names: Sequence[str]) -> str:
+    pattern = group["match"]
+    if any(_matches(name, pattern) for name in names):
+        return f"{key_of(number, group)}: earlier groups match all parameters of {pattern!r}; put it before them"
+    near = ", ".join(get_close_matches(pattern, map(_plain_name, names), 3, cutoff=0.0))
+    return f"{key_of(number, group)}: no parameter of the network matches {pattern!r}; the closest names are: {near}"

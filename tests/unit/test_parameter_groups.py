@@ -1,0 +1,252 @@
+"""Groups of an optimiser's parameters: against one torch optimiser per group, their learning rates, states, errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import paragan as pg
+from paragan import build
+from paragan.config import dump, load, loads
+from paragan.core import registry
+from paragan.core.errors import ConfigError
+from paragan.core.pieces import StoredTensors
+from paragan.core.types import Side
+from paragan.game import schedule
+from paragan.game.options import ScheduleOptions
+from paragan.game.player import Player
+from paragan.game.policy import Policy, learning_rates
+from paragan.game.state import restore, state_of
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.parallel import none
+from paragan.parallel._memory_options import MemoryOptions
+from paragan.scaling.rules import scaled
+
+KINDS = [
+    *((kind.__name__, kind) for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop)),
+    *((name, registry.load("optim", name).Optimizer) for name in registry.names("optim")),
+]
+BETAS = {"betas": (0.5, 0.9), "eps": 1e-3}
+LINEAR = ScheduleOptions("linear", warmup=2, end=8, final=0.1)
+GROUPS = ({"match": "*.bias", "lr": 0.05}, {"match": "0.*", "lr": 0.002})
+RECIPE = """data: {name: digits, size: 8}
+model: mlp
+loss: hinge
+g:
+  optimizer:
+    name: Adam
+    groups:
+      - match: "*.bias"
+        weight_decay: 0
+      - {match: "0.*", lr: 2.0e-5, eps: 1}
+"""
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)).double()
+
+
+def player(groups=GROUPS, strategy=None, **policy):
+    return Player(Side.D, network(), strategy or none.Strategy(), Policy(lr=0.01, groups=groups, **policy))
+
+
+def step(player, number, scale=1.0):
+    draw = torch.Generator().manual_seed(number)
+    weights = list(player.net.parameters())
+    gradients = [torch.randn(w.shape, dtype=torch.float64, generator=draw) * scale for w in weights]
+    player.apply_external_gradients([g.to(w.dtype) for g, w in zip(gradients, weights, strict=True)], 8)
+    return gradients
+
+
+def tensors(player):
+    return state_of(player)[0].tensors
+
+
+def assert_equal(a, b):
+    assert a.keys() == b.keys()
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_optimizer_with_groups_is_one_optimizer_per_group(name, kind):
+    arguments = {"momentum": 0.9} if name in ("SGD", "RMSprop") else BETAS
+    changed = {key: (0.0, 0.99) if key == "betas" else 0.5 for key in arguments if key != "eps"}
+    ours = player(({**GROUPS[0], **changed}, GROUPS[1]), kind=kind, arguments=arguments, schedule=LINEAR)
+    plain = dict(network().named_parameters())
+    by_group = {(0.05, True): ("0.bias", "1.bias"), (0.002, False): ("0.weight",), (0.01, False): ("1.weight",)}
+    optimizers = {}
+    for (lr, is_changed), names in by_group.items():
+        settings = {**arguments, **(changed if is_changed else {})}
+        optimizers[lr] = kind([plain[name] for name in names], lr=lr, **settings)
+    for number in range(4):
+        gradients = step(ours, number)
+        factor = float(schedule.factor(LINEAR, torch.tensor(number)))
+        for weight, gradient in zip(plain.values(), gradients, strict=True):
+            weight.grad = gradient
+        for lr, optimizer in optimizers.items():
+            optimizer.param_groups[0]["lr"] = lr * factor
+            optimizer.step()
+    for weight, expected in zip(ours.net.parameters(), plain.values(), strict=True):
+        torch.testing.assert_close(weight, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS)
+def test_step_that_is_not_finite_leaves_all_groups_unchanged(name, kind):
+    ours = player(kind=kind)
+    step(ours, 0)
+    before = {name: value.clone() for name, value in tensors(ours).items()}
+    step(ours, 1, scale=float("nan"))
+    assert_equal(before, tensors(ours))
+
+
+def test_groups_of_one_pattern_for_all_and_without_a_default_are_steps_too():
+    ours = player(({"match": "*", "lr": 0.02},))
+    step(ours, 0)
+    assert learning_rates(ours.optimizer) == {"lr[*]": 0.02}
+
+
+def test_first_pattern_that_matches_wins_and_order_of_groups_is_that_of_the_config():
+    groups = player().optimizer.param_groups
+    assert [group["param_names"] for group in groups] == [["1.weight"], ["0.bias", "1.bias"], ["0.weight"]]
+
+
+def test_pattern_matches_spectral_norm_weights_by_their_plain_name():
+    net = nn.Sequential(spectral_norm(nn.Linear(2, 2)))
+    optimizer = Player(Side.D, net, policy=Policy(groups=({"match": "0.weight", "lr": 1.0},))).optimizer
+    assert optimizer.param_groups[1]["param_names"] == ["0.parametrizations.weight.original"]
+
+
+def test_schedule_and_damping_multiply_every_rate():
+    ours = player(schedule=LINEAR)
+    ours.damping = 0.5
+    step(ours, 0)
+    assert learning_rates(ours.optimizer) == pytest.approx(
+        {"lr": 0.01 / 4, "lr[*.bias]": 0.05 / 4, "lr[0.*]": 0.002 / 4}, abs=1e-15
+    )
+
+
+def test_other_learning_rate_keeps_ratios_and_the_first_one_gives_the_first_rates():
+    ours = player()
+    first = learning_rates(ours.optimizer)
+    assert first == {"lr": 0.01, "lr[*.bias]": 0.05, "lr[0.*]": 0.002}
+    ours.set_lr_base(0.03)
+    assert learning_rates(ours.optimizer) == pytest.approx({name: 3 * lr for name, lr in first.items()})
+    ours.set_lr_base(0.01)
+    assert learning_rates(ours.optimizer) == first
+
+
+MASTERS = none.Strategy(demands=MemoryOptions(weight_dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("strategy", [none.Strategy(), MASTERS], ids=["plain", "master-weights"])
+@pytest.mark.parametrize(("before", "after"), [(GROUPS, GROUPS), ((), GROUPS), (GROUPS, ()), (GROUPS, GROUPS[1:])])
+def test_state_is_restored_by_name_whatever_the_groups_were(strategy, before, after):
+    saved = player(before, strategy)
+    for number in range(3):
+        step(saved, number)
+    fresh = player(after, strategy)
+    values = {"version": saved.version, "images": saved.images}
+    restore(fresh, StoredTensors.of(tensors(saved)), values)
+    assert_equal(tensors(saved), tensors(fresh))
+    if before == after:
+        for number in range(3, 6):
+            step(saved, number)
+            step(fresh, number)
+        assert_equal(tensors(saved), tensors(fresh))
+
+
+def test_master_weights_with_groups_step_as_float32_weights():
+    ours = player(strategy=MASTERS)
+    exact = player()
+    exact.net.load_state_dict(ours.net.double().state_dict())
+    ours.net.bfloat16()
+    for number in range(3):
+        step(exact, number)
+        step(ours, number)
+    for weight, expected in zip(ours.optimizer.copies, exact.net.parameters(), strict=True):
+        torch.testing.assert_close(weight.double(), expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        (
+            {"match": "*.bais"},
+            r"d\.optimizer\.groups\.0\.match: no parameter .* '\*\.bais'; the closest names are: 1\.bias",
+        ),
+        ({"lr": 1.0}, r"d\.optimizer\.groups\.0\.match: it is required and must be a pattern"),
+        ({"match": "*", "betas": (0, 2)}, r"d\.optimizer\.groups\.0\.betas: found betas=\(0, 2\): Invalid beta"),
+        ({"match": "*", "beta": 0}, r"d\.optimizer\.groups\.0\.beta: Adam has no such argument, did you mean 'betas'"),
+        ({"match": "*", "fused": True}, r"d\.optimizer\.groups\.0\.fused: it applies to all groups; set it in"),
+    ],
+)
+def test_invalid_group_is_one_line_with_its_key_and_cure(group, said):
+    with pytest.raises(ConfigError, match=f"^{said}") as refusal:
+        player((group,))
+    assert "\n" not in str(refusal.value)
+
+
+def test_group_whose_parameters_earlier_groups_have_is_refused():
+    with pytest.raises(ConfigError, match=r"groups\.1\.match: earlier groups match all .* '\*\.bias'; put it before"):
+        player(({"match": "*"}, {"match": "*.bias"}))
+
+
+def test_groups_of_a_recipe_have_floats_and_are_written_back_as_they_were():
+    config = loads(RECIPE, "mine.yaml")
+    policy = build.policy(config.g)
+    group = policy.optimizer([("a.bias", nn.Parameter(torch.zeros(1))), ("0.b", nn.Parameter(torch.zeros(1)))])
+    assert [one["eps"] for one in group.param_groups] == [1e-8, 1.0]
+    assert learning_rates(group) == {"lr[*.bias]": 2e-4, "lr[0.*]": 2e-5}
+    assert loads(dump(config), "again") == config
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "said"),
+    [
+        ("weight_decay: 0", "weight_decoy: 0", "mine.yaml:9: g.optimizer.groups.0.weight_decoy: Adam has no such"),
+        (
+            "weight_decay: 0",
+            "weight_decay: -1",
+            "mine.yaml:9: g.optimizer.groups.0.weight_decay: found weight_decay=-1",
+        ),
+        ('"*.bias"', "bias", "mine.yaml:8: g.optimizer.groups.0.match: no parameter of the network matches 'bias'"),
+    ],
+)
+def test_invalid_group_of_a_recipe_is_reported_with_its_line(written, instead, said):
+    config = loads(RECIPE.replace(written, instead), "mine.yaml")
+    with pytest.raises(ConfigError) as refusal:
+        build.policy(config.g).optimizer(network().named_parameters())
+    assert str(refusal.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "said"),
+    [
+        ('match: "0.*", ', "", "groups.1.match is required: a pattern over parameter names"),
+        ("lr: 2.0e-5", "lr: 0", "groups.1.lr must be a number > 0, not 0"),
+        ("lr: 2.0e-5", "lr: fast", "groups.1.lr must be a number > 0, not 'fast'"),
+        ('{match: "0.*", lr: 2.0e-5, eps: 1}', "3", "g.optimizer.groups.1: must be a map, not 3"),
+    ],
+)
+def test_config_with_an_invalid_group_is_refused_before_anything_is_built(written, instead, said):
+    with pytest.raises(ConfigError) as refusal:
+        loads(RECIPE.replace(written, instead), "mine.yaml")
+    assert said in str(refusal.value)
+
+
+def test_group_of_the_command_line_needs_no_list():
+    config = load("digits", ['g.optimizer.groups={match: "*.bias", lr: 1e-3}'])
+    assert config.g.optimizer.groups == ({"match": "*.bias", "lr": 1e-3},)
+
+
+def test_scaling_rules_multiply_every_rate():
+    options = scaled(loads(RECIPE, "mine.yaml").g, 2.0).optimizer
+    assert (options.lr, options.groups[1]["lr"]) == (4e-4, 4e-5)
+    assert options.groups[0] == {"match": "*.bias", "weight_decay": 0}
+
+
+def test_groups_are_public_in_python():
+    seat = pg.Player(Side.D, network(), policy=pg.Policy(groups=({"match": "*.weight", "weight_decay": 0.1},)))
+    assert seat.optimizer.param_groups[1]["weight_decay"] == 0.1
