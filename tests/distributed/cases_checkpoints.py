@@ -5,22 +5,25 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from math import prod
 from pathlib import Path
 
 import torch
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from paragan.checkpoint import writer as module
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import load
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
+from paragan.core.layout import TensorLayout
 from paragan.core.pieces import Pieces, StoredTensors
-from paragan.core.shard import local_shard
+from paragan.core.shard import layout_of, local_shard
 from paragan.core.types import Side
-from paragan.core.window import Window
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.evaluation.evaluator import Score
 from paragan.game.state import restore, state_of
+from paragan.parallel._fully_shard import mesh_of
 from paragan.schemes import synchronous
 from tests.distributed.cases_laws import alone, strategy
 from tests.laws.matrix_gan import BATCH, STEPS, Switches, game, player, stream
@@ -89,9 +92,17 @@ def stopped_and_not(world: World, folder: str, steps: int) -> bool:
 
 def held(world: World, step: int) -> dict[str, Pieces]:
     """Some rows on each rank, a number on the first."""
-    window = Window(world.rank, world.size)
-    tensors = {"net/w": window.cut(torch.arange(12.0).view(6, 2)), "net/one": torch.tensor(float(step))}
-    return {"g": Pieces(tensors, frozenset({"net/w"}), window)}
+    box = TensorLayout.rows((6, 2), world.rank, world.size)
+    tensors = {"net/w": box.cut(torch.arange(12.0).view(6, 2)), "net/one": torch.tensor(float(step))}
+    return {"g": Pieces(tensors, {"net/w": box})}
+
+
+def layout_is_the_shard(world: World, shape: list[int], dim: int) -> bool:
+    """Whether the layout of a tensor that torch has cut along an axis cuts the same."""
+    whole = torch.arange(prod(shape)).view(shape)
+    mine = distribute_tensor(whole, mesh_of(world), [Shard(dim)])
+    box = layout_of(mine)
+    return torch.equal(box.cut(whole), local_shard(mine)) and not box.is_whole
 
 
 def full_disk(world: World, folder: str, rank: int, step: int) -> str:

@@ -60,6 +60,12 @@ def test_later_pieces_may_be_empty(tmp_path, four_ranks):
     assert cases.read_held(ALONE, str(tmp_path)) == [3, {"step": 3}, *PAIR, 3.0, 0]
 
 
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_layout_of_a_sharded_tensor_is_its_shard(pools, size, dim):
+    assert all(pools[size].run(f"{CASES}:layout_is_the_shard", shape=[5, 7], dim=dim))
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_full_disk_on_one_rank_is_told_by_all_and_leaves_nothing(tmp_path, two_ranks, rank):
     folder = str(tmp_path)
@@ -144,4 +150,4 @@ def test_the_best_is_rank_0s_and_survives_pruning_and_resume(tmp_path, two_ranks
 def test_a_copy_of_a_piece_that_drifts_is_named(four_ranks):
     arguments = {"what": "a piece", "rank": 3, "g": "hsdp", "d": "hsdp"}
     for told in four_ranks.run("tests.distributed.cases_checkpoints:differ", **arguments):
-        assert "weight.original (piece 1 of several) differs between ranks 1 and 3" in told
+        assert "weight.original (piece at (12, 0) of several) differs between ranks 1 and 3" in told

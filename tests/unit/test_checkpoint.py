@@ -16,10 +16,10 @@ from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.dist import ALONE
 from paragan.core.errors import CheckpointError
+from paragan.core.layout import TensorLayout
 from paragan.core.option_types import TORCH_OPTIMISERS
 from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.types import Side
-from paragan.core.window import Window
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.state import restore, state_of
@@ -142,11 +142,17 @@ def test_reader_newer_format_is_refused(store):
         read_checkpoint(path)
 
 
-def test_save_with_missing_shard_raises(store):
+def test_save_with_missing_piece_raises(store):
     store.save(*example(1))
-    with pytest.raises(CheckpointError, match=r"shards are missing .*; earlier checkpoints are intact"):
-        store.save(2, {"g": Pieces({"net/w": torch.zeros(2)}, frozenset({"net/w"}), Window(0, 2))}, {})
+    with pytest.raises(CheckpointError, match=r"g: net/w: pieces are missing .*; earlier checkpoints are intact"):
+        store.save(2, {"g": Pieces({"net/w": torch.zeros(2)}, {"net/w": TensorLayout.rows((4,), 0, 2)})}, {})
     assert files_of(store.folder) == ["step-000000001"]
+
+
+def test_save_piece_of_another_shape_than_its_layout_raises(store):
+    pieces = Pieces({"net/w": torch.zeros(3)}, {"net/w": TensorLayout.rows((4,), 0, 1)})
+    with pytest.raises(CheckpointError, match=r"net/w has shape \(3,\) but its layout \(4,\)"):
+        store.save(1, {"g": pieces}, {})
 
 
 def test_save_removes_leftovers_of_a_killed_save(store):
@@ -172,12 +178,14 @@ def test_reader_pickle_under_valid_manifest_is_refused(store, tmp_path, monkeypa
     assert not (tmp_path / "bomb-went-off").exists()
 
 
-def test_reader_manifest_naming_outside_file_is_refused(store):
+@pytest.mark.parametrize("name", ["../../secret", "../g.safetensors", "/tmp/g.safetensors"])
+def test_reader_manifest_naming_outside_file_is_refused(store, name):
     path = store.save(*example(1))
     manifest = json.loads((path / "manifest.json").read_text())
-    manifest["files"]["../../secret"] = "0"
+    manifest["files"][name] = "0"
+    manifest["pieces"][name] = {}
     (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CheckpointError, match="secret is missing"):
+    with pytest.raises(CheckpointError, match=f"{name} is missing or damaged .checkpoints have no file of that name"):
         read_checkpoint(path)
 
 

@@ -20,6 +20,7 @@ from paragan.checkpoint import reader
 from paragan.cli.export import export
 from paragan.cli.sample import sample
 from paragan.core import registry
+from paragan.core.layout import TensorLayout
 from paragan.engine import trainer
 from paragan.export import generator_file
 from paragan.runs.evaluate import evaluate_run
@@ -166,7 +167,7 @@ def test_load_huge_shape_is_one_line(run, shape):
     path.write_bytes(struct.pack("<Q", len(header)) + header)
     assert "safetensors" in refused(path)
     with pytest.raises(pg.CheckpointError, match=r"safetensors|net/a cannot be read"):
-        dict(reader._open_group([path]))
+        dict(reader._open_group(path.parent, {path.name: {"net/a": TensorLayout.whole(shape)}}))
 
 
 def test_load_foreign_or_damaged_file_is_one_line(run, tmp_path):

@@ -14,7 +14,8 @@ from PIL import Image
 import paragan as pg
 from paragan import build
 from paragan.build.initial_weights import initialised
-from paragan.checkpoint.reader import MANIFEST, file_sha256
+from paragan.checkpoint.manifest import MANIFEST
+from paragan.checkpoint.reader import file_sha256
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.export import export
 from paragan.cli.main import main

@@ -10,7 +10,6 @@ from paragan import build
 from paragan.config import load
 from paragan.core.errors import ConfigError
 from paragan.core.types import Can, Report
-from paragan.core.window import Window
 from paragan.game.policy import Policy
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models import sngan
@@ -36,17 +35,6 @@ def test_blocks_are_declared_or_the_members_of_lists():
     mine = Nested()
     inner = mine.body[1]
     assert blocks(mine) == [inner[0], inner[2]]  # a weight that two blocks share keeps both of them whole
-
-
-@pytest.mark.parametrize("length", [1, 2, 5, 8])
-@pytest.mark.parametrize("of", [1, 2, 3, 4])
-def test_windows_cut_as_torch_does(length, of):
-    whole = torch.arange(length * 2).view(length, 2)
-    pieces = [Window(index, of).cut(whole) for index in range(of)]
-    chunks = list(whole.chunk(of))
-    chunks += [whole[:0]] * (of - len(chunks))
-    assert all(torch.equal(a, b) for a, b in zip(pieces, chunks, strict=True))
-    assert torch.equal(Window(of - 1, of).cut(torch.tensor(3.0)), torch.tensor(3.0))
 
 
 def test_weights_on_meta_leave_buffers_and_values_alone():

@@ -1,63 +1,158 @@
-"""Checkpoints on disk: one file or several shards per group."""
+"""Checkpoints on disk: one file or several pieces per group."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from paragan.checkpoint.reader import FORMAT, read_checkpoint
+from paragan.checkpoint import reader
+from paragan.checkpoint.manifest import FORMAT
+from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
+from paragan.core.layout import TensorLayout
 from paragan.core.pieces import Pieces
-from paragan.core.window import Window
 
-
-def pieces_of(index: int, of: int, rows: int = 5) -> Pieces:
-    window = Window(index, of)
-    tensors = {"net/w": window.cut(torch.arange(2.0 * rows).view(rows, 2)), "net/one": torch.tensor(1.0)}
-    return Pieces(tensors, frozenset({"net/w"}), window)
+WHOLE = torch.arange(10.0).view(5, 2)
+BOXES = {  # of w, by file: three boxes that share no edge
+    "g.0-of-3.safetensors": TensorLayout((5, 2), (0, 0), (3, 2)),
+    "g.1-of-3.safetensors": TensorLayout((5, 2), (3, 0), (2, 1)),
+    "g.2-of-3.safetensors": TensorLayout((5, 2), (3, 1), (2, 1)),
+}
 
 
 @pytest.fixture
 def cut(tmp_path):
-    """A checkpoint in three pieces of 5 rows, put together by hand."""
+    """A checkpoint in three pieces, put together by hand."""
     path = tmp_path / "step-000000001"
     path.mkdir()
-    for index in range(3):
-        save_file(dict(pieces_of(index, 3).mine), path / f"g.{index}-of-3.safetensors")
+    pieces = {}
+    for name, box in BOXES.items():
+        one = {"net/one": torch.tensor(1.0)} if name.startswith("g.0") else {}
+        save_file({"net/w": box.cut(WHOLE).contiguous(), **one}, path / name)
+        pieces[name] = {"net/w": vars(box)} | {name: vars(TensorLayout.whole(())) for name in one}
     (path / "state.json").write_text(json.dumps({"step": 1, "values": {}}))
-    sign(path)
+    sign(path, pieces)
     return path
 
 
-def sign(path):
+def sign(path, pieces=None):
+    """Write a manifest that agrees with the files; the pieces stay as they were, but for files that are missing."""
     names = [p for p in path.iterdir() if p.name != "manifest.json"]
     sums = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in names}
-    (path / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": sums}))
+    pieces = pieces or manifest_of(path)["pieces"]
+    (path / "manifest.json").write_text(json.dumps({"format": FORMAT, "files": sums, "pieces": pieces}))
 
 
-def test_reader_sharded_group_is_concatenated(cut):
+def manifest_of(path):
+    return json.loads((path / "manifest.json").read_text())
+
+
+def test_reader_assembles_a_tensor_from_boxes(cut):
     stored = read_checkpoint(cut).groups["g"]
     assert stored.shapes == {"net/w": (5, 2), "net/one": ()}
-    assert torch.equal(stored["net/w"], torch.arange(10.0).view(5, 2))
+    assert torch.equal(stored["net/w"], WHOLE)
     assert stored["net/one"] == 1
 
 
-def test_reader_missing_shard_under_valid_manifest_is_refused(cut):
+@pytest.mark.parametrize("rows", range(5))
+@pytest.mark.parametrize("columns", range(2))
+def test_reader_reads_any_box(cut, rows, columns):
+    stored = read_checkpoint(cut).groups["g"]
+    for height, width in itertools.product(range(6 - rows), range(3 - columns)):
+        box = TensorLayout((5, 2), (rows, columns), (height, width))
+        assert torch.equal(stored.read("net/w", box), box.cut(WHOLE))
+
+
+class CountedFile:
+    """A file that counts the numbers read of it."""
+
+    def __init__(self, file, counts):
+        self.file, self.counts = file, counts
+
+    def keys(self):
+        return self.file.keys()
+
+    def get_tensor(self, name):
+        value = self.file.get_tensor(name)
+        self.counts.append(value.numel())
+        return value
+
+    def get_slice(self, name):
+        return CountedSlice(self.file.get_slice(name), self.counts)
+
+
+class CountedSlice(CountedFile):
+    def get_shape(self):
+        return self.file.get_shape()
+
+    def __getitem__(self, index):
+        value = self.file[index]
+        self.counts.append(value.numel())
+        return value
+
+
+def test_reader_reads_nothing_outside_the_box(cut, monkeypatch):
+    counts = []
+    opened = reader.safe_open
+    monkeypatch.setattr(reader, "safe_open", lambda path, kind: CountedFile(opened(path, kind), counts))
+    stored = read_checkpoint(cut).groups["g"]
+    stored.read("net/w", TensorLayout((5, 2), (2, 1), (2, 1)))
+    assert sum(counts) == 2
+
+
+def test_reader_missing_piece_under_valid_manifest_is_refused(cut):
     (cut / "g.1-of-3.safetensors").unlink()
     sign(cut)
-    with pytest.raises(CheckpointError, match=r"g: shards are missing .*g\.0-of-3"):
+    with pytest.raises(CheckpointError, match=r"g: net/w: pieces are missing \(files: g\.0-of-3"):
         read_checkpoint(cut)
 
 
-def test_reader_shards_of_unequal_shape_are_refused(cut):
+def test_reader_overlapping_pieces_are_refused(cut):
+    pieces = manifest_of(cut)["pieces"]
+    pieces["g.2-of-3.safetensors"]["net/w"]["offset"] = [3, 0]
+    sign(cut, pieces)
+    with pytest.raises(CheckpointError, match=r"g: net/w: pieces overlap \(files: g\.0-of-3"):
+        read_checkpoint(cut)
+
+
+def test_reader_piece_of_another_shape_than_listed_is_refused(cut):
     save_file({"net/w": torch.zeros(2, 3)}, cut / "g.1-of-3.safetensors")
     sign(cut)
-    with pytest.raises(CheckpointError, match=r"net/w: a shard of shape \(2, 3\) does not fit the shape \(2, 2\)"):
+    with pytest.raises(CheckpointError, match=r"g\.1-of-3\.safetensors: its tensors are not those that the manifest"):
+        read_checkpoint(cut)
+
+
+def test_reader_pieces_of_two_dtypes_are_refused(cut):
+    save_file({"net/w": torch.zeros(2, 1, dtype=torch.int32)}, cut / "g.1-of-3.safetensors")
+    sign(cut)
+    with pytest.raises(CheckpointError, match=r"net/w cannot be read \(pieces of torch\.float32 and torch\.int32\)"):
+        _ = read_checkpoint(cut).groups["g"]["net/w"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda manifest: manifest.pop("pieces"),
+        lambda manifest: manifest["pieces"].pop("g.0-of-3.safetensors"),
+        lambda manifest: manifest.update(pieces=[]),
+        lambda manifest: manifest["pieces"]["g.0-of-3.safetensors"]["net/w"].pop("offset"),
+        lambda manifest: manifest["pieces"]["g.0-of-3.safetensors"]["net/w"].update(offset=[0.0, 0]),
+        lambda manifest: manifest["pieces"]["g.0-of-3.safetensors"].update({"net/w": 7}),
+    ],
+)
+def test_reader_manifest_without_pieces_is_refused_in_a_line(cut, spoil):
+    manifest = manifest_of(cut)
+    spoil(manifest)
+    (cut / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(
+        CheckpointError, match=r"^checkpoint \S+: the manifest does not describe the tensors in its files"
+    ):
         read_checkpoint(cut)
 
 

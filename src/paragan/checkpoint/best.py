@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paragan.checkpoint.reader import MANIFEST
+from paragan.checkpoint.manifest import MANIFEST
 from paragan.core.errors import CheckpointError
 from paragan.core.files import link_or_copy, read_bytes, refuse_link, write_text
 from paragan.evaluation.evaluator import Score

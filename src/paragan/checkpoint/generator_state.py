@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from paragan.checkpoint.best import Best
-from paragan.checkpoint.reader import NewerFormat, read_checkpoint
+from paragan.checkpoint.manifest import NewerFormat
+from paragan.checkpoint.reader import read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 

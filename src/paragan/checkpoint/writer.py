@@ -6,33 +6,34 @@ renamed into place. A reader takes the newest folder whose manifest and checksum
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
 
-from paragan.checkpoint.reader import (
-    FORMAT,
-    MANIFEST,
+from paragan.checkpoint.manifest import (
     STATE,
-    Checkpoint,
     NewerFormat,
-    file_sha256,
-    group_files,
-    open_verified,
-    read_checkpoint,
+    assign_files,
+    describe_boxes,
+    parse_boxes,
+    write_manifest,
 )
+from paragan.checkpoint.reader import Checkpoint, file_sha256, open_verified, read_checkpoint
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import refuse_link, write_text
+from paragan.core.layout import Layout
 from paragan.core.pieces import Pieces
 
+_Files = dict[str, tuple[str, Layout]]  # group and boxes, by file name
 _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 
 
@@ -59,9 +60,12 @@ class CheckpointWriter:
         temporary = self.folder / f".tmp-{final.name}"
         try:
             self._run_on_main(lambda: self._begin(temporary))
-            mine = self._assign_groups(list(groups))
+            files = self._assign_files(groups)
+            mine = files[self.world.rank]
             written = run_on_all_ranks(self.world, lambda: self._write(temporary, groups, mine))
-            self._run_on_main(lambda: self._finish(temporary, final, written, {"step": step, "values": dict(values)}))
+            state = {"step": step, "values": dict(values)}
+            pieces = {name: boxes for by_name in files for name, (_, boxes) in by_name.items()}
+            self._run_on_main(lambda: self._finish(temporary, final, written, pieces, state))
         except CheckpointError as error:
             if self.world.is_main:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -71,10 +75,13 @@ class CheckpointWriter:
             ) from None
         return final
 
-    def _assign_groups(self, groups: Sequence[str]) -> Sequence[str]:
-        """Groups that no lower rank has, so that this rank writes them."""
-        before = self.world.gather(list(groups))[: self.world.rank]
-        return [group for group in groups if not any(group in others for others in before)]
+    def _assign_files(self, groups: Mapping[str, Pieces]) -> list[_Files]:
+        """The files of every rank. Ranks that hold the same pieces as a lower one need not send theirs. Collective."""
+        held = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
+        digests = self.world.gather(hashlib.sha256(json.dumps(held).encode()).hexdigest())
+        is_replica = digests[self.world.rank] in digests[: self.world.rank]
+        gathered = self.world.gather({} if is_replica else held)
+        return assign_files([{group: parse_boxes(boxes) for group, boxes in by_group.items()} for by_group in gathered])
 
     def _run_on_main(self, act: Callable[[], None]) -> None:
         """Run `act` on rank 0 while the other ranks wait."""
@@ -86,37 +93,42 @@ class CheckpointWriter:
             shutil.rmtree(debris, ignore_errors=True)
         temporary.mkdir(parents=True)
 
-    def _write(self, folder: Path, groups: Mapping[str, Pieces], mine: Sequence[str]) -> _FileInfo:
-        """Write and sync this rank's files. mine: groups that this rank writes unless they are sharded."""
+    def _write(self, folder: Path, groups: Mapping[str, Pieces], files: _Files) -> _FileInfo:
+        """Write and sync the files of this rank."""
         if not folder.is_dir():
             raise CheckpointError(
                 f"{folder} is visible to rank 0 but not to this rank; all hosts need a shared file system"
             )
         written = {}
-        for group, pieces in groups.items():
-            window = pieces.window
-            if not pieces.writes or (window.of == 1 and group not in mine):
-                continue
-            piece = f".{window.index}-of-{window.of}" if window.of > 1 else ""
-            path = folder / f"{group}{piece}.safetensors"
-            save_file(pieces.mine, path)  # into a folder that rank 0 has just created, so it is no link
+        for file, (group, boxes) in files.items():
+            path = folder / file
+            tensors = {name: groups[group].tensors[name] for name in boxes}
+            for name, box in boxes.items():
+                if tensors[name].shape != box.length:
+                    raise CheckpointError(f"{name} has shape {tuple(tensors[name].shape)} but its layout {box.length}")
+            save_file(tensors, path)  # into a folder that rank 0 has just created, so it is no link
             path.chmod(_file_mode())  # otherwise only the owner could read it, even on a shared disk
             _sync(path)
-            written[path.name] = (file_sha256(path), path.stat().st_size)
+            written[file] = (file_sha256(path), path.stat().st_size)
         return written
 
-    def _finish(self, temporary: Path, final: Path, written: list[_FileInfo], state: Mapping[str, Any]) -> None:
+    def _finish(
+        self,
+        temporary: Path,
+        final: Path,
+        written: list[_FileInfo],
+        pieces: Mapping[str, Layout],
+        state: Mapping[str, Any],
+    ) -> None:
         files: _FileInfo = {}
         for rank_files in written:
             files |= rank_files
         for name, (_, size) in files.items():
             if not (temporary / name).is_file() or (temporary / name).stat().st_size != size:
                 raise CheckpointError(f"{name} is not visible to rank 0; all hosts need a shared file system")
-        group_files(files)  # raises where a shard is missing
         write_text(temporary / STATE, json.dumps(state, indent=1))
         sums = {name: sha256 for name, (sha256, _) in files.items()} | {STATE: file_sha256(temporary / STATE)}
-        manifest = {"format": FORMAT, "files": dict(sorted(sums.items()))}
-        write_text(temporary / MANIFEST, json.dumps(manifest, indent=1))
+        write_manifest(temporary, sums, pieces)
         _sync(temporary)
         shutil.rmtree(final, ignore_errors=True)
         if not final.is_dir():

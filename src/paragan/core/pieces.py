@@ -1,57 +1,55 @@
-"""Named tensors on their way to files and back: what one rank holds of them, and whole ones that are read singly."""
+"""Named tensors on their way to files and back: the pieces that a rank holds, and whole ones that are read in boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
-from paragan.core.window import Window
-
-Shape = tuple[int, ...]
+from paragan.core.layout import Layout, Shape, TensorLayout
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What this rank holds of a group of named tensors.
-
-    cut: the names of those that are pieces, cut by `window`; the others are whole, and equal on all ranks. writes:
-    whether this rank saves them, of those that hold the same.
-    """
+    """What this rank holds of a group of named tensors. layout: of those that are cut; the others are whole."""
 
     tensors: Mapping[str, Tensor]
-    cut: frozenset[str] = frozenset()
-    window: Window = Window()
-    writes: bool = True
+    layout: Layout = field(default_factory=dict)
 
-    @property
-    def mine(self) -> dict[str, Tensor]:
-        """What this rank has to save: its pieces, and on the first piece what is whole."""
-        return {name: value for name, value in self.tensors.items() if name in self.cut or self.window.index == 0}
+    def boxes(self) -> dict[str, TensorLayout]:
+        """The layout of every tensor, without empty pieces."""
+        found = {name: self.layout.get(name) or TensorLayout.whole(held.shape) for name, held in self.tensors.items()}
+        return {name: box for name, box in found.items() if box.is_whole or not box.is_empty}
 
 
 class StoredTensors(Mapping[str, Tensor]):
-    """Whole tensors by name, each read when it is accessed. shapes: known without reading."""
+    """Whole tensors by name, each read when it is accessed. shapes: known without reading. read_box: reads one box."""
 
-    def __init__(self, shapes: Mapping[str, Shape], read: Callable[[str], Tensor]) -> None:
-        self.shapes, self._read = dict(shapes), read
+    def __init__(self, shapes: Mapping[str, Shape], read_box: Callable[[str, TensorLayout], Tensor]) -> None:
+        self.shapes = dict(shapes)
+        self._read_box = read_box
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> StoredTensors:
         """Tensors that are in memory already."""
-        return cls({name: tuple(value.shape) for name, value in tensors.items()}, tensors.__getitem__)
+        shapes = {name: tuple(value.shape) for name, value in tensors.items()}
+        return cls(shapes, lambda name, box: box.cut(tensors[name]))
 
     def under(self, prefix: str) -> StoredTensors:
         """Those whose names begin so, without it."""
         shapes = {name[len(prefix) :]: shape for name, shape in self.shapes.items() if name.startswith(prefix)}
-        return StoredTensors(shapes, lambda name: self[prefix + name])
+        return StoredTensors(shapes, lambda name, box: self.read(prefix + name, box))
 
-    def __getitem__(self, name: str) -> Tensor:
+    def read(self, name: str, box: TensorLayout) -> Tensor:
+        """Read one box of a tensor, and nothing else of it."""
         if name not in self.shapes:
             raise KeyError(name)
-        return self._read(name)
+        return self._read_box(name, box)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.read(name, TensorLayout.whole(self.shapes[name]))
 
     def __contains__(self, name: Any) -> bool:  # Mapping's own would read it
         return name in self.shapes

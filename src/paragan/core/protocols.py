@@ -11,8 +11,9 @@ from typing import Any, Protocol, cast, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from paragan.core.layout import Layout
+from paragan.core.pieces import StoredTensors
 from paragan.core.types import Can, LossTerms, Outputs, Rows, Side, TurnInputs, Update, identity
-from paragan.core.window import Layout
 
 
 class Network(Protocol):
@@ -202,15 +203,19 @@ class Strategy(Protocol):
         """Return 1 / ranks: the weight of a number that is equal on all ranks that share the batch."""
 
     def layout(self, net: nn.Module) -> Layout:
-        """Return which shards of a player's tensors this rank holds."""
+        """Return the layout on this rank of parameters and buffers of a network, or of its average."""
 
-    def average_shards(self, net: nn.Module) -> Sequence[Tensor]:
-        """Return the network's weights, sharded as its average is on this rank."""
+    def optimizer_layout(self, net: nn.Module) -> Layout:
+        """Return the layout on this rank of what the optimiser steps, by parameter."""
+
+    def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
+        """Return (number of this rank, ranks) where each rank has a different optimiser state; else (0, 1)."""
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         """Return all parameters and buffers by name, unsharded. Collective."""
 
-    def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None: ...
+    def load(self, net: nn.Module, weights: StoredTensors) -> None:
+        """Copy this rank's boxes of all parameters and buffers into a network, or into its average."""
 
 
 class Source(Protocol):

@@ -5,11 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from paragan.core.layout import TensorLayout
 
 
 def local_shard(tensor: Tensor) -> Tensor:
     """This rank's shard of a sharded tensor, sharing its memory; any other tensor unchanged."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def layout_of(tensor: Tensor) -> TensorLayout:
+    """The layout of a sharded tensor on this rank, on any mesh and any axis; of any other tensor the whole."""
+    if not isinstance(tensor, DTensor):
+        return TensorLayout.whole(tensor.shape)
+    length, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+    return TensorLayout(tuple(tensor.shape), tuple(offset), tuple(length))
 
 
 @torch.no_grad()

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from paragan.core.clock import Clock
 from paragan.core.dist import World
 from paragan.core.errors import RankError
+from paragan.core.protocols import Strategy
 from paragan.core.shard import local_shard
-from paragan.core.window import Window
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
 
@@ -46,12 +46,13 @@ class ConsistencyCheck:
             return
         self._last = clock.step
         mine = _sums(clock, players)
-        windows = [player.strategy.layout(player.net).state.index for player in players.values()]
-        gathered = self.world.gather([_digest(mine, shards=False), windows, _digest(mine, shards=True)])
-        replicated = {digest for digest, _, _ in gathered}
-        sharded = {json.dumps(entry[1:]) for entry in gathered}
-        distinct_windows = {json.dumps(indices) for _, indices, _ in gathered}
-        if len(replicated) > 1 or len(sharded) > len(distinct_windows):
+        sharded = {name: value for name, value in mine.items() if name.endswith(_SHARD)}
+        replicated = {name: value for name, value in mine.items() if name not in sharded}
+        gathered = self.world.gather([_digest(replicated), _digest(sorted(sharded)), _digest(sharded)])
+        equal_everywhere = {digest for digest, _, _ in gathered}
+        equal_boxes = {boxes for _, boxes, _ in gathered}
+        equal_shards = {(boxes, values) for _, boxes, values in gathered}
+        if len(equal_everywhere) > 1 or len(equal_shards) > len(equal_boxes):
             self._raise_difference(clock.step, self.world.gather(mine))
 
     def _raise_difference(self, step: int, sums_by_rank: list[dict[str, Any]]) -> None:
@@ -84,23 +85,25 @@ def _sums(clock: Clock, players: Mapping[str, Player]) -> dict[str, Any]:
     return sums
 
 
-def _digest(sums: Mapping[str, Any], shards: bool) -> str:
-    """Hash the sums of shards, or of everything else."""
-    selected = {name: value for name, value in sums.items() if name.endswith(_SHARD) == shards}
-    return hashlib.sha256(json.dumps(selected).encode()).hexdigest()
+def _digest(sums: Any) -> str:
+    return hashlib.sha256(json.dumps(sums).encode()).hexdigest()
 
 
 def _tensors(player: Player) -> Iterator[tuple[str, Tensor]]:
-    layout = player.strategy.layout(player.net)
-    yield from _named("", player.net, layout.weights)
+    yield from _named("", player.net, player.strategy)
     if player.ema is not None:
-        yield from _named("average: ", player.ema.net, layout.state)
+        yield from _named("average: ", player.ema.net, player.strategy)
 
 
-def _named(prefix: str, net: nn.Module, window: Window) -> Iterator[tuple[str, Tensor]]:
-    """Tensors by name. Only parameters with axes are sharded; every rank has the others and all buffers."""
+def _named(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[tuple[str, Tensor]]:
+    """Tensors by name; a piece also by its place, so that it is compared with its replicas alone.
+
+    A weight with less rows than ranks may be whole on one rank: where others are cut, it counts as a piece.
+    """
+    layout = strategy.layout(net)
+    is_cut = not all(box.is_whole for box in layout.values())
     for name, value in net.named_parameters():
-        piece = f" (piece {window.index}{_SHARD}" if window.of > 1 and value.dim() else ""
+        piece = f" (piece at {layout[name].offset}{_SHARD}" if is_cut and value.dim() else ""
         yield f"{prefix}{name}{piece}", local_shard(value.detach())
     yield from ((prefix + name, value.detach()) for name, value in net.named_buffers() if not value.is_meta)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paragan.checkpoint.reader import MANIFEST, Checkpoint, file_sha256, read_checkpoint
+from paragan.checkpoint.manifest import MANIFEST
+from paragan.checkpoint.reader import Checkpoint, file_sha256, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError

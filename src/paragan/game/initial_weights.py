@@ -35,22 +35,23 @@ def start_from(
     left = {name: (shape, weights.shapes.get(name)) for name, shape in mine.items() if name not in matching}
     if not matching & own:
         return LoadedWeights(0, 0, False, left)
-    stays = dict(initial()) if left else {}
-    started = StoredTensors(mine, lambda name: weights[name] if name in matching else stays[name])
+    stays = StoredTensors.of(initial() if left else {})
+    started = StoredTensors(mine, lambda name, box: (weights if name in matching else stays).read(name, box))
     player.strategy.load(player.net, started)
     _copy_to_masters(player, started)
     with_average = player.ema is not None and matching <= average.shapes.keys()
     if player.ema is not None:
-        averaged = StoredTensors(mine, lambda name: average[name] if name in matching else stays[name])
+        averaged = StoredTensors(mine, lambda name, box: (average if name in matching else stays).read(name, box))
         player.strategy.load(player.ema.net, averaged if with_average else started)
     return LoadedWeights(len(matching), len(matching & own), with_average, left)
 
 
 def _copy_to_masters(player: Player, weights: StoredTensors) -> None:
     """Update the float32 copies that the optimiser steps where weights have a low precision."""
-    held, window = player.optimizer.state_dict(), player.strategy.layout(player.net).state
+    held = player.optimizer.state_dict()
+    boxes = player.strategy.optimizer_layout(player.net)
     if not any("master" in entry for entry in held["state"].values()):
         return
     for number, (name, _) in enumerate(player.net.named_parameters()):
-        held["state"][number]["master"] = window.cut(weights[name])
+        held["state"][number]["master"] = weights.read(name, boxes[name])
     player.optimizer.load_state_dict(held)

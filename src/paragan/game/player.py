@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.protocols import Network, Opponent, Strategy, Turn
+from paragan.core.shard import local_shard
 from paragan.core.types import GeneratorOutput, LossTerms, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
@@ -65,6 +66,7 @@ class Player:
         self.scaler = Scaler(device) if self.calling.scaled else None
         self.updates = torch.zeros((), dtype=torch.int64, device=device)
         self._images_since_average = 0
+        self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
         self._before_look_ahead: list[tuple[Tensor, Tensor]] = []  # tensors, and their values before `look_ahead`
 
     def _optimizer(self) -> torch.optim.Optimizer:
@@ -207,8 +209,17 @@ class Player:
         return [self.updates] if self.scaler is None else [self.updates, self.scaler.scale, self.scaler.good]
 
     def _averaged_weights(self) -> Sequence[Tensor]:
-        """Return the weights that the average follows: the optimizer's float32 copies if it has some."""
-        return getattr(self.optimizer, "copies", None) or self.strategy.average_shards(self.net)
+        """Return this rank's weights that its average follows: the optimizer's float32 copies if it has some."""
+        copies = getattr(self.optimizer, "copies", None)
+        weights = map(local_shard, self.net.parameters())
+        return copies or [w if box is None else w[box] for w, box in zip(weights, self._averaged_boxes, strict=True)]
+
+    def _boxes_to_average(self, average: nn.Module) -> list[tuple[slice, ...] | None]:
+        """Return which part of this rank's piece of each weight its piece of the average follows; None: all of it."""
+        layout = self.strategy.layout(self.net)
+        averaged = self.strategy.layout(average)
+        names = [name for name, _ in self.net.named_parameters()]
+        return [None if averaged[n] == layout[n] else averaged[n].within(layout[n]) for n in names]
 
     def _scalars(self, terms: LossTerms, norm: Tensor, turn: Turn) -> Mapping[str, Tensor]:
         """Return what these rows add to the means over the global batch; a reader sums them over ranks."""

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
+from paragan.core.layout import TensorLayout
 from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.shard import local_shard
-from paragan.core.window import Window
 from paragan.game.player import Player
 
 Tensors = dict[str, Tensor]
@@ -23,37 +23,28 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
 
     Nothing travels between ranks.
     """
-    layout = player.strategy.layout(player.net)
-    assert layout.weights.of == 1 or layout.weights == layout.state
-    tensors, cut = _network("net/", player.net, layout.weights)
-    if player.ema is not None:
-        average, cut_average = _network("ema/", player.ema.net, layout.state)
-        tensors, cut = tensors | average, cut | cut_average
-    remembered = _remembered(layout.own)
+    tensors: Tensors = {}
+    layout: dict[str, TensorLayout] = {}
+    networks = {"net/": player.net} | ({} if player.ema is None else {"ema/": player.ema.net})
+    for prefix, net in networks.items():
+        tensors |= {prefix + name: local_shard(value) for name, value in net.state_dict().items()}
+        layout |= {prefix + name: box for name, box in player.strategy.layout(net).items()}
+    boxes = player.strategy.optimizer_layout(player.net)
+    prefix = _optimizer_prefix(player.strategy.optimizer_replica(player.net)[0])
     for name, like, key, value in _optimizer(player):
-        tensors[path := f"{remembered}{name}/{key}"] = value
-        if layout.own.index or (layout.state.of > 1 and like.dim() and value.shape == like.shape):
-            cut.add(path)
+        tensors[path := f"{prefix}{name}/{key}"] = value
+        if value.shape == like.shape:
+            layout[path] = boxes[name]
     tensors["player/updates"] = player.updates
     tensors |= {f"kept/{name}": value for name, value in player.state.items()}
     if player.scaler is not None:
         tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
-    counters = {"version": player.version, "images": player.images}
-    window = layout.own if layout.own.of > 1 else layout.state
-    return Pieces(_apart(tensors), frozenset(cut), window, layout.writes), counters
+    return Pieces(_apart(tensors), layout), {"version": player.version, "images": player.images}
 
 
-def _remembered(own: Window) -> str:
-    """Under what an optimiser's tensors are saved; rank 0's, as those that are equal everywhere, without a number."""
-    return f"rank-{own.index}/optimizer/" if own.index else "optimizer/"
-
-
-def _network(prefix: str, net: torch.nn.Module, window: Window) -> tuple[Tensors, set[str]]:
-    """Parameters and buffers, and the names of those that are cut."""
-    weights = {name for name, value in net.named_parameters(remove_duplicate=False) if value.dim()}
-    held = net.state_dict()
-    cut = {prefix + name for name in held if name in weights} if window.of > 1 else set()
-    return {prefix + name: local_shard(value) for name, value in held.items()}, cut
+def _optimizer_prefix(replica: int) -> str:
+    """Name of the optimiser state that one rank has alone; rank 0's, as one that all ranks share, has no number."""
+    return f"rank-{replica}/optimizer/" if replica else "optimizer/"
 
 
 def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
@@ -90,8 +81,7 @@ def _apart(tensors: Tensors) -> Tensors:
 def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> None:
     """Put a saved state into a freshly built player, whatever the strategy that saved it and the player's own.
 
-    Every rank reads whole tensors, one at a time, and keeps its pieces. Another model's state raises `CheckpointError`
-    and changes nothing.
+    Every rank reads its pieces, one at a time. Another model's state raises `CheckpointError` and changes nothing.
     """
     weights, average = saved.under("net/"), saved.under("ema/")
     mine = player.net.state_dict()
@@ -99,13 +89,14 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
         check_same(tensors, mine, player.side.value)
     masters = {name: f"optimizer/{name}/master" for name, _ in player.net.named_parameters()}
     exact = StoredTensors(  # where weights were kept in low precision, the optimiser's copies are the true ones
-        weights.shapes, lambda name: saved[key] if (key := masters.get(name, "")) in saved else weights[name]
+        weights.shapes,
+        lambda name, box: saved.read(key, box) if (key := masters.get(name, "")) in saved else weights.read(name, box),
     )
     player.strategy.load(player.net, exact)
     if player.ema is not None:  # averaging may have been switched on since: it starts at the weights
         player.strategy.load(player.ema.net, average or exact)
-    whose = _whose(player.strategy.layout(player.net).own, saved)
-    _restore_optimizer(player, saved.under(_remembered(whose)), exact)
+    prefix = _optimizer_prefix(_saved_replica(*player.strategy.optimizer_replica(player.net), saved))
+    _restore_optimizer(player, saved.under(prefix), exact)
     player.updates.copy_(saved["player/updates"])
     if player.scaler is not None and "player/scale" in saved:
         player.scaler.scale.copy_(saved["player/scale"])
@@ -116,10 +107,10 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     player.version, player.images = values["version"], values["images"]
 
 
-def _whose(own: Window, saved: StoredTensors) -> Window:
-    """This rank's own optimiser state where as many ranks saved theirs; rank 0's on any other number of ranks."""
+def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
+    """This rank's number where as many ranks saved an optimiser state each; else 0, whose state all ranks take."""
     ranks = {int(name[5:].partition("/")[0]) for name in saved if name.startswith("rank-")}
-    return own if ranks == set(range(1, own.of)) else Window()
+    return replica if ranks == set(range(1, replicas)) else 0
 
 
 def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: str) -> None:
@@ -137,7 +128,8 @@ def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: st
 
 
 def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTensors) -> None:
-    window, stepped = player.strategy.layout(player.net).state, _stepped(player)
+    boxes = player.strategy.optimizer_layout(player.net)
+    stepped = _stepped(player)
     numbers = {name: index for index, name in enumerate(stepped)}
     fresh = player.optimizer.state_dict()
     keeps_masters = any("master" in entry for entry in fresh["state"].values())
@@ -146,17 +138,17 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
         name, _, key = path.rpartition("/")
         if key == "master" and not keeps_masters:
             continue  # it went into the weights, and would be out of date at the next save
-        value = saved[path]
-        if value.shape == weights.shapes[name]:
+        if saved.shapes[path] == weights.shapes[name]:
             # A fused kernel walks weight and state in memory order: a moment that came back contiguous beside a
             # channels-last weight would be added to other weights than its own.
-            value = torch.empty_like(stepped[name], dtype=value.dtype).copy_(window.cut(value))
+            piece = saved.read(path, boxes[name])
+            value = torch.empty_like(stepped[name], dtype=piece.dtype).copy_(piece)
         else:
-            value = value.clone()  # of the file's memory
+            value = saved[path].clone()  # of the file's memory
         state.setdefault(numbers[name], {})[key] = value
     if keeps_masters:  # since this resume, perhaps
         for name, number in numbers.items():
-            state.setdefault(number, {}).setdefault("master", window.cut(weights[name]))
+            state.setdefault(number, {}).setdefault("master", weights.read(name, boxes[name]))
     player.optimizer.load_state_dict({"state": state, "param_groups": fresh["param_groups"]})
     for path in saved:  # loading casts to the weight's dtype: NAdam keeps a product in another
         name, _, key = path.rpartition("/")

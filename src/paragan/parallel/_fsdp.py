@@ -18,7 +18,6 @@ from paragan.core.errors import ConfigError
 from paragan.core.protocols import Network, Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import Can, LossTerms, Side
-from paragan.core.window import Layout, Window
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _forward_backward, none
@@ -98,7 +97,7 @@ class Sharded(none.Strategy):
         grads = [piece.grad for _, piece in here.shards if piece.grad is not None]
         if scale is not None and grads:
             torch._foreach_mul_(grads, (1 / scale).to(grads[0].device))
-        first = self.layout(net).weights.index == 0
+        first = here.mesh["shard"].get_local_rank() == 0
         once = [grad for grad in grads if first or grad.dim()]  # one rank counts those that all have
         norm = norm_over(once, here.mesh["shard"].get_group(), here.world.device)
         clip(grads, max_norm, norm)
@@ -109,17 +108,8 @@ class Sharded(none.Strategy):
             if isinstance(module, FSDPModule):
                 module.reshard()  # whole copies of the weights before the step must not be met again
 
-    def average_shards(self, net: nn.Module) -> list[Tensor]:
-        return [local_shard(p.detach()) for p in net.parameters()]
-
     def device(self, net: nn.Module) -> torch.device:
         return placement_of(net).world.device
 
     def rank_weight(self, net: nn.Module) -> float:
         return 1.0 / placement_of(net).world.size
-
-    def layout(self, net: nn.Module) -> Layout:
-        mesh = placement_of(net).mesh
-        window = Window(mesh["shard"].get_local_rank(), mesh["shard"].size())
-        copies = mesh["replicate"].get_local_rank() if "replicate" in mesh.mesh_dim_names else 0
-        return Layout(window, window, copies == 0)

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
+from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
 from paragan.core.types import Can, LossTerms, Side
-from paragan.core.window import WHOLE, Layout, Window
 from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import SpectralNorm
 from paragan.parallel import _forward_backward, none
@@ -111,12 +111,11 @@ class Strategy(none.Strategy):
             world.count("norm", vector)
             world.broadcast(vector)
 
-    def layout(self, net: nn.Module) -> Layout:
+    def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
         world = placement_of(net).world
-        keeps = self.options.moments == "keep" and world.size > 1
-        return Layout(own=Window(world.rank, world.size)) if keeps else WHOLE
+        return (world.rank, world.size) if self.options.moments == "keep" else (0, 1)
 
-    def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    def load(self, net: nn.Module, weights: StoredTensors) -> None:
         super().load(net, weights)
         if hasattr(net, "_placed"):
             placement_of(net).anchor.clear()  # ranks meet where they are now

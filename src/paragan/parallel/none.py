@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from paragan.core.dist import World
+from paragan.core.layout import Layout
+from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
-from paragan.core.shard import copy_full, gather_full
+from paragan.core.shard import gather_full, layout_of, local_shard
 from paragan.core.types import Can, LossTerms, Side
-from paragan.core.window import WHOLE, Layout
 from paragan.layers.norms import float32_parameters
 from paragan.parallel import _blocks, _forward_backward
 from paragan.parallel._grad_norm import clip, norm_of
@@ -82,9 +83,6 @@ class Strategy:
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
         return True
 
-    def average_shards(self, net: nn.Module) -> list[Tensor]:
-        return list(net.parameters())
-
     def device(self, net: nn.Module) -> torch.device:
         return next(net.parameters()).device
 
@@ -92,14 +90,21 @@ class Strategy:
         return 1.0
 
     def layout(self, net: nn.Module) -> Layout:
-        return WHOLE
+        return {name: layout_of(value) for name, value in net.state_dict().items()}
+
+    def optimizer_layout(self, net: nn.Module) -> Layout:
+        return self.layout(net)
+
+    def optimizer_replica(self, net: nn.Module) -> tuple[int, int]:
+        return 0, 1
 
     def weights(self, net: nn.Module) -> dict[str, Tensor]:
         return {name: gather_full(value.detach()) for name, value in net.state_dict().items()}
 
-    def load(self, net: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    def load(self, net: nn.Module, weights: StoredTensors) -> None:
+        boxes = self.layout(net)
         for name, value in net.state_dict().items():
-            copy_full(value, weights[name])
+            local_shard(value).copy_(weights.read(name, boxes[name]))
 
 
 def _cast_weights(net: nn.Module, dtype: torch.dtype) -> None:

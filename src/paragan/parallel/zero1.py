@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paragan.core.dist import World
-from paragan.core.window import Layout, Window
+from paragan.core.layout import Layout, TensorLayout
 from paragan.parallel import ddp
 from paragan.parallel._fully_shard import mesh_of, refuse_whole_weight_optimizers, shard
 from paragan.parallel._placement import placement_of
@@ -30,16 +30,17 @@ class Strategy(ddp.Strategy):
 
     def optimizer(self, policy: Any, net: nn.Module) -> torch.optim.Optimizer:
         refuse_whole_weight_optimizers(policy, "zero1")
-        here, mine = placement_of(net), self.layout(net).state
-        pieces = {name: mine.cut(p.detach()).requires_grad_() for name, p in net.named_parameters()}
+        here = placement_of(net)
+        boxes = self.optimizer_layout(net)
+        pieces = {name: boxes[name].cut(p.detach()).requires_grad_() for name, p in net.named_parameters()}
         here.shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return self.optimizer_of(policy, pieces)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         norm = super().finish(net, max_norm, scale)
-        mine = self.layout(net).state
-        for weight, piece in placement_of(net).shards:
-            piece.grad = None if weight.grad is None else mine.cut(weight.grad)
+        here = placement_of(net)
+        for weight, piece in here.shards:
+            piece.grad = None if weight.grad is None else self._box(weight, here.world).cut(weight.grad)
         return norm
 
     @torch.no_grad()
@@ -48,7 +49,10 @@ class Strategy(ddp.Strategy):
         if world.size == 1:
             return
         for some in _buckets(list(net.parameters())):
-            pieces = [[Window(rank, world.size).cut(p.detach()) for p in some] for rank in range(world.size)]
+            pieces = [
+                [TensorLayout.rows(p.shape, rank, world.size).cut(p.detach()) for p in some]
+                for rank in range(world.size)
+            ]
             mine = _flatten(pieces[world.rank], sum(piece.numel() for piece in pieces[0]))
             everyone = mine.new_empty(world.size * len(mine))
             world.count("parameters", mine)
@@ -57,13 +61,13 @@ class Strategy(ddp.Strategy):
                 cuts = flat[: sum(piece.numel() for piece in theirs)].split([piece.numel() for piece in theirs])
                 torch._foreach_copy_(theirs, [cut.view(piece.shape) for cut, piece in zip(cuts, theirs, strict=True)])
 
-    def average_shards(self, net: nn.Module) -> list[Tensor]:
-        mine = self.layout(net).state
-        return [mine.cut(p.detach()) for p in net.parameters()]
-
-    def layout(self, net: nn.Module) -> Layout:
+    def optimizer_layout(self, net: nn.Module) -> Layout:
         world = placement_of(net).world
-        return Layout(Window(), Window(world.rank, world.size), True)
+        return {name: self._box(weight, world) for name, weight in net.named_parameters()}
+
+    def _box(self, weight: Tensor, world: World) -> TensorLayout:
+        """What this rank steps of a weight."""
+        return TensorLayout.rows(weight.shape, world.rank, world.size)
 
 
 def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:

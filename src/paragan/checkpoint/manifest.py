@@ -1,0 +1,152 @@
+"""The manifest of a checkpoint: the sha256 of every file, and which piece of which tensor is in it.
+
+A group of tensors (one per player) is one file, `g.safetensors`, or one per rank that has a part of it,
+`g.0-of-2.safetensors`. Of every tensor in a file the manifest has the shape of the whole, and offset and length of the
+piece, per axis.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paragan.core.errors import CheckpointError
+from paragan.core.files import read_bytes, write_text
+from paragan.core.layout import Layout, TensorLayout, describe_gaps
+
+MANIFEST, STATE = "manifest.json", "state.json"
+FORMAT = 1
+_MAX_JSON_BYTES = 64 << 20
+_FILE = re.compile(r"([^./]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
+_KEYS = ("shape", "offset", "length")
+
+
+class NewerFormat(CheckpointError):
+    """A checkpoint written by a later version of paragan: it is not damaged, so readers must not skip it."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """sums: sha256 by file name. groups: by group, the boxes of each file."""
+
+    sums: Mapping[str, str]
+    groups: Mapping[str, Mapping[str, Layout]]
+
+
+def assign_files(held: Sequence[Mapping[str, Layout]]) -> list[dict[str, tuple[str, Layout]]]:
+    """Which files each rank writes: group and boxes by file name. held: the boxes of each rank, by group.
+
+    A box that several ranks hold is written by the first of them.
+    """
+    assigned: list[dict[str, Layout]] = []
+    taken: set[tuple[str, str, TensorLayout]] = set()
+    for groups in held:
+        new = {
+            group: {name: box for name, box in boxes.items() if (group, name, box) not in taken}
+            for group, boxes in groups.items()
+        }
+        for group, boxes in new.items():
+            taken |= {(group, name, box) for name, box in boxes.items()}
+        assigned.append({group: boxes for group, boxes in new.items() if boxes})
+    counts = Counter(group for groups in assigned for group in groups)
+    numbers: Counter[str] = Counter()
+    files = []
+    for groups in assigned:
+        files.append({_file_name(group, numbers[group], counts[group]): (group, groups[group]) for group in groups})
+        numbers.update(list(groups))
+    return files
+
+
+def _file_name(group: str, index: int, count: int) -> str:
+    return f"{group}.safetensors" if count == 1 else f"{group}.{index}-of-{count}.safetensors"
+
+
+def write_manifest(path: Path, sums: Mapping[str, str], pieces: Mapping[str, Layout]) -> None:
+    """Write the manifest of the checkpoint in the folder `path`. pieces: boxes by file.
+
+    Raises `CheckpointError` where the boxes of all files do not make up whole tensors.
+    """
+    _group_files(pieces)
+    described = {file: describe_boxes(boxes) for file, boxes in sorted(pieces.items())}
+    manifest = {"format": FORMAT, "files": dict(sorted(sums.items())), "pieces": described}
+    write_text(path / MANIFEST, json.dumps(manifest))
+
+
+def describe_boxes(boxes: Layout) -> dict[str, dict[str, Any]]:
+    """The boxes as JSON values."""
+    return {name: {key: getattr(box, key) for key in _KEYS} for name, box in boxes.items()}
+
+
+def parse_boxes(values: Mapping[str, Any]) -> dict[str, TensorLayout]:
+    """The boxes of `describe_boxes`. Raises `TypeError`, `KeyError` or `AttributeError` for other values."""
+    return {name: _parse_box(*(box[key] for key in _KEYS)) for name, box in values.items()}
+
+
+def _parse_box(shape: list[int], offset: list[int], length: list[int]) -> TensorLayout:
+    if any(type(number) is not int for number in (*shape, *offset, *length)):
+        raise TypeError(f"not a box: {shape}, {offset}, {length}"[:100])
+    return TensorLayout(tuple(shape), tuple(offset), tuple(length))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read and check the manifest of the checkpoint in the folder `path`."""
+    manifest = read_json(path / MANIFEST)
+    version = manifest.get("format")
+    if type(version) is int and version > FORMAT:
+        raise NewerFormat(
+            f"checkpoint {path} has format {version}, but this paragan reads only format {FORMAT}; use the paragan "
+            "version that wrote it, or delete that folder to resume from the checkpoint before it"
+        )
+    if version != FORMAT:
+        raise CheckpointError(
+            f"checkpoint {path} has format {version!r}, but this paragan reads only format {FORMAT}; use the paragan "
+            "version that wrote it"
+        )
+    sums = manifest.get("files")
+    if not isinstance(sums, dict) or STATE not in sums:
+        raise CheckpointError(f"checkpoint {path}: {STATE} is not listed in the manifest")
+    try:
+        pieces = {file: parse_boxes(manifest["pieces"][file]) for file in sums if file != STATE}
+    except (KeyError, TypeError, AttributeError):
+        raise CheckpointError(
+            f"checkpoint {path}: the manifest does not describe the tensors in its files; start anew with --fresh"
+        ) from None
+    try:
+        return Manifest(sums, _group_files(pieces))
+    except CheckpointError as error:
+        raise CheckpointError(f"checkpoint {path}: {error}") from None
+
+
+def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
+    """Sort files by group. Raises `CheckpointError` where pieces of a tensor are missing, overlap or do not fit."""
+    groups: dict[str, dict[str, Layout]] = {}
+    for file, boxes in pieces.items():
+        match = _FILE.fullmatch(file)
+        if match is None:
+            raise CheckpointError(f"{file[:100]} is missing or damaged (checkpoints have no file of that name)")
+        groups.setdefault(match.group(1), {})[file] = boxes
+    for group, files in groups.items():
+        tensors: dict[str, list[TensorLayout]] = {}
+        for boxes in files.values():
+            for name, box in boxes.items():
+                tensors.setdefault(name, []).append(box)
+        for name, cut in tensors.items():
+            if gap := describe_gaps(cut):
+                raise CheckpointError(f"{group}: {name}: {gap} (files: {', '.join(sorted(files)[:5])})")
+    return groups
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read the JSON object in a file of a checkpoint."""
+    try:
+        values = json.loads(read_bytes(path, _MAX_JSON_BYTES))
+    except (OSError, ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise CheckpointError(f"checkpoint {path.parent}: {path.name} is missing or not JSON")
+    return values
