@@ -23,11 +23,14 @@ discriminator = nn.Sequential(
 )
 
 run = pg.train("digits", settings, out="runs/notebook", generator=generator, discriminator=discriminator)
-for line in run.records()[-3:]:
+for line in run.history[-3:]:
     print(line["step"], line["d/loss/adversarial"], line["g/loss/adversarial"])
-print(run.scores)
+print(run.score)
 images = run.sample(16, seed=0)
 images.save("notebook.png", columns=4)
 
 again = pg.load("runs/notebook", generator=generator).sample(16, seed=0)
 assert again.tensor.equal(images.tensor)
+
+longer = run.resume({"train.kimg": 18})
+assert longer.is_finished and longer.history[-1]["kimg"] > 16

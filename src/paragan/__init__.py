@@ -8,50 +8,83 @@
 Every public name is imported when it is first used, so that `import paragan` does not import torch.
 
 Training:
-    train, load         Train a recipe; open a trained generator.
-    Run, Sampler        What they return: a run folder to read, and a generator to sample from.
-    SampledImages       The images of `Sampler.sample`.
+    train               Train a recipe, or resume it; returns a Run.
+    Run                 A run folder: score, history, sample, resume.
+    load                Open a trained generator; returns a Sampler, whose images are SampledImages.
+    evaluate            Score a run; returns a RunScore.
+    list_models, list_recipes, list_names
+                        Names that a config may use.
     RunConfig, config   All settings of a run; `config.load("digits", ["train.kimg=2"])` reads a recipe.
+    Trainer             The loop below `train`: yields the events of a run.
     Estimator           A generator and a discriminator from memory.
     ScalingManager      The training loop of the ParaGAN poster, with a loop of the program's own.
 
-Pieces for a training loop:
-    GAN, Player, Loss   The game: two players, their networks and optimisers, and the adversarial loss.
+The game:
+    GAN, Player, Loss   Two players, their networks and optimisers, and the adversarial loss.
+    Turn, Opponent      An update of a player as data; what a player plays against.
+    Strategy, Scheme    How one network is laid out over ranks; the order of updates in a step.
+    Cell                One pair of a cellular grid.
     Policy, Prior, Ema  How a player is optimised, what latents it is given, the average of its weights.
     Snapshot            A frozen copy of a player to play against.
-    Scheme, Strategy    The order of updates in a step; how one network is laid out over ranks.
-    Opponent, Network   What a player plays against; a module and how it is called.
-    Cell                One pair of a cellular grid.
+    Network             A module and how it is called.
     PlayerOptions, OptimizerOptions, ScheduleOptions, EmaOptions
 
 Values:
-    Batch, Rows, Side, Can, Turn, TurnInputs, Outputs, GeneratorOutput, DiscriminatorOutput, LossTerms, Update, Report
+    Batch, Rows, Side, Can, TurnInputs, Outputs, GeneratorOutput, DiscriminatorOutput, LossTerms, Update, Report
 
-Losses, penalties and metrics:
-    Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
-    Penalty, PenaltyContext, Augment, Source: the interfaces of outside code.
+Losses:
+    HingeLoss, LeastSquaresLoss, MinimaxLoss, NonsaturatingLoss, WassersteinLoss, RelativisticLoss,
+    RelativisticAverageLoss
+
+Penalties, each with its options (R1Options, ...):
     R1Penalty, R2Penalty, GradientPenalty, ConsistencyPenalty, LeCamPenalty, OrthogonalPenalty, PathLengthPenalty,
-    FeatureMatchingPenalty, L1Penalty, AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty, each with its options:
-    R1Options, ...
-    FrechetDistance, Coverage
+    FeatureMatchingPenalty, L1Penalty, AuxiliaryPenalty, ContrastivePenalty, DataToDataPenalty
+    Term, r1_penalty    A penalty from a function; R1 for a plain training loop.
+
+Schemes:
+    synchronous_step, SharedFakesScheme, ExtragradientScheme, SkippingScheme, AsynchronousScheme, ParameterServerScheme
+
+Strategies:
+    SingleProcessStrategy, DDPStrategy, ZeRO1Strategy, ZeRO2Strategy, ZeRO3Strategy, HSDPStrategy, LocalSGDStrategy
+
+Augmentations, optimizers and metrics:
+    AdaptiveAugment, DiffAugment, AdaBelief, Lamb, OptimisticAdam, FrechetDistance, Coverage
 
 Layers:
     BatchNorm, spectral_norm, begin_update
 
+Interfaces of outside code:
+    Penalty, PenaltyContext, Augment, Source
+
 Errors:
     ParaganError is the base of ConfigError, DataError, CheckpointError, DivergedError and RankError.
 
-`paragan list` prints every model, loss, penalty and recipe; `paragan config digits --explain` every setting.
+`paragan list` describes every model, loss, penalty and recipe; `paragan config digits --explain` every setting.
 """
 
+import ast
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # for type checkers and editors; the same names as in _PUBLIC
+if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads it, too
     from paragan import config as config
     from paragan.api.estimator import Estimator as Estimator
+    from paragan.api.losses import (
+        HingeLoss as HingeLoss,
+        LeastSquaresLoss as LeastSquaresLoss,
+        MinimaxLoss as MinimaxLoss,
+        NonsaturatingLoss as NonsaturatingLoss,
+        RelativisticAverageLoss as RelativisticAverageLoss,
+        RelativisticLoss as RelativisticLoss,
+        WassersteinLoss as WassersteinLoss,
+    )
+    from paragan.api.names import list_models as list_models, list_names as list_names, list_recipes as list_recipes
     from paragan.api.scaling_manager import ScalingManager as ScalingManager
-    from paragan.api.training import Run as Run, load as load, train as train
+    from paragan.api.trained import evaluate as evaluate, load as load
+    from paragan.api.training import Run as Run, train as train
+    from paragan.augment.ada import Augment as AdaptiveAugment, Options as AdaptiveAugmentOptions
+    from paragan.augment.diffaugment import Augment as DiffAugment, Options as DiffAugmentOptions
     from paragan.coevolution.cell import Cell as Cell
     from paragan.config import RunConfig as RunConfig
     from paragan.core.errors import (
@@ -85,6 +118,7 @@ if TYPE_CHECKING:  # for type checkers and editors; the same names as in _PUBLIC
         TurnInputs as TurnInputs,
         Update as Update,
     )
+    from paragan.engine.trainer import Trainer as Trainer
     from paragan.export.sampler import SampledImages as SampledImages, Sampler as Sampler
     from paragan.game.ema import Ema as Ema
     from paragan.game.gan import GAN as GAN, Loss as Loss
@@ -103,8 +137,20 @@ if TYPE_CHECKING:  # for type checkers and editors; the same names as in _PUBLIC
     from paragan.layers.batch_norm import BatchNorm as BatchNorm
     from paragan.layers.spectral_norm import spectral_norm as spectral_norm
     from paragan.layers.update_once import begin_update as begin_update
+    from paragan.losses.nonsaturating import Options as NonsaturatingOptions
+    from paragan.losses.relativistic_average import Options as RelativisticAverageOptions
     from paragan.metrics.coverage import Metric as Coverage
     from paragan.metrics.frechet import Metric as FrechetDistance
+    from paragan.optim.adabelief import Optimizer as AdaBelief
+    from paragan.optim.lamb import Optimizer as Lamb
+    from paragan.optim.optimistic_adam import Optimizer as OptimisticAdam
+    from paragan.parallel.ddp import Strategy as DDPStrategy
+    from paragan.parallel.hsdp import Options as HSDPOptions, Strategy as HSDPStrategy
+    from paragan.parallel.local_sgd import Options as LocalSGDOptions, Strategy as LocalSGDStrategy
+    from paragan.parallel.none import Strategy as SingleProcessStrategy
+    from paragan.parallel.zero1 import Strategy as ZeRO1Strategy
+    from paragan.parallel.zero2 import Strategy as ZeRO2Strategy
+    from paragan.parallel.zero3 import Strategy as ZeRO3Strategy
     from paragan.penalties.auxiliary import Options as AuxiliaryOptions, Penalty as AuxiliaryPenalty
     from paragan.penalties.consistency import Options as ConsistencyOptions, Penalty as ConsistencyPenalty
     from paragan.penalties.contrastive import Options as ContrastiveOptions, Penalty as ContrastivePenalty
@@ -117,142 +163,40 @@ if TYPE_CHECKING:  # for type checkers and editors; the same names as in _PUBLIC
     from paragan.penalties.path_length import Options as PathLengthOptions, Penalty as PathLengthPenalty
     from paragan.penalties.r1 import Options as R1Options, Penalty as R1Penalty, r1_penalty as r1_penalty
     from paragan.penalties.r2 import Options as R2Options, Penalty as R2Penalty
+    from paragan.runs.evaluate import RunScore as RunScore
+    from paragan.schemes.asynchronous import Options as AsynchronousOptions, Scheme as AsynchronousScheme
+    from paragan.schemes.extragradient import Scheme as ExtragradientScheme
+    from paragan.schemes.parameter_server import Options as ParameterServerOptions, Scheme as ParameterServerScheme
+    from paragan.schemes.shared_fakes import Scheme as SharedFakesScheme
+    from paragan.schemes.skipping import Options as SkippingOptions, Scheme as SkippingScheme
+    from paragan.schemes.synchronous import step as synchronous_step
 
 __version__ = "0.1.0"
 
-_PUBLIC = {  # module -> its public names; NEW=OLD for a name of another spelling there
-    "paragan.api.training": (
-        "Run",
-        "load",
-        "train",
-    ),
-    "paragan.api.estimator": ("Estimator",),
-    "paragan.api.scaling_manager": ("ScalingManager",),
-    "paragan.config": ("RunConfig",),
-    "paragan.export.sampler": (
-        "SampledImages",
-        "Sampler",
-    ),
-    "paragan.core.errors": (
-        "CheckpointError",
-        "ConfigError",
-        "DataError",
-        "DivergedError",
-        "ParaganError",
-        "RankError",
-    ),
-    "paragan.game.gan": (
-        "GAN",
-        "Loss",
-    ),
-    "paragan.game.player": ("Player",),
-    "paragan.game.policy": ("Policy",),
-    "paragan.game.prior": ("Prior",),
-    "paragan.game.ema": ("Ema",),
-    "paragan.game.snapshot": ("Snapshot",),
-    "paragan.game.scheme": ("Scheme",),
-    "paragan.game.term": ("Term",),
-    "paragan.game.options": (
-        "EmaOptions",
-        "OptimizerOptions",
-        "PlayerOptions",
-        "ScheduleOptions",
-    ),
-    "paragan.coevolution.cell": ("Cell",),
-    "paragan.core.types": (
-        "Batch",
-        "Can",
-        "DiscriminatorOutput",
-        "GeneratorOutput",
-        "LossTerms",
-        "Outputs",
-        "Report",
-        "Rows",
-        "Side",
-        "TurnInputs",
-        "Update",
-    ),
-    "paragan.core.protocols": (
-        "Augment",
-        "Network",
-        "Opponent",
-        "Penalty",
-        "PenaltyContext",
-        "Source",
-        "Strategy",
-        "Turn",
-    ),
-    "paragan.penalties.auxiliary": (
-        "AuxiliaryOptions=Options",
-        "AuxiliaryPenalty=Penalty",
-    ),
-    "paragan.penalties.consistency": (
-        "ConsistencyOptions=Options",
-        "ConsistencyPenalty=Penalty",
-    ),
-    "paragan.penalties.contrastive": (
-        "ContrastiveOptions=Options",
-        "ContrastivePenalty=Penalty",
-    ),
-    "paragan.penalties.data_to_data": (
-        "DataToDataOptions=Options",
-        "DataToDataPenalty=Penalty",
-    ),
-    "paragan.penalties.feature_matching": (
-        "FeatureMatchingOptions=Options",
-        "FeatureMatchingPenalty=Penalty",
-    ),
-    "paragan.penalties.gradient_penalty": (
-        "GradientPenaltyOptions=Options",
-        "GradientPenalty=Penalty",
-    ),
-    "paragan.penalties.l1": (
-        "L1Options=Options",
-        "L1Penalty=Penalty",
-    ),
-    "paragan.penalties.lecam": (
-        "LeCamOptions=Options",
-        "LeCamPenalty=Penalty",
-    ),
-    "paragan.penalties.orthogonal": (
-        "OrthogonalOptions=Options",
-        "OrthogonalPenalty=Penalty",
-    ),
-    "paragan.penalties.path_length": (
-        "PathLengthOptions=Options",
-        "PathLengthPenalty=Penalty",
-    ),
-    "paragan.penalties.r1": (
-        "R1Options=Options",
-        "R1Penalty=Penalty",
-        "r1_penalty",
-    ),
-    "paragan.penalties.r2": (
-        "R2Options=Options",
-        "R2Penalty=Penalty",
-    ),
-    "paragan.metrics.coverage": ("Coverage=Metric",),
-    "paragan.metrics.frechet": ("FrechetDistance=Metric",),
-    "paragan.layers.batch_norm": ("BatchNorm",),
-    "paragan.layers.spectral_norm": ("spectral_norm",),
-    "paragan.layers.update_once": ("begin_update",),
-}
-_HOME: dict[str, tuple[str, str]] = {}  # public name -> module, name there
-for _module, _names in _PUBLIC.items():
-    for _entry in _names:
-        _HOME[_entry.partition("=")[0]] = (_module, _entry.rpartition("=")[2])
-_MODULES = ("config",)
 
-__all__ = ["__version__", *_HOME]
+def _read_public_names() -> dict[str, tuple[str, str]]:
+    """Return the module and the name there of every name that the block for type checkers imports."""
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    homes: dict[str, tuple[str, str]] = {}
+    for line in block.body:
+        if isinstance(line, ast.ImportFrom):
+            homes |= {str(name.asname): (str(line.module), name.name) for name in line.names}
+    return homes
+
+
+_HOMES = _read_public_names()
+
+__all__ = ["__version__", *(name for name, (module, _) in _HOMES.items() if module != "paragan")]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name in _MODULES:
-        return import_module(f"paragan.{name}")
-    if name not in _HOME:
+    if name not in _HOMES:
         raise AttributeError(f"module 'paragan' has no attribute {name!r}")
-    module, original = _HOME[name]
+    module, original = _HOMES[name]
+    if module == "paragan":
+        return import_module(f"paragan.{original}")
     return getattr(import_module(module), original)
 
 

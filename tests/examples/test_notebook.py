@@ -28,4 +28,4 @@ def test_notebook_trains_samples_and_loads(tmp_path, monkeypatch):
     assert names["images"].tensor.shape == (16, 1, 16, 16)
     assert (tmp_path / "notebook.png").exists()
     assert json.loads((tmp_path / "runs" / "notebook" / "exit.json").read_text())["code"] == 0
-    assert names["run"].scores["fd[judge]"] > 0
+    assert names["run"].score["fd[judge]"] > 0

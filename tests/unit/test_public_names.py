@@ -2,25 +2,80 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import paragan
+from paragan import build
+from paragan.cli.main import main
+from paragan.config import choose
 
 NAMES = sorted(name for name in paragan.__all__ if not name.startswith("__"))
 
 
 def test_help_lists_every_public_name():
     words = set(re.findall(r"\w+", paragan.__doc__ or ""))
-    options_of_penalties = {name for name in NAMES if name.endswith("Options") and name not in words}
-    assert set(NAMES) - words == options_of_penalties
-    assert all(
-        f"{name.removesuffix('Options').removesuffix('Penalty')}Penalty" in words for name in options_of_penalties
-    )
+    for name in NAMES:
+        stem = name.removesuffix("Options").removesuffix("Penalty")
+        holders = {name, stem, *(f"{stem}{kind}" for kind in ("Penalty", "Loss", "Scheme", "Strategy"))}
+        assert name in words or (name.endswith("Options") and holders & words), name
+
+
+NOUNS = ("Player", "Turn", "Opponent", "Strategy", "Scheme", "Cell")
+FAMILIES = {"losses": "Loss", "penalties": "Penalty", "schemes": "Scheme", "parallel": "Strategy", "augment": "Augment"}
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_every_noun_is_public(noun):
+    assert getattr(paragan, noun).__name__ == noun
+
+
+@pytest.mark.parametrize("category", FAMILIES)
+def test_every_file_of_a_family_has_a_public_name(category):
+    public = {(getattr(paragan, name).__module__, getattr(paragan, name).__name__) for name in NAMES}
+    losses = {type(loss).__name__ for loss in public_losses()}
+    for name in paragan.list_names(category):
+        kinds = {(f"paragan.{category}.{name}", kind) for kind in (FAMILIES[category], "step")}
+        is_loss = f"{name.title().replace('_', '')}Loss" in losses
+        assert is_loss if category == "losses" else kinds & public, name
+
+
+def public_losses():
+    kinds = [getattr(paragan, name) for name in NAMES if name.endswith("Loss") and name != "Loss"]
+    return [kind() for kind in kinds]
+
+
+def test_public_losses_are_those_of_a_config():
+    for loss in public_losses():
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(loss).__name__.removesuffix("Loss")).lower()
+        configured = build.adversarial(choose("losses", name))
+        for field in ("g_needs_real", "compares", "needs"):
+            assert getattr(loss, field) == getattr(configured, field), name
+        real, fake = torch.randn(2, 8).unbind()
+        whole = (real, fake) if loss.compares else ()
+        other = (fake, real) if loss.compares else ()
+        assert torch.equal(loss.d(real, fake, *whole), configured.d(real, fake, *whole)), name
+        assert torch.equal(loss.g(fake, real, *other), configured.g(fake, real, *other)), name
+
+
+def test_names_of_a_category_are_those_of_the_command_line(capsys):
+    assert main(["list", "models", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == paragan.list_models()
+    assert paragan.list_models("*2") == ["stylegan2"]
+    assert "digits" in paragan.list_recipes()
+    with pytest.raises(paragan.ConfigError, match=r"unknown category 'model'; choose one of models,"):
+        paragan.list_names("model")
+
+
+def test_import_paragan_does_not_import_torch():
+    words = "import sys, paragan; dir(paragan); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", words], check=True, timeout=60)
 
 
 def test_mypy_infers_the_type_of_every_public_name(tmp_path):

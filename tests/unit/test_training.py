@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 
 import pytest
 import torch
@@ -68,7 +69,8 @@ def test_train_writes_the_whole_run_folder_and_returns_the_run(tmp_path):
     assert there >= {"config.yaml", "metrics.jsonl", "samples", "report.html", "exit.json", "checkpoints"}
     assert json.loads((run.folder / "exit.json").read_text())["code"] == 0
     assert run.config.train.kimg == 0.128
-    assert [line["step"] for line in run.records()] == list(range(1, 9))
+    assert [line["step"] for line in run.history] == list(range(1, 9))
+    assert run.is_finished
     assert [line["step"] for line in run.records("checkpoint")] == [8]
     assert run.sample(3, labels="7").labels == (7, 7, 7)
     assert run.sample(3, seed=1).tensor.equal(pg.load(run.folder).sample(3, seed=1).tensor)
@@ -80,8 +82,10 @@ def test_scores_of_a_run_are_the_newest(tmp_path):
     run = pg.train(
         "digits", {**TINY, **SMALL, "evaluation.features": "judge", "evaluation.num_images": 50}, out=tmp_path
     )
-    assert run.scores["fd[judge]"] == run.records("score")[-1]["fd[judge]"]
-    assert "num_images" not in run.scores
+    assert run.score["fd[judge]"] == run.records("score")[-1]["fd[judge]"]
+    assert "num_images" not in run.score
+    assert pg.evaluate(run.folder).score.metrics == run.score
+    assert pg.evaluate(run.folder, seed=1).score.metrics != run.score
 
 
 def test_networks_from_memory_are_recorded_by_where_they_came_from(painted):
@@ -139,14 +143,15 @@ def test_a_run_of_an_estimator_is_recorded_and_loads(tmp_path):
 
 def test_a_stopped_run_from_memory_resumes_bit_for_bit(tmp_path, monkeypatch, painted):
     monkeypatch.setattr(Critic, "stop_at", 9)
-    with pytest.raises(KeyboardInterrupt):
-        from_memory(tmp_path / "run")
+    stopped_run = from_memory(tmp_path / "run")
+    assert not stopped_run.is_finished
     assert json.loads((tmp_path / "run" / "exit.json").read_text())["code"] == 85
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     stopped = newest(tmp_path / "run").name
     assert "step-000000000" < stopped < "step-000000008"
     monkeypatch.setattr(Critic, "stop_at", 0)
-    run = from_memory(tmp_path / "run")
+    run = stopped_run.resume()
+    assert run.is_finished
     for name in ("g.safetensors", "d.safetensors", "state.json"):
         a, b = (newest(one.folder) / name for one in (run, painted))
         assert a.read_bytes() == b.read_bytes(), name
@@ -230,3 +235,34 @@ def test_values_of_every_kind_become_settings(tmp_path):
     run = pg.train("digits", settings, out=tmp_path / "run")
     assert run.config.g.optimizer.arguments == {"betas": [0.0, 0.9]} and run.config.g.ema is None
     assert run.config.evaluation.weights == str(tmp_path)
+
+
+def test_train_in_another_thread_leaves_signals_to_the_program(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    runs = []
+    thread = threading.Thread(
+        target=lambda: runs.append(pg.train("digits", {**TINY, **SMALL, "train.kimg": 0.016}, out=tmp_path))
+    )
+    thread.start()
+    thread.join(120)
+    assert runs[0].is_finished
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_raises_and_leaves_no_handler(tmp_path, monkeypatch):
+    def interrupt_twice(*inputs):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Critic, "forward", interrupt_twice)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        from_memory(tmp_path / "run")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_resume_with_more_kimg_trains_longer(tmp_path):
+    run = pg.train("digits", {**TINY, **SMALL, "train.kimg": 0.032}, out=tmp_path / "run")
+    longer = run.resume({"train.kimg": 0.064})
+    assert [line["step"] for line in longer.history] == [1, 2, 3, 4]
+    assert longer.folder == run.folder

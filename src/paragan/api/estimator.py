@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from paragan.config import RunConfig
-from paragan.core import registry
+from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
@@ -249,3 +249,12 @@ def _follow_rank_0(net: nn.Module, world: World) -> None:
         sent = value.clone(memory_format=torch.contiguous_format)
         world.broadcast_from_main([sent.view(-1).view(torch.uint8)])
         value.copy_(sent)
+
+
+def instance(network: Any, seed: int) -> Any:
+    """Construct a class without arguments, with weights that depend on the seed alone; return objects unchanged."""
+    if not isinstance(network, type):
+        return network
+    with torch.random.fork_rng(devices=[]), reraise_as_config_error(f"{network.__name__}()"):
+        torch.manual_seed(rng.key(seed, "construct", network.__name__))
+        return network()

@@ -5,30 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from paragan import build, config
-from paragan.api.estimator import Estimator, Networks
+from paragan import config
+from paragan.api.estimator import Estimator, instance
+from paragan.api.trained import load, warn
 from paragan.config import RunConfig
 from paragan.config.config_reader import ANY
-from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import open_regular_file
-from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.printable import to_printable
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.export.bundle import read_score
-from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Label, SampledImages, Sampler
 from paragan.runs import session as runs
+from paragan.runs.folder import RunFolder
 from paragan.runs.from_python import run_to_end
 
 
@@ -52,8 +47,10 @@ def train(
     without arguments. The run records where they came from; `paragan.load(out, generator=...)` opens it later.
     trust: import outside code that a config in a run folder names.
 
-    One process trains; under torchrun each rank calls this. Ctrl-C and SIGTERM save a checkpoint and then raise
-    `KeyboardInterrupt` and `SystemExit`. Raises children of `paragan.ParaganError`.
+    One process trains; under torchrun each rank calls this. Ctrl-C saves a checkpoint and returns the run, which is
+    not finished then (`Run.is_finished`); a second one raises `KeyboardInterrupt` at once. Other signals that request
+    a stop save and raise `SystemExit`. In threads that are not the main one, signals are left to the program. Raises
+    children of `paragan.ParaganError`.
     """
     chosen = _resolved(recipe, settings, trust)
     name = _run_name(recipe) if isinstance(recipe, str) else program_name()
@@ -74,42 +71,18 @@ def train(
         run_to_end(chosen, place, prepare)
     except (CheckpointError, ConfigError) as error:
         raise type(error)(in_python(str(error))) from error.__cause__
-    return Run(folder, None if gan is None else gan.g)
-
-
-def load(
-    path: str | Path,
-    trust: bool = False,
-    best: bool = False,
-    *,
-    generator: Any = None,
-    device: str | torch.device = "auto",
-) -> Sampler:
-    """The generator of a run folder (its newest undamaged checkpoint) or of a file that `paragan export` wrote.
-
-    trust: import outside code that the config names; otherwise such a config is refused. best: the checkpoint of the
-    run with the best score. generator: for a run whose networks came from memory, the class that was trained or an
-    object of it; a copy gets the trained weights. device: auto (an accelerator if there is one), or a name that
-    torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is written. Raises children
-    of `paragan.ParaganError`.
-    """
-    outside = ANY if trust else ()
-    read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
-    model = None if generator is None else Networks.for_sampling(_instance(generator, seed=0))
-    return load_generator(
-        Path(path), GeneratorReader(read, text, lambda read: build.open_data(read), _warn, model, device), best
-    )
+    return Run(folder, gan)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder that `train` returned. `folder` holds all of it; nothing here is written.
+    """A run folder that `train` returned: what happened in it, and its generator.
 
-    networks: the generator of a run whose networks came from memory.
+    folder: all of the run; reading it here writes nothing. networks: those of a run whose networks came from memory.
     """
 
     folder: Path
-    networks: Any = field(default=None, repr=False)
+    networks: Estimator | None = field(default=None, repr=False)
 
     @cached_property
     def config(self) -> RunConfig:
@@ -119,19 +92,41 @@ class Run:
     @cached_property
     def generator(self) -> Sampler:
         """The generator of the newest checkpoint, read once."""
-        return load(self.folder, trust=True, generator=self.networks)
+        return load(self.folder, trust=True, generator=None if self.networks is None else self.networks.g)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has reached its length and its last score is done; `resume` continues others."""
+        return RunFolder(self.folder).is_finished()
 
     def sample(self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None) -> SampledImages:
         """n images of the trained generator; `generator.sample` takes more."""
         return self.generator.sample(n, labels, seed)
 
+    def resume(self, settings: Mapping[str, Any] | None = None) -> Run:
+        """Train from the newest checkpoint on, as `train` does; returns the run to read.
+
+        settings: values by dotted key that a resume may change, such as {"train.kimg": 4} for a longer run.
+        """
+        g, d = (None, None) if self.networks is None else (self.networks.g, self.networks.d)
+        recorded = str(self.folder / "config.yaml")
+        return train(recorded, settings, out=self.folder, generator=g, discriminator=d, trust=True)
+
     @property
-    def scores(self) -> dict[str, float]:
+    def score(self) -> dict[str, float]:
         """The newest score of each metric; empty where scores are off."""
         entries = read_score(self.folder).items()
         return {name: value for name, value in entries if isinstance(value, float)}
 
-    def records(self, kind: str = "step") -> list[dict[str, Any]]:
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The numbers of the run at its log points, oldest first: step, kimg, losses, learning rates, speed.
+
+        A table for `pandas.DataFrame`. `records` reads the other lines of the record.
+        """
+        return self.records("step")
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl of one kind, oldest first: step, score, telemetry, samples, checkpoint, event."""
         return [line for line in self._lines() if line.get("kind") == kind]
 
@@ -174,7 +169,7 @@ def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust
     if isinstance(recipe, str):
         words = [_word(key, value) for key, value in (settings or {}).items()]
         try:
-            return config.load(recipe, words, ANY if trust else None, _warn)
+            return config.load(recipe, words, ANY if trust else None, warn)
         except ConfigError as error:
             raise ConfigError(in_python(str(error))) from None
     if settings:
@@ -200,17 +195,4 @@ def _pair(generator: Any, discriminator: Any, seed: int) -> Estimator | None:
     if generator is None or discriminator is None:
         missing = "generator" if generator is None else "discriminator"
         raise ConfigError(f"{missing} is missing; pass both generator and discriminator, or neither")
-    return Estimator(_instance(generator, seed), _instance(discriminator, seed))
-
-
-def _instance(network: Any, seed: int) -> Any:
-    """Classes are called without arguments; their weights depend on the run's seed alone."""
-    if not isinstance(network, type):
-        return network
-    with torch.random.fork_rng(devices=[]), reraise_as_config_error(f"{network.__name__}()"):
-        torch.manual_seed(rng.key(seed, "construct", network.__name__))
-        return network()
-
-
-def _warn(line: str) -> None:
-    warnings.warn(to_printable(line), stacklevel=2)
+    return Estimator(instance(generator, seed), instance(discriminator, seed))

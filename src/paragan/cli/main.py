@@ -18,7 +18,7 @@ from paragan.cli.config import config
 from paragan.cli.doctor import doctor
 from paragan.cli.evaluate import evaluate
 from paragan.cli.export import export
-from paragan.cli.list import list_names
+from paragan.cli.list import list_all
 from paragan.cli.new import new
 from paragan.cli.replay import replay
 from paragan.cli.report import report
@@ -97,7 +97,7 @@ def _paragan(version: Version = False) -> None:
 
 app.command(context_settings=ANY_OPTION)(train)
 app.command("eval")(evaluate)
-app.command("list")(list_names)
+app.command("list")(list_all)
 app.command(context_settings=ANY_OPTION)(config)
 app.command()(sample)
 app.command()(export)

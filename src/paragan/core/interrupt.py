@@ -32,16 +32,17 @@ class Interrupt:
     """`requested` turns true at the first signal; the loop looks at it between steps.
 
     Leaving the `with` block gives the signals back. patient: a second Ctrl-C only sets `aborted`. message: a line of
-    stderr, printed at the first signal.
+    stderr, printed at the first signal. abort: the handler of a second Ctrl-C.
     """
 
     requested: bool = False
     aborted: bool = False
     signal_number: int | None = None  # the number of the first signal
 
-    def __init__(self, patient: bool = False, message: str = STOP_MESSAGE) -> None:
+    def __init__(self, patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> None:
         self.patient = patient
         self.message = message
+        self.abort = abort
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupt:
@@ -52,9 +53,11 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        """From now on Ctrl-C kills at once, even inside a call that never returns, so the terminal is mended here."""
+        """From now on Ctrl-C aborts; by default at once, even inside a call that never returns, so the terminal is
+        mended here.
+        """
         if not self.patient and signal.SIGINT in self._before:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, self.abort)
         elif self.requested and number == signal.SIGINT:
             self.aborted = True
         if not self.requested:
@@ -66,9 +69,9 @@ class Interrupt:
                     os.write(2, fresh_line + f"{self.message}\n".encode())  # print may not be re-entered here
 
 
-def install(patient: bool = False, message: str = STOP_MESSAGE) -> Interrupt:
+def install(patient: bool = False, message: str = STOP_MESSAGE, abort: Any = signal.SIG_DFL) -> Interrupt:
     """Catch the signals that request a stop. Only the main thread of a process may; raises `ValueError` elsewhere."""
-    interrupt = Interrupt(patient, message)
+    interrupt = Interrupt(patient, message, abort)
     for number in (signal.SIGTERM, *_MAY_BE_IGNORED):
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
             interrupt._before[number] = signal.signal(number, interrupt._ask)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
@@ -23,8 +24,10 @@ from typing import Any, Literal, get_type_hints
 from paragan.core import outside_file
 from paragan.core.errors import ConfigError
 from paragan.core.field_docs import MEANING, meanings
+from paragan.core.option_types import TORCH_OPTIMISERS
 from paragan.core.outside_code import reraise_as_config_error
 
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not that of "et al. 2018"
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
 _NOUNS = {  # category -> what one file of it is, for messages
@@ -73,6 +76,20 @@ def names(category: str) -> list[str]:
     packages = [path.parent.name for path in folder.glob("*/__init__.py")]
     public = [name for name in (*files, *packages) if not name.startswith("_")]
     return sorted(name for name in public if (category, name) not in _HIDDEN)
+
+
+def descriptions(category: str) -> dict[str, str]:
+    """The names of a category and one sentence about each. Files are read, not imported.
+
+    Raises `ConfigError` for an unknown category.
+    """
+    known = categories()
+    if category not in known:
+        meant = did_you_mean(closest_name(category, known))
+        raise ConfigError(f"unknown category {category!r}; choose one of {', '.join(known)}{meant}")
+    described = {name: _description(find_source(category, name)) for name in names(category)}
+    of_torch = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS} if category == "optim" else {}
+    return of_torch | described
 
 
 def load(category: str, name: str) -> ModuleType:
@@ -136,6 +153,15 @@ def did_you_mean(word: str | None) -> str:
 
 def _suffix(category: str) -> str:
     return ".yaml" if category in ("recipes", "presets") else ".py"
+
+
+def _description(path: Path) -> str:
+    """First sentence of the docstring, or first line of the comment of a recipe or preset."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return text.partition("\n")[0].lstrip("# ")
+    paragraph = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
+    return _SENTENCE_END.split(" ".join(paragraph.split()), maxsplit=1)[0]
 
 
 def _find_outside_module(name: str) -> Path:

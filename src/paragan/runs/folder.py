@@ -50,14 +50,15 @@ class RunFolder:
         """Whether a run has failed here before its first step."""
         return self._ended_at(0, code=2) and not any(self.checkpoints.glob("*"))
 
-    def finished_at(self, step: int) -> bool:
-        """Whether the run here came to its end at this step, with all that follows the last step."""
+    def is_finished(self, step: int | None = None) -> bool:
+        """Whether the run came to its end, with all that follows the last step. step: at this one; None: at any."""
         return self._ended_at(step, code=0)
 
-    def _ended_at(self, step: int, code: int) -> bool:
+    def _ended_at(self, step: int | None, code: int) -> bool:
         with suppress(OSError, ValueError):
             found = json.loads(read_bytes(self.path / "exit.json", _MOST_BYTES))
-            return isinstance(found, dict) and found.get("step") == step and found.get("code") == code
+            if isinstance(found, dict):
+                return found.get("code") == code and step in (None, found.get("step"))
         return False
 
     def __enter__(self) -> RunFolder:

@@ -26,7 +26,7 @@ from paragan.writers.console import clock_time, score_line
 
 
 def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[World], RunRequest]) -> None:
-    """Train to the end, or to a signal: then a checkpoint is saved and the signal raised.
+    """Train to the end or to a signal; then a checkpoint is saved. `SystemExit` for a signal that is not Ctrl-C.
 
     prepare: called once all ranks are connected.
     """
@@ -38,8 +38,8 @@ def run_to_end(config: RunConfig, place: RankEnv | None, prepare: Callable[[Worl
             finished = _run(request, world, interrupt)
         finally:
             destroy_groups(world)
-    if not finished:
-        raise KeyboardInterrupt if interrupt.signal_number == signal.SIGINT else SystemExit(PREEMPTED)
+    if not finished and interrupt.signal_number not in (None, signal.SIGINT):
+        raise SystemExit(PREEMPTED)
 
 
 def _run(request: RunRequest, world: World, interrupt: Interrupt) -> bool:
@@ -63,5 +63,9 @@ def _run(request: RunRequest, world: World, interrupt: Interrupt) -> bool:
 
 
 def _signals() -> Interrupt:
-    """Catches signals in the main thread; other threads, and some notebooks, do not receive any."""
-    return install() if threading.current_thread() is threading.main_thread() else Interrupt()
+    """Catches signals in the main thread; other threads, and some notebooks, do not receive any.
+
+    A second Ctrl-C raises `KeyboardInterrupt`: the program, or the kernel of a notebook, stays alive.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    return install(abort=signal.default_int_handler) if is_main else Interrupt()

@@ -225,7 +225,7 @@ def _is_complete(
 ) -> bool:
     """Whether the folder holds this run, complete. Collective: every rank must call this."""
     is_same = before is not None and not differences(before, config)
-    return world.any(is_same and folder.finished_at(trainer.clock.step)) and trainer.is_finished
+    return world.any(is_same and folder.is_finished(trainer.clock.step)) and trainer.is_finished
 
 
 def _open_writers(request: RunRequest, world: World, trainer: Trainer) -> MultiWriter:

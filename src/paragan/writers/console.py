@@ -1,4 +1,4 @@
-"""Console output of a run: a progress bar on a terminal, otherwise one line every ten seconds."""
+"""Console output of a run: a progress bar on a terminal and in a notebook, otherwise one line every ten seconds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Writer:
         self._folder = folder
         self._total_kimg = 0.0
         self._rich = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        self._has_bar = self._rich.is_terminal or (self._rich.is_jupyter and find_spec("ipywidgets") is not None)
         self._bar: Progress | None = None
         self._last_printed = dict.fromkeys(("step", "generation"), time.monotonic())  # without a terminal
         self._step_text = ""
@@ -74,7 +76,7 @@ class Writer:
     def _progress(self, event: Event) -> None:
         kimg = event.images / 1000
         self._step_text = step_text(event.values)
-        if self._rich.is_terminal:
+        if self._has_bar:
             self._move(kimg)
         elif self._is_due("step"):
             self._say(f"{kimg:.1f}/{self._total_kimg:g} kimg  {self._step_text}")
@@ -84,7 +86,7 @@ class Writer:
         self._generation_text, self._best = generation_line(event.values, self._best)
         if "ensemble" in event.values:
             self._say(ensemble_line(event.values))
-        elif self._rich.is_terminal:
+        elif self._has_bar:
             self._move(event.images / 1000)
         elif self._is_due("generation"):
             self._say(self._generation_text)

@@ -1,0 +1,64 @@
+"""Generators that are trained: opened with `load`, scored with `evaluate`."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from paragan import build, config
+from paragan.api.estimator import Networks, instance
+from paragan.config.config_reader import ANY
+from paragan.core.printable import to_printable
+from paragan.export.generator import GeneratorReader, load_generator
+from paragan.export.sampler import Sampler
+from paragan.runs.evaluate import RunScore, evaluate_run
+
+
+def load(
+    path: str | Path,
+    trust: bool = False,
+    best: bool = False,
+    *,
+    generator: Any = None,
+    device: str | torch.device = "auto",
+) -> Sampler:
+    """Open the generator of a run folder (its newest undamaged checkpoint) or of a file that `paragan export` wrote.
+
+    trust: import outside code that the config names; otherwise such a config is refused. best: the checkpoint of the
+    run with the best score. generator: for a run whose networks came from memory, the class that was trained or an
+    object of it; a copy gets the trained weights. device: auto (an accelerator if there is one), or a name that
+    torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is written. Raises children
+    of `paragan.ParaganError`.
+    """
+    outside = ANY if trust else ()
+    read, text = partial(config.load, outside=outside), partial(config.loads, outside=outside)
+    model = None if generator is None else Networks.for_sampling(instance(generator, seed=0))
+    return load_generator(
+        Path(path), GeneratorReader(read, text, lambda read: build.open_data(read), warn, model, device), best
+    )
+
+
+def evaluate(
+    path: str | Path,
+    num_images: int | None = None,
+    *,
+    seed: int | None = None,
+    best: bool = False,
+    trust: bool = False,
+) -> RunScore:
+    """Score the averaged generator of a run folder, as `paragan eval` does.
+
+    num_images: generated for the score; None: as many as for the scores of the run. seed: of the latents; None: the
+    run's. best: of the checkpoint with the best score, instead of the newest. trust: import outside code that the
+    config names. Raises children of `paragan.ParaganError`.
+    """
+    return evaluate_run(Path(path), num_images, seed, best=best, trust=trust)
+
+
+def warn(line: str) -> None:
+    """Report a line as a warning of Python."""
+    warnings.warn(to_printable(line), stacklevel=3)
