@@ -1,8 +1,8 @@
-"""A notebook in one file: settings, two networks, a run, its metrics, samples, and loading the run.
+"""A notebook in one file: settings, two networks, a run, its metrics, samples, loading the run, training it longer.
 
     python examples/notebook.py
 
-Trains about 15 s on one CPU core. The run folder is runs/notebook; the same program again resumes from there.
+Trains about half a minute on one CPU core. The run folder is runs/notebook; the same program again resumes from there.
 """
 
 from torch import nn
@@ -32,5 +32,5 @@ images.save("notebook.png", columns=4)
 again = pg.load("runs/notebook", generator=generator).sample(16, seed=0)
 assert again.tensor.equal(images.tensor)
 
-longer = run.resume({"train.kimg": 18})
-assert longer.is_finished and longer.history[-1]["kimg"] > 16
+longer = run.resume({"train.kimg": 2 * run.config.train.kimg})
+print(longer.history[-1]["kimg"], longer.score)

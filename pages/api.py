@@ -10,9 +10,9 @@ import paragan
 
 _HEAD = """# Python API
 
-Every name of `import paragan as pg`. [In your own loop](pieces.md) shows them in use, [The ParaGAN poster's
-program](poster.md) the manager and the estimator. `pg.config.load("digits", ["train.kimg=10"])` loads the config of a
-recipe with changed settings.
+Every name of `import paragan as pg`. [From Python](python.md) and [In your own loop](pieces.md) show them in use,
+[The ParaGAN poster's program](poster.md) the manager and the estimator. `pg.config.load("digits", ["train.kimg=10"])`
+loads the config of a recipe with changed settings.
 """
 
 

@@ -11,7 +11,7 @@ from paragan.cli.main import main
 
 SETTINGS = {
     "data.size": 8, "model.width": 4, "train.batch": 16, "train.kimg": 0.128, "every.save_kimg": 0.064,
-    "every.sample_kimg": 0.064, "score.extractor": "none", "g.optimizer.lr": 5e-4,
+    "every.sample_kimg": 0.064, "evaluation.features": None, "g.optimizer.lr": 5e-4,
 }  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def checkpoints(folder):
 def test_train_from_python_writes_the_checkpoints_of_the_command_line(tmp_path, more):
     settings = {**SETTINGS, **more}
     run = pg.train("digits", settings, out=tmp_path / "python")
-    words = [f"{key}={value}" for key, value in settings.items()]
+    words = [f"{key}={'null' if value is None else value}" for key, value in settings.items()]
     assert main(["train", "digits", *words, "--out", str(tmp_path / "shell")]) == 0
     written = checkpoints(tmp_path / "shell")
     assert any(name.endswith("g.safetensors") for name in written)

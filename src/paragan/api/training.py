@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,15 +73,18 @@ def train(
     return Run(folder, gan)
 
 
-@dataclass(frozen=True)
 class Run:
-    """A run folder that `train` returned: what happened in it, and its generator.
+    """A run folder, as `train` returns it: what happened in it, and its generator.
 
     folder: all of the run; reading it here writes nothing. networks: those of a run whose networks came from memory.
     """
 
-    folder: Path
-    networks: Estimator | None = field(default=None, repr=False)
+    def __init__(self, folder: str | Path, networks: Estimator | None = None) -> None:
+        self.folder = Path(folder)
+        self.networks = networks
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
 
     @cached_property
     def config(self) -> RunConfig:
