@@ -12,7 +12,7 @@ from paragan.cli.arguments import AsJson, Best, Run, Seed, Trust
 NumImages = Annotated[int | None, typer.Option(min=6, help="Number of images to score (default: the run's).")]
 
 
-def evaluate(
+def score_run(
     path: Run,
     as_json: AsJson = False,
     num_images: NumImages = None,

@@ -16,7 +16,7 @@ from paragan.cli import data
 from paragan.cli.bench import PASS_ON, bench
 from paragan.cli.config import config
 from paragan.cli.doctor import doctor
-from paragan.cli.evaluate import evaluate
+from paragan.cli.evaluate import score_run
 from paragan.cli.export import export
 from paragan.cli.list import list_all
 from paragan.cli.new import new
@@ -96,7 +96,7 @@ def _paragan(version: Version = False) -> None:
 
 
 app.command(context_settings=ANY_OPTION)(train)
-app.command("eval")(evaluate)
+app.command("eval")(score_run)
 app.command("list")(list_all)
 app.command(context_settings=ANY_OPTION)(config)
 app.command()(sample)
