@@ -14,8 +14,8 @@ import argparse
 import json
 import os
 import pickle
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -29,12 +29,14 @@ from benchmarks.cellular_comparison import Line, grid, keep, mnist_words
 from benchmarks.paired_timing import Ratio, compare
 from paragan.coevolution.population import Population
 from paragan.coevolution.workers.genome_exchange import GenomeExchange
+from paragan.core.local_processes import LocalProcesses
 from paragan.distributed.launch import mpiexec
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 
 OWNERS, WORKERS, CORES = (0, 0, 1, 1), 2, 16
 MOST_BYTES = 1 << 34
 SHARE = 0.02  # of an iteration
+_MOST_S = 3600.0
 
 
 def work(data: Path, transport: str, port: int | None, rank: int, pairs: int, batches: int) -> dict[str, object]:
@@ -111,13 +113,14 @@ def both(data: Path, transport: str, pairs: int, batches: int) -> list[dict]:
     else:
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         commands = [[*words, "--port", str(store.port), "--rank", str(rank)] for rank in range(WORKERS)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
-    try:
-        told = [process.communicate(timeout=3600)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    return [json.loads(line) for text in told for line in text.splitlines() if line.startswith("{")]
+    with tempfile.TemporaryDirectory() as folder, LocalProcesses() as processes:
+        logs = [Path(folder, str(number)) for number in range(len(commands))]
+        for command, log in zip(commands, logs, strict=True):
+            processes.start(command, log=log)
+        if not processes.wait(_MOST_S):
+            raise SystemExit(f"the workers did not end within {_MOST_S:g} s")
+        lines = "".join(log.read_text() for log in logs).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def lines(transport: str, found: Sequence[dict]) -> dict[str, Line]:

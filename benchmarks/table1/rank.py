@@ -7,7 +7,6 @@ standard output. The process ends when its input is closed.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ import torch
 
 from paragan import build
 from paragan.config import load
+from paragan.core.answering_processes import reserve_output
 from paragan.core.errors import outcome
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.distributed.launch.rank_env import from_environment
@@ -65,12 +65,7 @@ def _loss(values: dict[str, float], side: str) -> float:
 
 def main() -> None:
     """Serve the job named on the command line; errors are sent as a reply, too."""
-    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # output of libraries must not mix with the replies
-
-    def reply(message: dict[str, Any]) -> None:
-        print(json.dumps(message), file=replies, flush=True)
-
+    reply = reserve_output()
     try:
         serve(json.loads(sys.argv[1]), sys.stdin, reply)
     except Exception as error:

@@ -14,6 +14,7 @@ ALLOWED = {  # (file, what): why it is safe
     ("src/paragan/datasets/_download.py", "fdopen"): "of a file by mkstemp",
     ("src/paragan/datasets/_download.py", "replace"): "of a file by mkstemp",
     ("src/paragan/cli/main.py", "open"): "of /dev/null",
+    ("src/paragan/core/answering_processes.py", "fdopen"): "of standard output",
     ("src/paragan/core/interrupt.py", "open"): "of /dev/null",
     ("src/paragan/runs/folder.py", "fdopen"): "of the lock that the launcher holds",
     ("src/paragan/runs/folder.py", "link"): "a name that must be new, of the lock that the launcher holds",

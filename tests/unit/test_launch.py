@@ -14,7 +14,7 @@ from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, R
 from paragan.core.event import Event
 from paragan.core.interrupt import Interrupt
 from paragan.distributed.launch import exit_status, launcher, rank_env
-from paragan.distributed.launch.local_ranks import Job
+from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs import start
 from paragan.runs.folder import RunFolder

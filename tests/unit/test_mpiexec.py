@@ -13,9 +13,9 @@ import pytest
 
 from paragan.config import load
 from paragan.core.interrupt import Interrupt
+from paragan.core.local_processes import is_running
 from paragan.distributed.launch import mpiexec
 from paragan.distributed.launch.mpiexec import MpiJob
-from paragan.distributed.launch.rank_env import is_running
 from paragan.runs.start_grid import start_grid
 from tests.processes import wait_for
 

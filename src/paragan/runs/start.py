@@ -15,7 +15,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.interrupt import install
 from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status, launcher
-from paragan.distributed.launch.local_ranks import Job
+from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv, from_environment, num_cores
 from paragan.runs.folder import RunFolder
 

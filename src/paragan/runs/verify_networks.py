@@ -1,6 +1,6 @@
 """Networks for `paragan verify`, from a dotted path or a recipe: built from shapes, without data.
 
-As a program, this is one of the ranks: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE NUMBER STORE`.
+As a program, this is one of the ranks: `python -m paragan.runs.verify_networks REQUEST FOLDER RANK SIZE STORE`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.types import Side
 from paragan.game.policy import Policy
-from paragan.verify.reference_run import VerifiedNetworks, exact_arithmetic
+from paragan.verify.reference_run import VerifiedNetworks
 
 _BARE = ("loss.name=hinge", "scheme.name=synchronous", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
 _SHAPE = (3, 32, 32)
@@ -146,11 +146,8 @@ def main(words: list[str]) -> None:
     from paragan.verify.on_ranks import serve
 
     request = VerifyRequest.from_json(words[0])
-    folder = Path(words[1])
-    rank, size, number = map(int, words[2:5])
-    networks = verified_networks(request)
-    with exact_arithmetic():
-        serve(networks, rank, size, number, folder, Path(words[5]))
+    rank, size = map(int, words[2:4])
+    serve(lambda: verified_networks(request), rank, size, Path(words[1]), Path(words[4]))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +16,10 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save
 
+from paragan.core.answering_processes import AnsweringProcesses, reserve_output, source_environment
 from paragan.core.dist import World
 from paragan.core.errors import ParaganError
-from paragan.core.files import open_to_append, write_bytes, write_text
+from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
@@ -35,13 +32,19 @@ from paragan.verify.laws import (
     law_result,
     unsupported_penalty,
 )
-from paragan.verify.reference_run import ReferenceRun, Trace, TraceDifference, VerifiedNetworks, compare_traces
+from paragan.verify.reference_run import (
+    ReferenceRun,
+    Trace,
+    TraceDifference,
+    VerifiedNetworks,
+    compare_traces,
+    exact_arithmetic,
+)
 
 _START_S = 120.0  # Python and torch on a busy machine
 _TALK_S = 60.0  # one exchange
 _ROW_S = 240.0
 _GRACE_S = 15.0  # for the others, once one rank has failed
-_PAUSE_S = 0.02
 _SECONDARY = ("onnection", "imed out", "timeout")  # in errors of a rank that are caused by the failure of another one
 _HOST = 2  # ranks that stand for one host under `hsdp`, so that there are both shards and replicas
 _BY_DESIGN = "ranks differ between two averagings by design"
@@ -71,8 +74,8 @@ class Row:
 class RankProcesses:
     """Runs the law on `size` processes.
 
-    command: starts a rank; it receives the rank, the number of ranks, the number of the last row and the file of a
-    store, and calls `serve`. folder: for orders and answers.
+    command: starts a rank; it receives the rank, the number of ranks and the file of a store, and calls `serve`.
+    folder: for the reference run, logs and stores.
     """
 
     command: Sequence[str]
@@ -136,93 +139,50 @@ class _Processes:
 
     def __init__(self, ranks: RankProcesses, double: bool) -> None:
         self.ranks, self.double, self.number = ranks, double, 0
-        self.running: list[subprocess.Popen[bytes]] = []
-        self.log = ranks.folder / "ranks.log"
+        self.processes = AnsweringProcesses()
 
     def __enter__(self) -> _Processes:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._end()
+        self.processes.kill()
 
     def play(self, row: Row) -> list[dict[str, Any]]:
         """The answers of all ranks; an error for a rank that did not answer."""
-        fresh = not self.running
-        if fresh:
+        is_fresh = not self.processes.processes
+        if is_fresh:
             self._start()
         self.number += 1
         order = {"number": self.number, "double": self.double, **asdict(row)}
-        write_text(self.ranks.folder / f"order-{self.number}.json", json.dumps(order))
-        answers = self._await(_ROW_S + (_START_S if fresh else 0.0))
-        if len(answers) < self.ranks.size:
-            answers |= {rank: self._silent(rank) for rank in range(self.ranks.size) if rank not in answers}
-            self._end()
-        return [answers[rank] for rank in sorted(answers)]
+        answers = self.processes.request(order, _ROW_S + (_START_S if is_fresh else 0.0), _GRACE_S)
+        if any("at" not in answer for answer in answers):
+            self.processes.kill()
+            self.processes = AnsweringProcesses()
+        return [{"rank": rank, "at": time.monotonic(), **answer} for rank, answer in enumerate(answers)]
 
     def _start(self) -> None:
-        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        environment = source_environment()
         if (interface := loopback_interface()) is not None:
             environment[GLOO_INTERFACE] = interface
         store = self.ranks.folder / f"store-{self.number}"
         for rank in range(self.ranks.size):
-            words = [*self.ranks.command, *map(str, (rank, self.ranks.size, self.number, store))]
-            with open_to_append(self.log) as log:
-                self.running.append(
-                    subprocess.Popen(
-                        words, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-                    )
-                )
-
-    def _await(self, limit_s: float) -> dict[int, dict[str, Any]]:
-        """Wait until all have answered, a rank has ended, or the time is up; only shortly once a rank has failed."""
-        deadline = time.monotonic() + limit_s
-        answers: dict[int, dict[str, Any]] = {}
-        awaited = set(range(self.ranks.size))
-        while awaited and time.monotonic() < deadline:
-            ended = {rank for rank, process in enumerate(self.running) if process.poll() is not None}
-            for rank in range(self.ranks.size):
-                path = _answer(self.ranks.folder, self.number, rank)
-                if rank not in answers and path.exists():
-                    answers[rank] = json.loads(path.read_text(encoding="utf-8"))
-            awaited -= answers.keys() | ended
-            if ended or any("error" in answer for answer in answers.values()):
-                deadline = min(deadline, time.monotonic() + _GRACE_S)
-            time.sleep(_PAUSE_S)
-        return answers
-
-    def _silent(self, rank: int) -> dict[str, Any]:
-        code = self.running[rank].poll()
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        last_line = f": {lines[-1][:200]}" if lines and code is not None else ""
-        error = f"timeout: no answer within {_ROW_S:g} s" if code is None else f"ended with exit code {code}{last_line}"
-        return {"rank": rank, "error": error, "at": time.monotonic()}
-
-    def _end(self) -> None:
-        for process in self.running:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        for process in self.running:
-            process.wait(_GRACE_S)
-        self.running = []
+            words = [*self.ranks.command, *map(str, (rank, self.ranks.size, store))]
+            self.processes.start(words, environment, self.ranks.folder / f"rank-{rank}.log", pipes=True)
 
 
-def serve(subject: VerifiedNetworks, rank: int, size: int, number: int, folder: Path, store: Path) -> None:
-    """Run one rank: answer the orders in `folder` after `number` until the parent process has ended."""
-    plain, base, parent = _load_trace(folder), dist.FileStore(str(store), size), os.getppid()
-    while os.getppid() == parent:
-        number += 1
-        path = folder / f"order-{number}.json"
-        deadline = time.monotonic() + _ROW_S
-        while not path.exists():
-            if os.getppid() != parent or time.monotonic() > deadline:
-                return
-            time.sleep(_PAUSE_S)
-        order = json.loads(path.read_text(encoding="utf-8"))
-        row = Row(order["strategy"], order["uneven"])
-        played = subject if order["double"] else subject.without(Can.DOUBLE_BACKWARD)
-        answer = _run_row(played, plain, row, rank, size, dist.PrefixStore(f"row {number}", base))
-        write_text(_answer(folder, number, rank), json.dumps({"rank": rank, "at": time.monotonic(), **answer}))
+def serve(networks: Callable[[], VerifiedNetworks], rank: int, size: int, folder: Path, store: Path) -> None:
+    """Run one rank: answer the orders on standard input until the parent process closes it."""
+    reply = reserve_output()
+    subject = networks()
+    plain, base = _load_trace(folder), dist.FileStore(str(store), size)
+    with exact_arithmetic():
+        for line in sys.stdin:
+            order = json.loads(line)
+            row = Row(order["strategy"], order["uneven"])
+            played = subject if order["double"] else subject.without(Can.DOUBLE_BACKWARD)
+            prefixed = dist.PrefixStore(f"row {order['number']}", base)
+            answer = _run_row(played, plain, row, rank, size, prefixed)
+            reply({"at": time.monotonic(), **answer})
 
 
 def _run_row(
@@ -256,10 +216,6 @@ def _group(rank: int, size: int, store: dist.Store) -> World:
     control = dist.new_group(backend="gloo", timeout=timeout)
     host = _HOST if size % _HOST == 0 else size
     return World(rank, size, rank % host, host, torch.device("cpu"), dist.group.WORLD, control, store)
-
-
-def _answer(folder: Path, number: int, rank: int) -> Path:
-    return folder / f"answer-{number}.{rank}.json"
 
 
 def _save_trace(trace: Trace, folder: Path) -> None:

@@ -18,7 +18,8 @@ import torch.distributed as dist
 
 from paragan.core.dist import World
 from paragan.core.errors import PeerFailedError, RankError, outcome
-from paragan.distributed.launch.rank_env import RESUME_HINT, is_running
+from paragan.core.local_processes import is_running
+from paragan.distributed.launch.rank_env import RESUME_HINT
 
 LOOK_S = 3.0  # for the reason of another
 _MOST_S = 15.0  # a few questions to the store

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 import paragan
-from paragan.distributed.launch.rank_env import is_running, num_cores
+from paragan.core.local_processes import is_running
+from paragan.distributed.launch.rank_env import num_cores
 
 
 def worker_info(

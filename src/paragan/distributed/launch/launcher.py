@@ -1,22 +1,69 @@
-"""`paragan train … devices=N` on one host: attempts until one succeeds, and one report of how the run ended."""
+"""`paragan train … devices=N` on one host: attempts until one succeeds, and one report of how the run ended.
+
+An attempt is a process per device. Rank 0 prints to the terminal; everything else goes to `ranks/launch.log`. The ranks
+meet in a file without a name, and gloo and NCCL are confined to the loopback interface, so that no socket of a run can
+be reached from another host.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import uuid
-from collections.abc import Sequence
-from typing import BinaryIO
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, RankError
-from paragan.core.files import create_file
+from paragan.core.files import create_file, open_to_append
 from paragan.core.interrupt import Interrupt
+from paragan.core.local_processes import LocalProcesses
 from paragan.core.printable import to_printable
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.local_ranks import Attempt, Job
-from paragan.distributed.launch.rank_env import RESUME_HINT
+from paragan.distributed.launch.rank_env import (
+    LAUNCHER,
+    LOCK,
+    RESUME_HINT,
+    create_store_file,
+    num_cores,
+    rank_environment,
+)
 
+MAX_RESTARTS = 3
 _ABORTED = 128 + signal.SIGINT
+_EXIT_S = 15.0  # for ranks that still run when another has failed
+_SAVE_S = 30.0  # beyond `timeout_s`, for ranks that save
+
+
+@dataclass(frozen=True)
+class Job:
+    """words: what follows `paragan`, the same for each rank. timeout_s: how long ranks wait for one another.
+
+    lock_fd: descriptor of the locked `run.lock`, which the ranks inherit: the folder stays locked until all have ended.
+    program: what each rank runs.
+    """
+
+    words: tuple[str, ...]
+    folder: Path
+    devices: int
+    timeout_s: float
+    lock_fd: int
+    max_restarts: int = MAX_RESTARTS
+    program: tuple[str, ...] = (sys.executable, "-P", "-m", "paragan")
+
+    @property
+    def log(self) -> Path:
+        """The file of everything that rank 0 does not print."""
+        return exit_status.ranks_folder(self.folder) / "launch.log"
+
+    def environment(self, outside: Mapping[str, str] = os.environ, cores: int | None = None) -> dict[str, str]:
+        """What all ranks have in common. What the user has set takes precedence over a fair share of the cores."""
+        unless_set = {
+            "OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices)),
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # as torchrun sets it
+        }
+        return unless_set | dict(outside) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock_fd)}
 
 
 def launch(job: Job, interrupt: Interrupt) -> int:
@@ -27,25 +74,45 @@ def launch(job: Job, interrupt: Interrupt) -> int:
     """
     run = uuid.uuid4().hex
     job.log.parent.mkdir(parents=True, exist_ok=True)
-    with create_file(job.log) as log:
-        for number in range(job.max_restarts + 1):
-            codes = Attempt(job, run, number, log).wait(interrupt)
-            _log_exit_codes(log, number, codes)
-            if interrupt.aborted:
-                exit_status.write_exit(job.folder, _ABORTED, f"aborted; {RESUME_HINT}")
-                return _ABORTED
-            if not any(codes):
-                return 0
-            if interrupt.requested or any(end.is_final for end in exit_status.read_all(job.folder, run)):
-                break
+    create_file(job.log).close()
+    for number in range(job.max_restarts + 1):
+        codes = attempt(job, run, number, interrupt)
+        _log_exit_codes(job.log, number, codes)
+        if interrupt.aborted:
+            exit_status.write_exit(job.folder, _ABORTED, f"aborted; {RESUME_HINT}")
+            return _ABORTED
+        if not any(codes):
+            return 0
+        if interrupt.requested or any(end.is_final for end in exit_status.read_all(job.folder, run)):
+            break
     return _report_failure(job, run, interrupt.requested)
 
 
-def _log_exit_codes(log: BinaryIO, number: int, codes: Sequence[int]) -> None:
-    for rank, code in enumerate(codes):
-        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        log.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
-    log.flush()
+def attempt(job: Job, run: str, number: int, interrupt: Interrupt) -> list[int]:
+    """Run all ranks once, from start to end; returns the exit code of each."""
+    with LocalProcesses() as ranks:
+        start_ranks(ranks, job, run, number)
+        return ranks.supervise(interrupt, min(job.timeout_s, _EXIT_S), job.timeout_s + _SAVE_S)
+
+
+def start_ranks(ranks: LocalProcesses, job: Job, run: str, number: int) -> None:
+    """Start the ranks of an attempt."""
+    file, store = create_store_file()
+    common = job.environment() | {"TORCHELASTIC_RUN_ID": run, "TORCHELASTIC_RESTART_COUNT": str(number)}
+    try:
+        for rank in range(job.devices):
+            environment = common | rank_environment(rank, job.devices, store)
+            inherit = (file, job.lock_fd)
+            ranks.start([*job.program, *job.words], environment, job.log, prints=rank == 0, inherit=inherit)
+    finally:
+        os.close(file)
+
+
+def _log_exit_codes(log: Path, number: int, codes: Sequence[int]) -> None:
+    with open_to_append(log) as file:
+        for rank, code in enumerate(codes):
+            how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+            file.write(f"launcher: attempt {number}: rank {rank} {how}\n".encode())
 
 
 def _signal_name(number: int) -> str:

@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import uuid
@@ -21,8 +20,9 @@ from pathlib import Path
 
 from paragan.core.errors import PREEMPTED, ConfigError, RankError
 from paragan.core.interrupt import Interrupt
+from paragan.core.local_processes import LocalProcesses, is_suspended
 from paragan.distributed.launch import exit_status
-from paragan.distributed.launch.rank_env import RESUME_HINT, is_suspended, loopback_interface
+from paragan.distributed.launch.rank_env import RESUME_HINT, loopback_interface
 
 RUN = "PARAGAN_RUN"  # the launcher's name of the run, in the environment of all its processes
 _RANK = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "SLURM_NTASKS"))
@@ -60,9 +60,10 @@ def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
     """
     run = uuid.uuid4().hex
     command = [*_mpiexec_command(), "-n", str(job.count), sys.executable, "-P", "-m", "paragan", *job.words]
-    process = subprocess.Popen(command, env=_environment(run), stdin=subprocess.DEVNULL, start_new_session=True)
-    _wait(process, job, run, interrupt)
-    _kill(process, run)
+    with LocalProcesses() as processes:
+        processes.start(command, _environment(run))
+        _wait(processes, job, run, interrupt)
+    _signal(_run_processes(run), signal.SIGKILL)  # mpiexec may have ended before its processes
     if interrupt.aborted:
         return 128 + signal.SIGINT, f"aborted; {RESUME_HINT}"
     if (end := _rank_0_exit(job.folder, run)) is not None:
@@ -79,10 +80,10 @@ def _environment(run: str) -> dict[str, str]:
     return confined | dict(os.environ) | {RUN: run}
 
 
-def _wait(process: subprocess.Popen[bytes], job: MpiJob, run: str, interrupt: Interrupt) -> None:
+def _wait(mpiexec: LocalProcesses, job: MpiJob, run: str, interrupt: Interrupt) -> None:
     """Return when mpiexec has ended, or has had the time to, or the run was stopped before it began."""
     requested_at, is_forwarded, deadline = math.inf, False, math.inf
-    while process.poll() is None and not interrupt.aborted and time.monotonic() < deadline:
+    while mpiexec.running and not interrupt.aborted and time.monotonic() < deadline:
         now = time.monotonic()
         if interrupt.requested and not is_forwarded:
             requested_at = min(requested_at, now)
@@ -93,20 +94,11 @@ def _wait(process: subprocess.Popen[bytes], job: MpiJob, run: str, interrupt: In
             if rank_0 is not None and not _catches_sigterm(rank_0):
                 return
             if is_forwarded := rank_0 is not None or now > requested_at + _FIND_S:
-                _signal([rank_0 or process.pid], signal.SIGTERM)
+                _signal([rank_0 or mpiexec.processes[0].pid], signal.SIGTERM)
         if _rank_0_exit(job.folder, run) is not None:
             deadline = min(deadline, now + _END_S)
             _signal(filter(is_suspended, _run_processes(run)), signal.SIGKILL)  # mpiexec would wait for them
         time.sleep(_PAUSE_S)
-
-
-def _kill(process: subprocess.Popen[bytes], run: str) -> None:
-    """What is left, also where mpiexec has ended before its processes. mpiexec first: it comments on their end."""
-    if process.poll() is None:
-        process.kill()
-    _signal(_run_processes(run), signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel
-        process.wait(_END_S)
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:

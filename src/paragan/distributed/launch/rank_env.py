@@ -113,30 +113,6 @@ def create_store_file() -> tuple[int, str]:
     return tempfile.mkstemp(prefix="paragan-store-")
 
 
-def is_running(pid: int) -> bool:
-    """Whether a process of this host still runs; one that has ended and waits to be read does not."""
-    try:
-        os.kill(pid, 0)
-        return _process_state(pid) not in "ZX"
-    except ProcessLookupError:
-        return False
-    except (OSError, IndexError):  # another user's process, or a system without /proc
-        return True
-
-
-def is_suspended(pid: int) -> bool:
-    """Whether a process of this host is suspended (SIGSTOP), so that it can neither act nor end."""
-    try:
-        return _process_state(pid) in "Tt"
-    except (OSError, IndexError):
-        return False
-
-
-def _process_state(pid: int) -> str:
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0]
-
-
 def loopback_interface() -> str | None:
     """The interface that never leaves this host, by name."""
     names = [name for _, name in socket.if_nameindex()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import sys
@@ -13,8 +12,9 @@ import pytest
 
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.interrupt import Interrupt
-from paragan.distributed.launch import exit_status, launcher, local_ranks
-from paragan.distributed.launch.local_ranks import Attempt, Job
+from paragan.core.local_processes import LocalProcesses
+from paragan.distributed.launch import exit_status, launcher
+from paragan.distributed.launch.launcher import Job
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.runs.folder import RunFolder
 from tests.processes import wait_for
@@ -111,19 +111,18 @@ if rank == 2:
     wait_for(lambda: not os.path.exists(f"/proc/{zero}") or open(f"/proc/{zero}/stat").read().split()[2] == "Z")
     sys.exit(5)
 """
-    attempt = started(job(folder, code, devices=3))
-    assert attempt.wait(Interrupt(patient=True)) == [-signal.SIGKILL, 3, 5]
+    assert attempt(job(folder, code, devices=3)) == [-signal.SIGKILL, 3, 5]
 
 
 def test_a_rank_that_does_not_end_after_a_failure_is_killed(folder):
     code = "ignore_stops(); leave_pid(); wait_for(lambda: ready(1 - rank)); sys.exit(3) if rank else time.sleep(60)"
-    assert started(job(folder, code, timeout_s=0.5)).wait(Interrupt(patient=True)) == [-signal.SIGKILL, 3]
+    assert attempt(job(folder, code, timeout_s=0.5)) == [-signal.SIGKILL, 3]
 
 
 def test_a_rank_that_does_not_end_after_the_others_is_killed(folder, monkeypatch):
-    monkeypatch.setattr(local_ranks, "_SAVE_S", 0.2)
+    monkeypatch.setattr(launcher, "_SAVE_S", 0.2)
     code = "sys.exit(85) if rank else time.sleep(60)"
-    assert started(job(folder, code, timeout_s=0.2)).wait(Interrupt(patient=True)) == [-signal.SIGKILL, 85]
+    assert attempt(job(folder, code, timeout_s=0.2)) == [-signal.SIGKILL, 85]
 
 
 def test_a_request_to_stop_reaches_all_ranks_and_nothing_is_tried_again(folder, capfd):
@@ -158,12 +157,15 @@ def test_the_log_is_written_through_no_link(folder, tmp_path_factory):
 
 
 def test_a_folder_stays_locked_until_the_launcher_and_all_its_ranks_have_ended(tmp_path):
-    with RunFolder(tmp_path) as folder:
-        attempt = started(job(folder, "leave_pid(); wait_for(lambda: ready('end'))"))
-        pid(folder, 0)
-    refused(tmp_path)
-    (tmp_path / "ready-end").touch()
-    attempt.wait(Interrupt(patient=True))
+    with LocalProcesses() as ranks:
+        with RunFolder(tmp_path) as folder:
+            held = job(folder, "leave_pid(); wait_for(lambda: ready('end'))")
+            prepare_log(held)
+            launcher.start_ranks(ranks, held, "run", 0)
+            pid(folder, 0)
+        refused(tmp_path)
+        (tmp_path / "ready-end").touch()
+        assert ranks.wait(60)
     RunFolder(tmp_path).refuse_in_use()
 
 
@@ -209,9 +211,13 @@ def refused(path):
         RunFolder(path).refuse_in_use()
 
 
-def started(job):
-    with open(os.devnull, "wb") as log:
-        return Attempt(job, "run", 0, log)
+def attempt(job):
+    prepare_log(job)
+    return launcher.attempt(job, "run", 0, Interrupt(patient=True))
+
+
+def prepare_log(job):
+    job.log.parent.mkdir(exist_ok=True)
 
 
 def after(condition, act):

@@ -1,0 +1,86 @@
+"""Child processes that answer requests of their parent: lines of JSON over standard input and output."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from paragan.core.local_processes import LocalProcesses
+
+_PIECE_BYTES = 1 << 16
+
+
+class AnsweringProcesses(LocalProcesses):
+    """`LocalProcesses` that are started with `pipes`. They end when their input is closed."""
+
+    def end_requests(self, timeout_s: float) -> None:
+        """Close the input of all processes, which then end, and kill those that do not."""
+        for process in self.processes:
+            if process.stdin is not None:
+                with suppress(OSError):
+                    process.stdin.close()
+        self.wait(timeout_s)
+        self.kill()
+
+    def request(
+        self, message: Mapping[str, Any] | None, timeout_s: float, grace_s: float = math.inf
+    ) -> list[dict[str, Any]]:
+        """Send a message to all processes (None: only wait) and return the reply of each.
+
+        The reply of a process that has ended, or sent none in time, is `{"error": reason}`. grace_s: how long
+        the others may take once one has replied with an error. Both are one line of JSON.
+        """
+        if message is not None:
+            for process in self.processes:
+                assert process.stdin is not None
+                with suppress(OSError):  # it has ended, and its error is still to be read
+                    process.stdin.write(json.dumps(message).encode() + b"\n")
+                    process.stdin.flush()
+        replies: dict[int, dict[str, Any]] = {}
+        received = [b""] * len(self.processes)
+        deadline = time.monotonic() + timeout_s
+        while len(replies) < len(received) and (left_s := deadline - time.monotonic()) > 0:
+            for number in self._readable(replies, left_s):
+                piece = os.read(self._output(number), _PIECE_BYTES)
+                received[number] += piece
+                if not piece:
+                    replies[number] = {"error": self.exit_reason(number)}
+                elif received[number].endswith(b"\n"):
+                    replies[number] = json.loads(received[number])
+            if any("error" in reply for reply in replies.values()):
+                deadline = min(deadline, time.monotonic() + grace_s)
+        silent = {"error": f"timeout: no answer within {timeout_s:g} s"}
+        return [replies.get(number, silent) for number in range(len(received))]
+
+    def _output(self, number: int) -> int:
+        output = self.processes[number].stdout
+        assert output is not None
+        return output.fileno()
+
+    def _readable(self, replies: Mapping[int, object], wait_s: float) -> list[int]:
+        """Processes without a reply that have written something, or ended, within `wait_s`."""
+        awaited = {self._output(n): n for n in range(len(self.processes)) if n not in replies}
+        return [awaited[file] for file in select.select(list(awaited), [], [], wait_s)[0]]
+
+
+def reserve_output() -> Callable[[Mapping[str, Any]], None]:
+    """In a process that was started with `pipes`: returns what sends a reply.
+
+    Whatever else prints to standard output from now on prints to standard error.
+    """
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return lambda message: print(json.dumps(message), file=replies, flush=True)
+
+
+def source_environment() -> dict[str, str]:
+    """The variables of a child that imports what this process can, and computes with one thread."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}

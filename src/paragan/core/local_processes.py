@@ -1,0 +1,184 @@
+"""Child processes of this host: started, watched and ended together. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from paragan.core.errors import PREEMPTED
+from paragan.core.files import open_to_append
+from paragan.core.interrupt import Interrupt
+
+_PAUSE_S = 0.1
+_KILL_S = 10.0  # one that hangs in the kernel takes longer
+_LINE_CHARACTERS = 200
+_RESTORED = (signal.SIGINT, signal.SIGTERM)
+
+
+class LocalProcesses:
+    """Child processes, numbered from 0 in the order of their start; leaving the `with` block kills them.
+
+    Each leads a session: Ctrl-C at the terminal reaches the parent alone. Each begins with the default
+    handling of SIGINT and SIGTERM, also where the parent ignores them (`nohup`, a background job).
+    """
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._logs: list[Path | None] = []
+
+    def __enter__(self) -> LocalProcesses:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.kill()
+
+    def start(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        *,
+        prints: bool = False,
+        pipes: bool = False,
+        inherit: Sequence[int] = (),
+    ) -> None:
+        """Start one more process.
+
+        environment: all of its variables; None: those of this process. log: a file to which its output is
+        appended; None: it prints where this process does. prints: so does it, except for errors.
+        pipes: its input and output are pipes of this process. inherit: file descriptors that it can use.
+        """
+        with ExitStack() as stack:
+            file = None if log is None else stack.enter_context(open_to_append(log))
+            stack.enter_context(_default_signals())
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if pipes else None if prints else file,
+                stderr=file,
+                start_new_session=True,
+                pass_fds=inherit,
+            )
+        self.processes.append(process)
+        self._logs.append(log)
+
+    @property
+    def codes(self) -> list[int | None]:
+        """Exit code of each process; minus the number of the signal that ended it; None: it runs."""
+        return [process.poll() for process in self.processes]
+
+    @property
+    def running(self) -> list[subprocess.Popen[bytes]]:
+        """Processes that have not ended."""
+        return [process for process in self.processes if process.poll() is None]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a process has ended in another way than with success or after a request to stop."""
+        return any(code not in (None, 0, PREEMPTED) for code in self.codes)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of all processes; whether they have ended within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        for process in self.processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        return not self.running
+
+    def supervise(self, interrupt: Interrupt, exit_s: float, save_s: float) -> list[int]:
+        """Wait for the end of all processes; returns their exit codes.
+
+        The first request to stop, or failure of a process, is forwarded to the others as SIGTERM. Killed
+        are those that run for `save_s` after a request or the end of another, those that run for `exit_s`
+        after a failure, suspended ones at a failure, and all when the interrupt is aborted.
+        """
+        is_forwarded = False
+        patience_s = deadline = math.inf
+        while running := self.running:
+            has_failed = self.has_failed
+            is_ending = interrupt.requested or len(running) < len(self.processes)
+            shorter_s = exit_s if has_failed else save_s if is_ending else math.inf
+            if shorter_s < patience_s:
+                patience_s = shorter_s
+                deadline = min(deadline, time.monotonic() + shorter_s)
+            if not is_forwarded and (interrupt.requested or has_failed):
+                is_forwarded = True
+                for process in running:
+                    process.send_signal(signal.SIGTERM)
+            if interrupt.aborted or time.monotonic() > deadline:
+                self.kill()
+                break
+            if has_failed:
+                self.kill([process for process in running if is_suspended(process.pid)])
+            time.sleep(_PAUSE_S)
+        return [-signal.SIGKILL if code is None else code for code in self.codes]
+
+    def kill(self, processes: Sequence[subprocess.Popen[bytes]] | None = None) -> None:
+        """Kill these processes (None: all) with those of their session, and close their pipes."""
+        chosen = self.processes if processes is None else processes
+        for process in chosen:
+            if process.poll() is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        for process in chosen:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_KILL_S)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+
+    def exit_reason(self, number: int) -> str:
+        """Exit code of a process that has ended or is about to, and the last line of its log."""
+        process, log = self.processes[number], self._logs[number]
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_KILL_S)
+        text = "" if log is None else log.read_text(errors="replace").strip()
+        last_line = f": {text.splitlines()[-1][:_LINE_CHARACTERS]}" if text else ""
+        return f"ended with exit code {process.returncode}{last_line}"
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this host still runs; one that has ended and waits to be read does not."""
+    try:
+        os.kill(pid, 0)
+        return _state(pid) not in "ZX"
+    except ProcessLookupError:
+        return False
+    except (OSError, IndexError):  # another user's process, or a system without /proc
+        return True
+
+
+def is_suspended(pid: int) -> bool:
+    """Whether a process of this host is suspended (SIGSTOP), so that it can neither act nor end."""
+    try:
+        return _state(pid) in "Tt"
+    except (OSError, IndexError):
+        return False
+
+
+def _state(pid: int) -> str:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+@contextmanager
+def _default_signals() -> Iterator[None]:
+    """A child begins with what its parent ignores ignored, and with the default of what its parent handles."""
+    is_main = threading.current_thread() is threading.main_thread()  # no other thread may handle signals
+    ignored = [n for n in _RESTORED if is_main and signal.getsignal(n) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
