@@ -20,8 +20,9 @@ from paragan.game.scheme import Batches, Scheme
 class Cell:
     """One game with its centre and mixture weights.
 
-    losses: candidates from which a loss is drawn; empty: the game's loss is used. weights: of the generators of its
-    neighbourhood. fitness, score: of its genomes and of its mixture, measured in the last generation.
+    losses: candidates from which a loss is drawn; empty: the game's loss is used. weights: of the
+    generators of its neighbourhood. fitness, score: of its genomes and of its mixture, measured in
+    the last generation.
     """
 
     number: int

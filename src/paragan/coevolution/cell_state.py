@@ -24,9 +24,9 @@ _MAX_COUNT = 1 << 48
 class CellState:
     """State of one cell.
 
-    centre: its two genomes. weights: of the generators of its neighbourhood. fitness, score: of its genomes and of its
-    mixture, where finite. loss: number of the loss drawn last. position: of its data stream. clock: steps and real
-    images. counters: version, images and updates of each player.
+    centre: its two genomes. weights: of the generators of its neighbourhood. fitness, score: of its
+    genomes and of its mixture, where finite. loss: number of the loss drawn last. position: of its
+    data stream. clock: steps and real images. counters: version, images and updates of each player.
     """
 
     number: int
@@ -67,7 +67,10 @@ class CellState:
 
     @classmethod
     def from_dict(cls, number: int, values: Any, tensors: Mapping[Side, Mapping[str, Tensor]]) -> CellState:
-        """Rebuild a state from `to_dict` and tensors. `KeyError`, `TypeError` or `ValueError` for invalid values."""
+        """Rebuild a state from `to_dict` and tensors.
+
+        `KeyError`, `TypeError` or `ValueError` for invalid values.
+        """
         traits = {side: Traits.from_dict(values["traits"][side.value]) for side in Side}
         steps, images = (valid_count(count) for count in values["clock"])
         counters = {side: tuple(valid_count(count) for count in values["counters"][side.value]) for side in Side}
@@ -97,7 +100,10 @@ class CellState:
 
     @classmethod
     def unpack(cls, messages: Sequence[Tensor], like: Centre) -> CellState:
-        """Decode the messages of `pack`, for networks like those. `CheckpointError` for anything else."""
+        """Decode the messages of `pack`, for networks like those.
+
+        `CheckpointError` for anything else.
+        """
         try:
             *packed, rest = messages
             values = json.loads(rest.numpy().tobytes())

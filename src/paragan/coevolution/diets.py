@@ -32,7 +32,10 @@ class Diets:
             self._numbers(own)
 
     def of(self, cell: int) -> Source:
-        """Return the data of a cell: the source, or a subset of its rows. Repeated calls return the same object."""
+        """Return the data of a cell: the source, or a subset of its rows.
+
+        Repeated calls return the same object.
+        """
         if cell not in self._sources:
             self._sources[cell] = self._make(cell)
         return self._sources[cell]

@@ -15,7 +15,8 @@ _DEFAULT_CALLING = Calling()
 class EvalNetwork:
     """A network into which genomes are loaded for evaluation.
 
-    net: newly made, with the players' architecture; it is never trained. calling: as the players call their networks.
+    net: newly made, with the players' architecture; it is never trained. calling: as the players
+    call their networks.
     """
 
     def __init__(self, net: nn.Module, calling: Calling = _DEFAULT_CALLING) -> None:

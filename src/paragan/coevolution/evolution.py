@@ -40,8 +40,8 @@ _MAX_ROWS = 16  # cells in the image grid
 class Ensemble:
     """Greedy ensemble of the generators of a finished grid.
 
-    counts: by cell, how often its generator is a member. distance: of the images from the real ones, by the metric
-    that scores mixtures.
+    counts: by cell, how often its generator is a member. distance: of the images from the real
+    ones, by the metric that scores mixtures.
     """
 
     counts: Mapping[int, int]
@@ -54,9 +54,10 @@ class Evolution(Trainer):
 
     gan, scheme and batches are those of the first cell in this process; all cells share its clock.
 
-    make_mixture: builds a network of generators with weights. judge: scores it. load_generator: a genome as a network
-    to sample from. losses: names of the losses that cells train with; empty: all use the run's. scored_by: metric of
-    the mixtures. prepare: trains the judge, before the first generation.
+    make_mixture: builds a network of generators with weights. judge: scores it. load_generator: a
+    genome as a network to sample from. losses: names of the losses that cells train with; empty:
+    all use the run's. scored_by: metric of the mixtures. prepare: trains the judge, before the
+    first generation.
     """
 
     population: Population
@@ -93,7 +94,10 @@ class Evolution(Trainer):
 
     @property
     def _auto(self) -> auto.AutoExecutor | None:
-        """The automatic executor, if it is used. Rounding depends on its choice, so a resumed run repeats it."""
+        """The automatic executor, if it is used.
+
+        Rounding depends on its choice, so a resumed run repeats it.
+        """
         executor = self.population.executor
         return executor if isinstance(executor, auto.AutoExecutor) else None
 

@@ -1,7 +1,7 @@
 """Fitness of genomes: losses of every generator against every discriminator of a neighbourhood.
 
-All pairs use the same latents and real samples. Images of a generator and logits of a pair are computed once and shared
-by all cells that need them.
+All pairs use the same latents and real samples. Images of a generator and logits of a pair are
+computed once and shared by all cells that need them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MAX_BYTES = 1 << 29  # of cached images; images beyond it are generated again
 class FitnessEvaluator:
     """Fitness of the genomes of one generation.
 
-    eval_networks: into which genomes are loaded. y_B: labels of the latents. reals: real batch of a cell; cells with
-    the same data return the same object.
+    eval_networks: into which genomes are loaded. y_B: labels of the latents. reals: real batch of a
+    cell; cells with the same data return the same object.
     """
 
     eval_networks: Mapping[Side, EvalNetwork]
@@ -41,7 +41,10 @@ class FitnessEvaluator:
     _losses: dict[tuple[Genome, Genome, int], Mapping[Side, float]] = field(default_factory=dict)
 
     def fitness(self, side: Side, genome: Genome, opponents: Sequence[Genome], cell: int, by: str = "mean") -> float:
-        """Aggregate the losses of a genome against its opponents. Lower is fitter; not finite for a diverged genome."""
+        """Aggregate the losses of a genome against its opponents.
+
+        Lower is fitter; not finite for a diverged genome.
+        """
         return _AGGREGATES[by]([self.losses(*self._pair(side, genome, other), cell)[side] for other in opponents])
 
     @torch.no_grad()

@@ -26,8 +26,9 @@ _NETWORKS = ("net/", "ema/")
 class Traits:
     """Properties of a genome besides its tensors.
 
-    lr: learning rate before any schedule. loss: number of the loss of its last training. cell: where its lineage began.
-    generation: in which it was created. memory: type of the optimiser whose state it holds; empty: none.
+    lr: learning rate before any schedule. loss: number of the loss of its last training. cell:
+    where its lineage began. generation: in which it was created. memory: type of the optimiser
+    whose state it holds; empty: none.
     """
 
     lr: float
@@ -56,8 +57,8 @@ class Traits:
 class Genome:
     """Tensors and traits of one player.
 
-    tensors: weights under `net/` and `ema/`; optimiser state under `optimizer/` and `player/`. Copies of a genome are
-    equal to it, with or without optimiser state.
+    tensors: weights under `net/` and `ema/`; optimiser state under `optimizer/` and `player/`.
+    Copies of a genome are equal to it, with or without optimiser state.
     """
 
     tensors: Mapping[str, Tensor] = field(repr=False)
@@ -87,7 +88,10 @@ class Genome:
         return found
 
     def load_into(self, player: Player) -> None:
-        """Turn a player into a clone, with its learning rate. Optimiser state of another optimiser type is dropped."""
+        """Turn a player into a clone, with its learning rate.
+
+        Optimiser state of another optimiser type is dropped.
+        """
         loaded = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
         local = {"player/updates": player.updates, **({} if player.scaler is None else _scaler_state(player))}
         counters = {"version": player.version, "images": player.images}

@@ -1,7 +1,7 @@
 """Mixtures of the generators of a neighbourhood, with weights evolved by one (1+1)-ES step per generation.
 
-The images of each generator are computed once; a mixture takes some rows of each. Two mixtures are thus compared on
-the same images, and scoring a mixture runs no network.
+The images of each generator are computed once; a mixture takes some rows of each. Two mixtures are
+thus compared on the same images, and scoring a mixture runs no network.
 """
 
 from __future__ import annotations
@@ -113,8 +113,9 @@ def greedy_ensemble(
 ) -> tuple[dict[int, int], float]:
     """Grow an ensemble greedily, with repetition: counts by member, and the distance.
 
-    Each round adds the member that lowers the distance most. Ends with `most` members, or after `patience` rounds
-    without an improvement (Caruana et al. 2004; for generators Toutouh et al. 2020).
+    Each round adds the member that lowers the distance most. Ends with `most` members, or after
+    `patience` rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al.
+    2020).
     """
     chosen: list[int] = []
     best: tuple[dict[int, int], float] = ({}, float("inf"))

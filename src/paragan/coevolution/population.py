@@ -52,10 +52,11 @@ class LocalExchange:
 class Population:
     """Cells of one process.
 
-    topology, make_evaluator: neighbourhoods and fitness of a generation. generator_features: features of a generator's
-    images in a generation, by which mixtures are scored; None: mixture weights stay unchanged. opponent: a genome as a
-    network to play against. has_same_optimizer: whether two cells use the same optimiser for a side, so that its state
-    and learning rate can be inherited.
+    topology, make_evaluator: neighbourhoods and fitness of a generation. generator_features:
+    features of a generator's images in a generation, by which mixtures are scored; None: mixture
+    weights stay unchanged. opponent: a genome as a network to play against. has_same_optimizer:
+    whether two cells use the same optimiser for a side, so that its state and learning rate can be
+    inherited.
     """
 
     seed: int
@@ -142,7 +143,8 @@ class Population:
     ) -> dict[Side, Genome]:
         """Genomes that a cell clones.
 
-        From a cell with another optimiser only weights are inherited, and the learning rate of the cell's centre stays.
+        From a cell with another optimiser only weights are inherited, and the learning rate of the
+        cell's centre stays.
         """
         parents = {}
         for side, place in chosen.items():

@@ -1,7 +1,8 @@
 """Named tensors as one message in the safetensors format, which contains no executable code.
 
-The safetensors library copies every tensor four times when writing and three times when reading; this module copies it
-once when writing and never when reading. Source: https://github.com/huggingface/safetensors (format)
+The safetensors library copies every tensor four times when writing and three times when reading;
+this module copies it once when writing and never when reading. Source:
+https://github.com/huggingface/safetensors (format)
 """
 
 from __future__ import annotations
@@ -75,8 +76,8 @@ def _fill(data: Tensor, tensors: Mapping[str, Tensor], entries: Mapping[str, Any
 def deserialize(data: Tensor, body: Tensor | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Deserialise the bytes of `serialize`, or with `body` of `serialize_split`: views of them, and the metadata.
 
-    `ValueError`, `KeyError`, `TypeError` or `RecursionError` for invalid data: tensors must neither overlap nor leave
-    gaps.
+    `ValueError`, `KeyError`, `TypeError` or `RecursionError` for invalid data: tensors must neither
+    overlap nor leave gaps.
     """
     length = int.from_bytes(data[:8].numpy().tobytes(), "little")
     if not 0 < length <= min(len(data) - 8, _MAX_HEADER_BYTES) or length % _ALIGNMENT:

@@ -1,7 +1,7 @@
 """Neighbourhoods of cells, as integers alone.
 
-A neighbourhood lists the cell itself first, then the others in a fixed order, each once. Nothing else depends on the
-shape of the grid, so neighbourhoods may change in every generation.
+A neighbourhood lists the cell itself first, then the others in a fixed order, each once. Nothing
+else depends on the shape of the grid, so neighbourhoods may change in every generation.
 """
 
 from __future__ import annotations
@@ -79,7 +79,10 @@ def ring(cells: int, radius: int = 1) -> Topology:
 
 
 def graph(cells: int, edges: Sequence[Sequence[int]]) -> Topology:
-    """Graph: both ends of an edge (a, b) read each other. `ConfigError` for an end that is not a cell."""
+    """Graph: both ends of an edge (a, b) read each other.
+
+    `ConfigError` for an end that is not a cell.
+    """
     near: list[list[int]] = [[cell] for cell in range(cells)]
     for edge in edges:
         if len(edge) != 2 or not all(0 <= end < cells for end in edge):

@@ -1,4 +1,7 @@
-"""Selection and mutation between generations. Random draws are keyed by their purpose, never by the process."""
+"""Selection and mutation between generations.
+
+Random draws are keyed by their purpose, never by the process.
+"""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ from paragan.core.errors import ConfigError
 def select_device(threads: int | None = None, local_rank: int | None = None, local_size: int = 1) -> torch.device:
     """Select the accelerator, or the CPU where there is none, and set the number of CPU threads.
 
-    local_rank: of this process among the `local_size` processes of this host. Each gets a separate accelerator;
-    `ConfigError` where there are too few. Processes on the CPU may be more than its cores.
+    local_rank: of this process among the `local_size` processes of this host. Each gets a separate
+    accelerator; `ConfigError` where there are too few. Processes on the CPU may be more than its
+    cores.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -30,8 +31,10 @@ def select_device(threads: int | None = None, local_rank: int | None = None, loc
 
 
 def device_from_option(name: str, threads: int | None = None) -> torch.device:
-    """auto: as `pick` does for a process alone. cpu: that. A number: the accelerator of this number, counted round and
-    round where there are fewer; without any, the CPU. `ConfigError` for anything else.
+    """auto: as `pick` does for a process alone. cpu: that.
+
+    A number: the accelerator of this number, counted round and round where there are fewer; without
+    any, the CPU. `ConfigError` for anything else.
     """
     if not (name in ("auto", "cpu") or name.isdecimal()):
         raise ConfigError(f"device: found {name!r}, expected auto, cpu or a number")
@@ -45,7 +48,10 @@ def device_from_option(name: str, threads: int | None = None) -> torch.device:
 
 
 def device_by_name(name: str | torch.device) -> torch.device:
-    """auto: as `pick` does for a process alone. Anything else: a device by torch's name, `ConfigError` if unusable."""
+    """auto: as `pick` does for a process alone.
+
+    Anything else: a device by torch's name, `ConfigError` if unusable.
+    """
     if name == "auto":
         return select_device()
     try:
@@ -65,7 +71,8 @@ def num_accelerators() -> int:
 class SideStream:
     """A context in which the work of a thread runs on a separate stream; at its end the work is finished.
 
-    Work queued before this was created finishes first; later work is independent. A no-op on the CPU.
+    Work queued before this was created finishes first; later work is independent. A no-op on the
+    CPU.
     """
 
     def __init__(self, device: torch.device) -> None:

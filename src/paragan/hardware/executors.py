@@ -41,16 +41,19 @@ def can_record(device: torch.device) -> bool:
 class CompiledModule:
     """A module's call in training, compiled: equal to the module's own up to rounding. recorded: with its launches.
 
-    There is a program each for weights that are trained, that are frozen, and where nothing is differentiated, made at
-    the first such call (minutes at worst). Inside of it torch distinguishes pending updates, sizes and formats, at most
-    eight of them. Which program a call meets never depends on earlier calls, so that a resumed run repeats exactly.
+    There is a program each for weights that are trained, that are frozen, and where nothing is
+    differentiated, made at the first such call (minutes at worst). Inside of it torch distinguishes
+    pending updates, sizes and formats, at most eight of them. Which program a call meets never
+    depends on earlier calls, so that a resumed run repeats exactly.
 
-    Run as written: evaluation, and a call whose weights and inputs are both differentiated. That is one which a penalty
-    will differentiate twice, and torch has no second derivative of what it has compiled.
+    Run as written: evaluation, and a call whose weights and inputs are both differentiated. That is
+    one which a penalty will differentiate twice, and torch has no second derivative of what it has
+    compiled.
     """
 
     def __init__(self, module: nn.Module, recorded: bool = False) -> None:
-        self._module, self._recorded = module, recorded
+        self._module = module
+        self._recorded = recorded
         self._weight = next((weight for weight in module.parameters() if weight.requires_grad), None)
         self._programs: dict[tuple[bool, bool], Call] = {}
         for layer in update_once_layers(module):
@@ -117,8 +120,9 @@ def _is_compiler_error(error: Exception) -> bool:
 
 
 def synchronized_time(device: torch.device) -> float:
-    """Seconds, after the device has finished its work. One thread of a processor is timed by what it works,
-    whatever other programs do meanwhile.
+    """Seconds, after the device has finished its work.
+
+    One thread of a processor is timed by what it works, whatever other programs do meanwhile.
     """
     if device.type == "cpu" and torch.get_num_threads() == 1:
         return time.thread_time()

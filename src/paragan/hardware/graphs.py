@@ -26,12 +26,13 @@ class Graph(Protocol):
 class RecordedFunction:
     """As `work`, a function of named tensors, which may also change tensors that it finds elsewhere.
 
-    Names, shapes and what it finds elsewhere stay where they are from call to call, and the work depends on nothing
-    else that the host knows. What it returns is overwritten by the next call.
+    Names, shapes and what it finds elsewhere stay where they are from call to call, and the work
+    depends on nothing else that the host knows. What it returns is overwritten by the next call.
     """
 
     def __init__(self, work: Work, graph: Graph) -> None:
-        self._work, self._graph = work, graph
+        self._work = work
+        self._graph = graph
         self._calls = 0
         self._given: Mapping[str, Tensor] = {}
         self._found: Mapping[str, Tensor] = {}

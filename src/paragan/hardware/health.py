@@ -1,7 +1,9 @@
-"""The machine around a run: disk, clock, text, limits, the loopback interface. Nothing here imports torch.
+"""The machine around a run: disk, clock, text, limits, the loopback interface.
 
-A check is a function that returns one `CheckResult`; what it looks at is a parameter, so that each answer can be
-provoked.
+Nothing here imports torch.
+
+A check is a function that returns one `CheckResult`; what it looks at is a parameter, so that each
+answer can be provoked.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ def writable(place: str = ".") -> CheckResult:
 def clock(now: Callable[[], float] = time.time, installed: float | None = None) -> CheckResult:
     """UTC against the time paragan's files were installed: a clock before that runs wrong. installed: POSIX seconds."""
     installed = os.path.getmtime(paragan.__file__) if installed is None else installed
-    days, utc = (installed - now()) / 86400, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now()))
+    days = (installed - now()) / 86400
+    utc = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now()))
     if days > 1:
         found = f"{utc}, {days:.0f} days before paragan was installed"
         return CheckResult("clock", "warn", found, "set the clock: records and comparisons of files go by it")

@@ -9,8 +9,8 @@ from contextlib import suppress
 def release_freed_memory() -> None:
     """Return freed memory to the system, where the C library can (glibc).
 
-    After large tensors of changing sizes it may hold as much again as is in use. Takes some milliseconds, and later
-    allocations take longer.
+    After large tensors of changing sizes it may hold as much again as is in use. Takes some
+    milliseconds, and later allocations take longer.
     """
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,6 @@
-"""What is installed: versions, builds of torch that do not fit, processors and accelerators. A check is a function.
+"""What is installed: versions, builds of torch that do not fit, processors and accelerators.
+
+A check is a function.
 
 Metadata is read; a package that may be broken (torchvision) is imported in a separate process.
 """
@@ -54,8 +56,8 @@ def torchvision(
 ) -> CheckResult:
     """Whether torchvision matches torch: paragan does not use it, but a mismatch breaks packages that import it.
 
-    required_torch: the torch version that its metadata requires. imports: why an import fails, if it does; None: not
-    tried.
+    required_torch: the torch version that its metadata requires. imports: why an import fails, if
+    it does; None: not tried.
     """
     there = installed()
     if "torchvision" not in there:

@@ -34,8 +34,9 @@ def accelerator_uuid(device: torch.device) -> str | None:
 def connect_pair(store: dist.Store, rank: int, device: torch.device, timeout_s: float) -> Any:
     """The group of two processes (NCCL's), ranks 0 and 1; returns when the other one has come, too.
 
-    Its works can be polled, and polling raises their errors. It matches by the order of calls and ignores tags.
-    store: of these two alone. `RuntimeError` where they cannot meet, as two on one accelerator.
+    Its works can be polled, and polling raises their errors. It matches by the order of calls and
+    ignores tags. store: of these two alone. `RuntimeError` where they cannot meet, as two on one
+    accelerator.
     """
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = timedelta(seconds=timeout_s)

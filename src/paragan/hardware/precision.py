@@ -16,8 +16,9 @@ DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "pure": t
 def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | None:
     """The autocast format for `auto`, `fp32`, `bf16`, `fp16` or `pure` (bf16 with bf16 weights); None: no autocast.
 
-    `auto` is bf16 where the hardware multiplies it natively and the network is convolutional: small dense networks
-    spend their time elsewhere and lose by the casts (benchmarks/). fp16 on a CPU is refused: it runs 20 times slower.
+    `auto` is bf16 where the hardware multiplies it natively and the network is convolutional: small
+    dense networks spend their time elsewhere and lose by the casts (benchmarks/). fp16 on a CPU is
+    refused: it runs 20 times slower.
     """
     if name == "fp16" and device.type == "cpu":
         raise ConfigError(
@@ -31,7 +32,8 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
 def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
     """The layout.
 
-    As chosen, or channels last for convolutional networks (measured faster on CPUs and on tensor cores).
+    As chosen, or channels last for convolutional networks (measured faster on CPUs and on tensor
+    cores).
     """
     return _is_convolutional(net) if choice is None else choice
 
@@ -60,8 +62,8 @@ def has_bf16(device: torch.device) -> bool:
 def _has_fast_bf16(cpuinfo: str) -> bool:
     """By the flags, not by a timing: the same machine must choose the same way twice.
 
-    avx512_bf16 alone is not enough: on Intel's server cores it runs at half rate (0.6 x fp32 where AMX is hidden by a
-    hypervisor, docs/journal.md), on AMD's at twice the rate of fp32.
+    avx512_bf16 alone is not enough: on Intel's server cores it runs at half rate (0.6 x fp32 where
+    AMX is hidden by a hypervisor, docs/journal.md), on AMD's at twice the rate of fp32.
     """
     return "amx_bf16" in cpuinfo or ("avx512_bf16" in cpuinfo and "AuthenticAMD" in cpuinfo)
 

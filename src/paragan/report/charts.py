@@ -52,8 +52,9 @@ class Plot:
 class Line:
     """One line of a chart.
 
-    faint, smooth: SVG points of the range and of the mean. label_y: height of its name. bad: positions of non-finite
-    values. dots: one per evaluation. best: position and text of the best evaluation.
+    faint, smooth: SVG points of the range and of the mean. label_y: height of its name. bad:
+    positions of non-finite values. dots: one per evaluation. best: position and text of the best
+    evaluation.
     """
 
     label: str

@@ -31,7 +31,8 @@ QUANTITIES = (
 class Grid:
     """Shape of a grid: cell r * columns + c is at row r, column c.
 
-    neighbours: the neighbourhood of each cell, itself first; empty if unknown. scored_by: name of the metric.
+    neighbours: the neighbourhood of each cell, itself first; empty if unknown. scored_by: name of
+    the metric.
     """
 
     rows: int
@@ -90,8 +91,9 @@ class Ensemble:
 class Population:
     """Content of the generation lines.
 
-    past: evenly spaced generations, including the first. weights: mixture weights of the latest best cell over its
-    neighbours. wall_s, cpu_s: by routine, summed over the `profiled` generations that report them.
+    past: evenly spaced generations, including the first. weights: mixture weights of the latest
+    best cell over its neighbours. wall_s, cpu_s: by routine, summed over the `profiled` generations
+    that report them.
     """
 
     grid: Grid | None = None
@@ -158,7 +160,8 @@ class Population:
             self.past.append(new)
         self._num_generations += 1
         if len(self.past) > min(_MAX_PAST, _MAX_PAST_CELLS // len(new.of["score"])):
-            self.past, self._stride = self.past[::2], self._stride * 2
+            self.past = self.past[::2]
+            self._stride = self._stride * 2
 
     def _time(self, profile: Mapping[str, Any]) -> None:
         walls = to_mapping(profile.get("wall_s"))
@@ -180,7 +183,8 @@ def _columns(by_cell: Mapping[int, Mapping[str, Any]], cells: int) -> dict[str, 
 def _cell(line: Mapping[str, Any], cells: int) -> tuple[float, ...]:
     """Return the values of one cell in the order of QUANTITIES."""
     fitness, lr, born = (to_mapping(line.get(name)) for name in ("fitness", "lr", "born"))
-    (g_cell, g_generation), (_, d_generation) = _birth(born.get("g"), cells), _birth(born.get("d"), cells)
+    (g_cell, g_generation) = _birth(born.get("g"), cells)
+    (_, d_generation) = _birth(born.get("d"), cells)
     return (
         *(
             finite_or_nan(line.get("score")),

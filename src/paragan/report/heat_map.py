@@ -47,8 +47,9 @@ class MapDrawing:
 class HeatMap:
     """One quantity over the grid.
 
-    lines: tiles, empty for large grids. whole: the same as a drawing. past: small drawings, the latest last. ramp:
-    lowest and highest value. log: whether the shades are logarithmic. legend: (shade, meaning).
+    lines: tiles, empty for large grids. whole: the same as a drawing. past: small drawings, the
+    latest last. ramp: lowest and highest value. log: whether the shades are logarithmic. legend:
+    (shade, meaning).
     """
 
     id: str

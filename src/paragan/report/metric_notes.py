@@ -12,7 +12,8 @@ from paragan.report.record_values import single_line, to_mapping, to_number
 class MetricNote:
     """Description of a metric.
 
-    direction: -1 if lower is better, 1 if higher is better, 0 if neither. short: below a chart. text: the tooltip.
+    direction: -1 if lower is better, 1 if higher is better, 0 if neither. short: below a chart.
+    text: the tooltip.
     """
 
     direction: int
@@ -20,7 +21,8 @@ class MetricNote:
     text: str
 
 
-_LOWER, _HIGHER = "Lower is better.", "Higher is better."
+_LOWER = "Lower is better."
+_HIGHER = "Higher is better."
 _NOTES = {
     "fd": MetricNote(
         -1,

@@ -29,7 +29,9 @@ from paragan.report.scale import format_number
 
 _HERE = Path(__file__).parent
 _MAX_TABLE_ROWS = 40  # of a chart
-_SHEET_WIDTH, _FIRST_CHART_HEIGHT, _SMALL_CHART_HEIGHT = 660, 330, 165  # pixels, at full page width
+_SHEET_WIDTH = 660  # pixels, at full page width
+_FIRST_CHART_HEIGHT = 330
+_SMALL_CHART_HEIGHT = 165
 _MAX_ITEMS = 200  # of a list of an untrusted record
 _MAX_CONFIG = 200_000  # characters
 _DELAYS = {
@@ -46,7 +48,10 @@ _SECTIONS = {
 
 
 class Page:
-    """Report of a run. Rendering again only reads new lines of the record and encodes new samples."""
+    """Report of a run.
+
+    Rendering again only reads new lines of the record and encodes new samples.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -232,8 +237,8 @@ def _has_commands(history: History) -> bool:
 def _commands(folder: Path, history: History, total: float | None) -> list[tuple[str, str]]:
     """Return commands to copy, derived from the folder only because the record is untrusted.
 
-    They never include `--trust`: the user decides whether code named by a config may run. To continue a finished run,
-    the suggested command doubles its length.
+    They never include `--trust`: the user decides whether code named by a config may run. To
+    continue a finished run, the suggested command doubles its length.
     """
     run = shlex.quote(str(folder))
     name = str(folder) if os.sep in str(folder) else f"./{folder}"  # without a slash, it could be read as a recipe name

@@ -13,7 +13,8 @@ from paragan.report.heat_map import GridLayout, HeatMap, heat_maps, num_past_map
 from paragan.report.scale import format_number
 
 _PUBLISHED = ("gather", "train", "update_genomes", "mutate")  # order of Perez et al. 2020
-_MAX_NARROW, _MAX_MIDDLE = 6, 9  # columns of maps of these widths
+_MAX_NARROW = 6  # columns of maps of these widths
+_MAX_MIDDLE = 9
 
 
 @dataclass(frozen=True)

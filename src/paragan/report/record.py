@@ -1,4 +1,7 @@
-"""Incremental reader of a run's record, metrics.jsonl. Lines may be missing, truncated, unknown or untrusted."""
+"""Incremental reader of a run's record, metrics.jsonl.
+
+Lines may be missing, truncated, unknown or untrusted.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +65,12 @@ class RecordEntry:
 
 @dataclass
 class History:
-    """Content of a record in bounded memory. Long records are thinned out: not every evaluation and sample is stored.
+    """Content of a record in bounded memory.
 
-    most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real images): of the latest
-    evaluation. rows: row labels of the latest samples.
+    Long records are thinned out: not every evaluation and sample is stored.
+
+    most_metrics: largest number of metrics in one evaluation. protocol, real (metrics of real
+    images): of the latest evaluation. rows: row labels of the latest samples.
     """
 
     step: int = 0
@@ -92,7 +97,8 @@ class History:
 
     def take(self, kind: object, entry: RecordEntry) -> None:
         """Add the next line."""
-        self.step, self.kimg = entry.step, entry.kimg
+        self.step = entry.step
+        self.kimg = entry.kimg
         self._count_seconds(to_number(entry.values.get("seconds")))
         self.end = entry.values if kind == "end" else None
         match kind:
@@ -175,7 +181,9 @@ class Record:
         self._inode = (0, 0)
 
     def read(self) -> bool:
-        """Read new lines; returns whether there were any. A record truncated on resume is read again.
+        """Read new lines; returns whether there were any.
+
+        A record truncated on resume is read again.
 
         Raises `CheckpointError` if the record cannot be read.
         """
@@ -206,7 +214,10 @@ class Record:
 
 
 def open_record(folder: Path) -> Record:
-    """Open the record of a run folder without reading it. Raises `CheckpointError` if `folder` is not a run folder."""
+    """Open the record of a run folder without reading it.
+
+    Raises `CheckpointError` if `folder` is not a run folder.
+    """
     if not any((folder / name).exists() for name in ("metrics.jsonl", "config.yaml")):
         problem = "a file" if folder.is_file() else "a folder without metrics.jsonl" if folder.is_dir() else "missing"
         raise CheckpointError(
@@ -223,7 +234,10 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
 
 
 def thin_out(entries: list[RecordEntry], new: RecordEntry) -> list[RecordEntry]:
-    """Append an entry. If there are too many, drop every second one but the last and the extremes of each metric."""
+    """Append an entry.
+
+    If there are too many, drop every second one but the last and the extremes of each metric.
+    """
     entries.append(new)
     if len(entries) <= _MAX_ENTRIES:
         return entries
@@ -250,7 +264,8 @@ def _parse(line: bytes) -> tuple[object, RecordEntry] | None:
         return None
     if not isinstance(values, dict):
         return None
-    step, kimg = to_number(values.get("step")), to_number(values.get("kimg"))
+    step = to_number(values.get("step"))
+    kimg = to_number(values.get("kimg"))
     if step is None or kimg is None or not (math.isfinite(step) and math.isfinite(kimg)):
         return None
     return values.get("kind"), RecordEntry(int(step), kimg, values)

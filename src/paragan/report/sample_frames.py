@@ -40,7 +40,10 @@ class Frame:
 
 @dataclass
 class SampleFrames:
-    """Frames of the report. Encoded frames are cached, so that rendering again only encodes new samples."""
+    """Frames of the report.
+
+    Encoded frames are cached, so that rendering again only encodes new samples.
+    """
 
     folder: Path
     _encoded: dict[str, Frame | None] = field(default_factory=dict)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _MIN_LOG_DECADES = 1.7  # positive values that span more get a logarithmic scale
-_MAX_VALUE, _MIN_SPAN = 1e250, 1e-290  # so that differences and their powers of ten are finite and non-zero
+_MAX_VALUE = 1e250  # so that differences and their powers of ten are finite and non-zero
+_MIN_SPAN = 1e-290
 _MARGIN = 0.08  # above and below, as a share of the range
 _OUTLIER_RATIO = 40.0  # a range this many times the central one is clipped
 
@@ -57,7 +58,8 @@ def round_ticks(low: float, high: float, about: int) -> list[float]:
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(n for n in (power, 2 * power, 5 * power, 10 * power) if n >= rough * 0.7)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [n * step for n in range(first, last + 1)]
 
 
@@ -83,7 +85,8 @@ def format_short(value: float) -> str:
 
 def _usual_range(ordered: Sequence[float]) -> tuple[float, float]:
     inner = ordered[len(ordered) // 20 : len(ordered) - len(ordered) // 20]
-    low, high = inner[0], inner[-1]
+    low = inner[0]
+    high = inner[-1]
     span = high - low
     if span and ordered[-1] - ordered[0] > _OUTLIER_RATIO * span:
         return max(ordered[0], low - span), min(ordered[-1], high + span)
@@ -91,7 +94,8 @@ def _usual_range(ordered: Sequence[float]) -> tuple[float, float]:
 
 
 def _log_ticks(low: float, high: float, about: int) -> list[float]:
-    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    first = math.ceil(math.log10(low))
+    last = math.floor(math.log10(high))
     stride = max(1, math.ceil((last - first + 1) / about))
     powers = [10.0**n for n in range(first, last + 1, stride)]
     if len(powers) > 1:

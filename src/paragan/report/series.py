@@ -75,7 +75,10 @@ class Series:
         return [bucket.mean for bucket in self.buckets if bucket.mean is not None]
 
     def _halve(self) -> None:
-        """Merge buckets in pairs. CAPACITY is even, so the latest bucket has no partner and is filled further."""
+        """Merge buckets in pairs.
+
+        CAPACITY is even, so the latest bucket has no partner and is filled further.
+        """
         for earlier, later in zip(self.buckets[:-1:2], self.buckets[1::2], strict=True):
             earlier.merge(later)
         self.buckets = self.buckets[::2]

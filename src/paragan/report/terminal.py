@@ -1,4 +1,7 @@
-"""Terminal view of a run (`paragan watch`). Text from the record is never interpreted as markup or control codes."""
+"""Terminal view of a run (`paragan watch`).
+
+Text from the record is never interpreted as markup or control codes.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +163,8 @@ def sparkline(series: Series) -> str:
     finite = [v for v in chosen if v is not None]
     if not finite:
         return "?" * count
-    low, span = min(finite), max(finite) - min(finite)
+    low = min(finite)
+    span = max(finite) - min(finite)
     return "".join(
         "?" if v is None else _BLOCKS[int((v - low) / span * 7.999) if 0 < span < 1e308 else 0] for v in chosen
     )

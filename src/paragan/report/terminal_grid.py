@@ -14,8 +14,10 @@ from paragan.report.heat_map import GridLayout
 from paragan.report.population import best_cell_text
 from paragan.report.scale import fit_scale, format_number, format_short
 
-_MAX_NUMBERED_LINES, _MAX_NUMBERED_COLUMNS = 16, 8  # of a grid with numbers
-_MAX_BLOCK_LINES, _MAX_BLOCK_COLUMNS = 32, 39  # of a grid drawn in blocks
+_MAX_NUMBERED_LINES = 16  # of a grid with numbers
+_MAX_NUMBERED_COLUMNS = 8
+_MAX_BLOCK_LINES = 32  # of a grid drawn in blocks
+_MAX_BLOCK_COLUMNS = 39
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _STYLES = ("green", "cyan", "", "yellow", "red")  # from the lowest score to the highest
 
@@ -81,7 +83,8 @@ def _style(height: float, best: bool) -> str:
 
 
 def _tiles(latest: Generation, letters: str) -> Iterator[Text]:
-    scores, losses = latest.of["score"], latest.of["loss"]
+    scores = latest.of["score"]
+    losses = latest.of["loss"]
     for cell, (score, loss, height) in enumerate(zip(scores, losses, _heights(scores), strict=True)):
         best = cell == latest.best
         letter = f" {letters[int(loss)] if loss < len(letters) else '?'}" if letters else ""

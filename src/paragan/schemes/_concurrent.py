@@ -28,7 +28,10 @@ SessionType = TypeVar("SessionType", bound=Session)
 
 
 class ConcurrentScheme(scheme.Scheme, Generic[SessionType]):
-    """Holds the roles and the session of one run. A step on another game, or after `close`, starts a new session."""
+    """Holds the roles and the session of one run.
+
+    A step on another game, or after `close`, starts a new session.
+    """
 
     is_concurrent = True
 

@@ -13,12 +13,14 @@ from typing import Any
 class LagBound:
     """Bounds and options of an asynchronous step.
 
-    staleness: S, the most steps that G's opponent may be old. age: A, the same of the fakes that D trains on. k: D's
-    updates per step. reuse: D trains on the fakes of G's own turns, instead of others.
+    staleness: S, the most steps that G's opponent may be old. age: A, the same of the fakes that D
+    trains on. k: D's updates per step. reuse: D trains on the fakes of G's own turns, instead of
+    others.
 
-    g_batch: images of G's turn over all its ranks; None: as many as D's. lag_lr: c of a learning rate that is
-    multiplied by 1 / (1 + c lag). fall_back: factor of the gradient alarm. order: what each update must use, as in
-    `LagRecord.used`, instead of what has arrived. stopped: polled while waiting; True ends the wait with a `RankError`.
+    g_batch: images of G's turn over all its ranks; None: as many as D's. lag_lr: c of a learning
+    rate that is multiplied by 1 / (1 + c lag). fall_back: factor of the gradient alarm. order: what
+    each update must use, as in `LagRecord.used`, instead of what has arrived. stopped: polled while
+    waiting; True ends the wait with a `RankError`.
     """
 
     staleness: int = 1
@@ -47,9 +49,10 @@ class LagBound:
 class LagRecord:
     """Lags and waits of one player, for the record.
 
-    lags: how often the opponent, or a fake, was so many steps old. waits: how often an update waited for the other
-    side, by milliseconds rounded up to a power of 2; wait_s: seconds in all. used: for each of G's updates the version
-    of D that it met; for each of D's how many deliveries had arrived. in_step_at: the version at which S became 0.
+    lags: how often the opponent, or a fake, was so many steps old. waits: how often an update
+    waited for the other side, by milliseconds rounded up to a power of 2; wait_s: seconds in all.
+    used: for each of G's updates the version of D that it met; for each of D's how many deliveries
+    had arrived. in_step_at: the version at which S became 0.
     """
 
     lags: Counter[int] = field(default_factory=Counter)

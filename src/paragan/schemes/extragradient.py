@@ -1,8 +1,9 @@
 """Extragradient (Korpelevich 1976): both players step to a look-ahead point and update by the gradients found there.
 
-With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update, on the same batch;
-both look ahead at once, each against the other's weights before. With k > 1 the earlier updates of D are plain. Not for
-delayed opponents: there it may diverge where plain steps converge (arXiv 2307.06886)."""
+With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update,
+on the same batch; both look ahead at once, each against the other's weights before. With k > 1 the
+earlier updates of D are plain. Not for delayed opponents: there it may diverge where plain steps
+converge (arXiv 2307.06886)."""
 
 from __future__ import annotations
 

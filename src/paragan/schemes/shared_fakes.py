@@ -1,7 +1,7 @@
 """Synchronous updates that share one generator forward: D's last update trains on the images of G's turn.
 
-Saves one forward of G per step, and holds G's graph in memory while D updates (Isola et al. 2017 train pix2pix this
-way). With k > 1 the earlier updates of D draw other fakes."""
+Saves one forward of G per step, and holds G's graph in memory while D updates (Isola et al. 2017
+train pix2pix this way). With k > 1 the earlier updates of D draw other fakes."""
 
 from __future__ import annotations
 

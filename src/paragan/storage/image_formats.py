@@ -16,7 +16,8 @@ ENCODER = "ffmpeg"
 def check_sheet_path(option: str, path: Path) -> None:
     """Raise `ConfigError` unless `path` has the suffix of a sheet of images. option: the CLI option in the message."""
     if path.suffix.lower() not in SHEET_FORMATS:
-        sheets, animations = _join_or(SHEET_FORMATS), _join_or(ANIMATION_FORMATS)
+        sheets = _join_or(SHEET_FORMATS)
+        animations = _join_or(ANIMATION_FORMATS)
         raise ConfigError(
             f"{option}: cannot write {str(path)!r}; a sheet of images is {sheets}, an animation {animations}"
         )

@@ -25,7 +25,10 @@ def array_names(path: Path) -> list[str]:
 
 
 def read_array(path: Path, name: str, max_bytes: int = MAX_BYTES) -> NDArray[Any]:
-    """Read one array. Raises `DataError` if it is missing, damaged, of Python objects, or larger than `max_bytes`."""
+    """Read one array.
+
+    Raises `DataError` if it is missing, damaged, of Python objects, or larger than `max_bytes`.
+    """
     with zip_files.open_zip(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if name not in members:

@@ -1,7 +1,7 @@
 """Safe reader of zip files, including npz: the declared size of a member is checked before it is unpacked.
 
-Members must be stored or deflated, for which Python bounds the output of one read; bzip2 and LZMA unpack whole blocks,
-in which a few kB can expand to gigabytes.
+Members must be stored or deflated, for which Python bounds the output of one read; bzip2 and LZMA
+unpack whole blocks, in which a few kB can expand to gigabytes.
 """
 
 from __future__ import annotations

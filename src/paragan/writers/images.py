@@ -36,7 +36,10 @@ class Writer:
 
 
 def save_grid(x_BCHW: Tensor, path: Path, columns: int, least_pixels: int = 32) -> None:
-    """Save a sheet of images (`make_sheet`) as PNG or JPEG, by suffix. The file is written atomically."""
+    """Save a sheet of images (`make_sheet`) as PNG or JPEG, by suffix.
+
+    The file is written atomically.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     format_name = SHEET_FORMATS[path.suffix.lower()]
     options = {"quality": 95} if format_name == "JPEG" else {}

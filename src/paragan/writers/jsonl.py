@@ -44,7 +44,10 @@ class Lines:
                 raise
 
     def close(self) -> None:
-        """Write pending lines and close the file. Raises `OSError` if lines could not be written."""
+        """Write pending lines and close the file.
+
+        Raises `OSError` if lines could not be written.
+        """
         self._flush()
         self._file.close()
         if self._pending:
@@ -52,7 +55,10 @@ class Lines:
 
 
 class Writer(Lines):
-    """Writer of metrics.jsonl and score.json. On resume, lines after `step` are dropped: they will be repeated."""
+    """Writer of metrics.jsonl and score.json.
+
+    On resume, lines after `step` are dropped: they will be repeated.
+    """
 
     def __init__(self, options: Options, folder: Path, step: int = 0) -> None:
         self._score = folder / "score.json"
@@ -75,8 +81,8 @@ class Writer(Lines):
 class RankWriter(Lines):
     """Writer of the events of one rank over all attempts: start, throughput, bytes sent, and reason of the end.
 
-    always: added to every line. sent: read at log points. Losses and scores are equal on all ranks and are only in the
-    record of the run.
+    always: added to every line. sent: read at log points. Losses and scores are equal on all ranks
+    and are only in the record of the run.
     """
 
     def __init__(self, path: Path, always: Mapping[str, Any], sent: Mapping[str, int]) -> None:

@@ -12,14 +12,17 @@ from paragan.coevolution.cell import Cell
 from paragan.coevolution.population import Executor as AnyExecutor
 from paragan.core.types import Side
 
-_WARM_UP, _STEPS, _ROUNDS = 2, 4, 4
+_WARM_UP = 2
+_STEPS = 4
+_ROUNDS = 4
 
 
 class AutoExecutor:
     """`coevolution.population.Executor` that chooses among others.
 
-    Before the first generation it runs a few steps with each, in turns, and undoes them; then it prints its choice with
-    `say`. Rounding depends on the choice, so a resumed run repeats it. executors: by name. chosen: name of the choice.
+    Before the first generation it runs a few steps with each, in turns, and undoes them; then it
+    prints its choice with `say`. Rounding depends on the choice, so a resumed run repeats it.
+    executors: by name. chosen: name of the choice.
     """
 
     def __init__(self, executors: Mapping[str, AnyExecutor], say: Callable[[str], None]) -> None:
@@ -59,7 +62,8 @@ class AutoExecutor:
 def _device_time_s(cell: Cell) -> float:
     """Clock after all work queued on the device is done.
 
-    CPU time where one CPU thread works, so that other programs do not disturb the measurement; else elapsed time.
+    CPU time where one CPU thread works, so that other programs do not disturb the measurement; else
+    elapsed time.
     """
     device = cell.players[Side.G].updates.device
     if device.type == "cpu" and torch.get_num_threads() == 1:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int) -> nn.Module | None:
     """Copy a network for batches with equally many rows of each of `num` cells, cell by cell.
 
-    None where layers other than `nn.Linear` have weights, or weights are tied. stacked: parameters by name, (num, …).
+    None where layers other than `nn.Linear` have weights, or weights are tied. stacked: parameters
+    by name, (num, …).
     """
     layers = {
         name: module for name, module in net.named_modules() if next(module.parameters(recurse=False), None) is not None
@@ -27,7 +28,8 @@ def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int)
         parameters = {name: stacked.get(f"{layer}.{name}" if layer else name) for name in module._parameters}
         if any((parameters[name] is None) != (value is None) for name, value in module._parameters.items()):
             return None  # tied weights
-        module.__class__, module._parameters = _BatchedLinear, {}
+        module.__class__ = _BatchedLinear
+        module._parameters = {}
         module.__dict__.update(parameters, num=num)
     return whole
 
@@ -45,8 +47,8 @@ class _BatchedLinear(nn.Linear):
 class _BatchedLinearFunction(torch.autograd.Function):
     """x W' + b with the weights of each row's cell.
 
-    torch's ops return transposed weight gradients, which need a copy each; a view of their result would cost two more
-    copies where an activation works in place.
+    torch's ops return transposed weight gradients, which need a copy each; a view of their result
+    would cost two more copies where an activation works in place.
     """
 
     @staticmethod

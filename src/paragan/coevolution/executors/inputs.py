@@ -15,7 +15,8 @@ from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.prior import Prior
 from paragan.loading.loader import Loader, next_joint_batch
 
-_TURN_FIELDS, _BATCH_FIELDS = ("z_BZ", "y_B", "condition"), ("x_BCHW", "y_B", "condition")
+_TURN_FIELDS = ("z_BZ", "y_B", "condition")
+_BATCH_FIELDS = ("x_BCHW", "y_B", "condition")
 
 
 def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:

@@ -13,8 +13,8 @@ from paragan.game.gan import Loss
 class MixedLoss:
     """Losses of `num` cells with `rows` rows each.
 
-    The loss number of each row is stored in one tensor on the device, where a recorded turn reads it. Equal sets of
-    losses share one `Loss` object, however they are assigned to cells.
+    The loss number of each row is stored in one tensor on the device, where a recorded turn reads
+    it. Equal sets of losses share one `Loss` object, however they are assigned to cells.
     """
 
     def __init__(self, num: int, rows: int, device: torch.device) -> None:

@@ -1,9 +1,10 @@
 """Executor that trains all cells of a process as one batched program.
 
-The scheme trains one game whose player slots, data, prior and loss combine those of all cells, row by row. Adam steps
-are batched too; players with other optimisers are stepped one by one. It is faster where steps are bound by kernel
-launches: small networks, accelerators. There a turn can also be recorded and replayed (`hardware/graphs`), since it
-depends on tensors alone, which the host has drawn before.
+The scheme trains one game whose player slots, data, prior and loss combine those of all cells, row
+by row. Adam steps are batched too; players with other optimisers are stepped one by one. It is
+faster where steps are bound by kernel launches: small networks, accelerators. There a turn can also
+be recorded and replayed (`hardware/graphs`), since it depends on tensors alone, which the host has
+drawn before.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ class _StackedCells:
 
     def __init__(self, cells: Sequence[Cell], rows: int) -> None:
         first = cells[0]
-        self.cells, self.batches = list(cells), CellStreams([cell.batches for cell in cells])
+        self.cells = list(cells)
+        self.batches = CellStreams([cell.batches for cell in cells])
         self.mixed = MixedLoss(len(cells), rows, first.players[Side.G].updates.device)
         self.slots = {side: _StackedSlot(side, [cell.players[side] for cell in cells], rows) for side in Side}
         self.gan = GAN(
@@ -174,10 +176,12 @@ class _StackedCells:
 
     def step(self) -> None:
         first = self.cells[0]
-        self.gan.clock.step, self.gan.clock.images = first.gan.clock.step, first.gan.clock.images
+        self.gan.clock.step = first.gan.clock.step
+        self.gan.clock.images = first.gan.clock.images
         first.scheme.step(self.gan, self.batches)
         for cell in self.cells:
-            cell.gan.clock.step, cell.gan.clock.images = self.gan.clock.step, self.gan.clock.images
+            cell.gan.clock.step = self.gan.clock.step
+            cell.gan.clock.images = self.gan.clock.images
 
     def scalars(self) -> dict[int, dict[str, Tensor]]:
         """Last scalars of each cell."""
@@ -192,14 +196,16 @@ class _StackedCells:
 class _StackedSlot:
     """`core.protocols.PlayerSlot` for the players of one side.
 
-    scalars: last values of each cell, by name. graph: records turns; None: no recording. loss: loss of the turns.
+    scalars: last values of each cell, by name. graph: records turns; None: no recording. loss: loss
+    of the turns.
     """
 
     graph: Callable[[], Graph] | None = None
     loss: Loss | None = None
 
     def __init__(self, side: Side, players: Sequence[Player], rows: int) -> None:
-        self.side, self.players = side, players
+        self.side = side
+        self.players = players
         self.stack = StackedNetwork([player.net for player in players], rows)
         self.plain_network = CalledNetwork(self.stack, players[0].calling)
         together = can_stack(players) and not _is_faster_unstacked(self.stack.flat_CP)

@@ -1,7 +1,8 @@
 """Adam for stacked players: one program steps all of them, with learning rates and skipped steps per player.
 
-Weights, moments and averages of all cells are rows of matrices; the players hold views of them, so that genomes are
-copied from and loaded into players as usual. Source: Kingma and Ba 2015, algorithm 1.
+Weights, moments and averages of all cells are rows of matrices; the players hold views of them, so
+that genomes are copied from and loaded into players as usual. Source: Kingma and Ba 2015, algorithm
+1.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class StackedAdam:
         self.flat_CP = flat_CP
         self._shapes = [weight.shape for weight in players[0].net.parameters()]
         first = players[0]
-        (self.beta1, self.beta2), self.eps = first.optimizer.defaults["betas"], first.optimizer.defaults["eps"]
+        (self.beta1, self.beta2) = first.optimizer.defaults["betas"]
+        self.eps = first.optimizer.defaults["eps"]
         self.max_norm = first.policy.max_norm
         self.schedule = first.policy.schedule
         self.m_CP = torch.zeros_like(flat_CP)
@@ -69,7 +71,8 @@ class StackedAdam:
     def count(self, images: int) -> Tensor | None:
         """Count an update over `images` images of each cell, before its `step`.
 
-        Returns the weight by which the averages then move towards the weights, 0-dim; None without averages.
+        Returns the weight by which the averages then move towards the weights, 0-dim; None without
+        averages.
         """
         for player in self.players:
             player.version += 1

@@ -1,7 +1,8 @@
 """Networks of many cells as one: their weights are the rows of one matrix, and one call evaluates all of them.
 
-The rows of a batch belong to the first cell, then to the second, and so on, equally many of each. The networks of the
-cells remain usable: their weights become views, so that optimisers, averages and genomes work as before.
+The rows of a batch belong to the first cell, then to the second, and so on, equally many of each.
+The networks of the cells remain usable: their weights become views, so that optimisers, averages
+and genomes work as before.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from paragan.core.types import DiscriminatorOutput, GeneratorOutput
 class StackedNetwork(nn.Module):
     """Stack of networks that differ only in their weights and have no buffers.
 
-    rows: of each network in a batch, or a divisor of their number. `vmap` calls the network for each cell. Where all
-    weights belong to linear layers, and a first call shows that rows are independent, it is called on all rows at once
-    instead, which is faster on a CPU.
+    rows: of each network in a batch, or a divisor of their number. `vmap` calls the network for
+    each cell. Where all weights belong to linear layers, and a first call shows that rows are
+    independent, it is called on all rows at once instead, which is faster on a CPU.
     """
 
     def __init__(self, nets: Sequence[nn.Module], rows: int) -> None:

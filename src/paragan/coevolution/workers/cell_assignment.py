@@ -8,9 +8,12 @@ from paragan.core.errors import ConfigError
 
 
 def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | None:
-    """Divide the grid into equal rectangles, one per worker: the worker of each cell. None if that is impossible.
+    """Divide the grid into equal rectangles, one per worker: the worker of each cell.
 
-    Among all divisions the one with the shortest edges is chosen, since genomes are sent across them.
+    None if that is impossible.
+
+    Among all divisions the one with the shortest edges is chosen, since genomes are sent across
+    them.
     """
     divisions = []
     for down in (down for down in range(1, workers + 1) if workers % down == 0):
@@ -28,9 +31,9 @@ def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | Non
 def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     """Assign cells in proportion to the workers' speeds, at least one each: the worker of each cell.
 
-    Equal speeds get rectangles if these divide the grid; otherwise the cells of a worker are consecutive along rows,
-    every second row backwards. speeds: cells per second of each worker, in any unit. `ConfigError` for more workers
-    than cells.
+    Equal speeds get rectangles if these divide the grid; otherwise the cells of a worker are
+    consecutive along rows, every second row backwards. speeds: cells per second of each worker, in
+    any unit. `ConfigError` for more workers than cells.
     """
     cells = rows * columns
     workers = len(speeds)

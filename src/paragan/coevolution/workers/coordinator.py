@@ -1,8 +1,8 @@
 """Coordinator: assigns the cells of a grid to workers, starts generations, and detects failed or slow workers.
 
-Genomes are exchanged between workers directly. A generation is complete when every worker has finished it; after a
-failure the remaining workers repeat it from the previous boundary. In lock-step the result is identical bit for bit,
-because random draws are keyed by their position.
+Genomes are exchanged between workers directly. A generation is complete when every worker has
+finished it; after a failure the remaining workers repeat it from the previous boundary. In
+lock-step the result is identical bit for bit, because random draws are keyed by their position.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class GenerationResult:
 class StalenessLimit:
     """How far workers may run ahead.
 
-    max_age: generations by which the first worker may be ahead of the last; 0: lock-step. num_generations: of the run.
+    max_age: generations by which the first worker may be ahead of the last; 0: lock-step.
+    num_generations: of the run.
     """
 
     max_age: int
@@ -52,8 +53,9 @@ class StalenessLimit:
 class Coordinator:
     """Coordinator of the workers of a grid.
 
-    make_communicator: makes the communicator described by an order; this process has the rank after the last worker's.
-    like: genomes with the grid's networks. timeout_s: time for workers to arrive.
+    make_communicator: makes the communicator described by an order; this process has the rank after
+    the last worker's. like: genomes with the grid's networks. timeout_s: time for workers to
+    arrive.
     """
 
     def __init__(

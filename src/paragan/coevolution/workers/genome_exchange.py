@@ -32,9 +32,12 @@ class ExchangeCommunicator(Protocol):
 
 
 def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
-    """Cells to send in an exchange, by (sender, receiver), in order. Every route has its reverse, which may be empty.
+    """Cells to send in an exchange, by (sender, receiver), in order.
 
-    spare: also send cells that no other worker reads to the next worker, so that a copy survives any failure.
+    Every route has its reverse, which may be empty.
+
+    spare: also send cells that no other worker reads to the next worker, so that a copy survives
+    any failure.
     """
     workers = sorted(set(owners))
     routes: dict[tuple[int, int], set[int]] = {}
@@ -103,7 +106,8 @@ def torus_shape(routes: Iterable[tuple[int, int]], size: int) -> tuple[int, int]
         places = {rank: divmod(rank, columns) for rank in range(size)}
 
         def near(a: int, b: int, rows: int = rows, columns: int = columns, places: Positions = places) -> bool:
-            down, across = (places[a][0] - places[b][0]) % rows, (places[a][1] - places[b][1]) % columns
+            down = (places[a][0] - places[b][0]) % rows
+            across = (places[a][1] - places[b][1]) % columns
             return (min(down, rows - down), min(across, columns - across)) in ((0, 1), (1, 0))
 
         if all(near(a, b) for a, b in pairs):
@@ -114,9 +118,9 @@ def torus_shape(routes: Iterable[tuple[int, int]], size: int) -> tuple[int, int]
 class GenomeExchange:
     """`coevolution.population.Exchange` between workers, in lock-step.
 
-    owners: rank of the worker of each cell. like: genomes with the grid's networks. cells: states of the cells of this
-    worker. device: from which tensors are sent, if the communicator can; None: the host. copies: cells received since
-    they were last taken out, by generation and number.
+    owners: rank of the worker of each cell. like: genomes with the grid's networks. cells: states
+    of the cells of this worker. device: from which tensors are sent, if the communicator can; None:
+    the host. copies: cells received since they were last taken out, by generation and number.
     """
 
     def __init__(
@@ -152,8 +156,8 @@ class GenomeExchange:
 class AsyncGenomeExchange(GenomeExchange):
     """Asynchronous exchange: the newest copy of a neighbour at most `age` generations behind is used without waiting.
 
-    The messages of a post are its generation number and the cells. They are sent from the host, since the time of their
-    receipt is not known.
+    The messages of a post are its generation number and the cells. They are sent from the host,
+    since the time of their receipt is not known.
     """
 
     def __init__(self, age: int, *everything: Any) -> None:

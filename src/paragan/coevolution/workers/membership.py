@@ -27,9 +27,10 @@ class FailedWorker(Exception):
 class Member:
     """One worker.
 
-    heartbeat: shows the worker that the coordinator is alive. rank: among the active workers, -1 if it is spare. speed:
-    cells per second of its last generation. state, progress: from its last heartbeat. progressed_at: time of its last
-    progress, even a single step. is_suspect: it has been silent for longer than usual. messages: not read yet.
+    heartbeat: shows the worker that the coordinator is alive. rank: among the active workers, -1 if
+    it is spare. speed: cells per second of its last generation. state, progress: from its last
+    heartbeat. progressed_at: time of its last progress, even a single step. is_suspect: it has been
+    silent for longer than usual. messages: not read yet.
     """
 
     name: str
@@ -55,9 +56,10 @@ class Member:
 class Membership:
     """Workers of a grid.
 
-    accept: the next worker that joins, if there is one. on_failure: called with the description of a failed worker.
-    timeout_s: time a worker may take for an answer without any progress, even if it sends heartbeats. is_recoverable:
-    whether others can take over the cells of a failed worker; if not, the run ends.
+    accept: the next worker that joins, if there is one. on_failure: called with the description of
+    a failed worker. timeout_s: time a worker may take for an answer without any progress, even if
+    it sends heartbeats. is_recoverable: whether others can take over the cells of a failed worker;
+    if not, the run ends.
 
     is_stale: the active workers have to be chosen again. has_failed: an active worker has failed.
     """
@@ -93,7 +95,8 @@ class Membership:
         """Admit the workers that have joined, to be active from the next boundary on; the number of members."""
         while (line := self.accept()) is not None:
             self._num_joined += 1
-            name, now = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})", time.monotonic()
+            name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
+            now = time.monotonic()
             self.members.append(
                 Member(name, line, PeriodicHeartbeat(line, self._detector.heartbeat_s, dict), progressed_at=now)
             )
@@ -211,7 +214,8 @@ class Membership:
             case "beat":
                 if message.get("progress") != member.progress:
                     member.progressed_at = now
-                member.state, member.progress = str(message.get("state", member.state)), message.get("progress")
+                member.state = str(message.get("state", member.state))
+                member.progress = message.get("progress")
             case "failed":
                 raise _worker_error(member.name, message)
             case "lost":
@@ -232,7 +236,8 @@ class Membership:
         self.say(f"workers   {member.name} failed: {why}")
         self.members.remove(member)
         self._detector.forget(member.name)
-        self.is_stale, self.has_failed = True, self.has_failed or member.rank >= 0
+        self.is_stale = True
+        self.has_failed = self.has_failed or member.rank >= 0
         member.heartbeat.close(0.0)
         member.line.begin_close()
         self.on_failure(member.line.peer_info)

@@ -21,9 +21,10 @@ def recovery_sources(
 ) -> tuple[int, list[RecoverySource | None]]:
     """The boundary from which to resume, and the source of each cell; None for cells that have not begun.
 
-    held: saved cells by name and boundary. last: name of the last worker of each cell. The boundary is the newest for
-    which a state of every cell exists. may_differ: cells may resume from different boundaries; then it is the oldest of
-    the cells' newest boundaries, and a cell without a state there uses the next boundary for which one exists.
+    held: saved cells by name and boundary. last: name of the last worker of each cell. The boundary
+    is the newest for which a state of every cell exists. may_differ: cells may resume from
+    different boundaries; then it is the oldest of the cells' newest boundaries, and a cell without
+    a state there uses the next boundary for which one exists.
     """
     edges = sorted(set().union(*held.values()), reverse=True)
     for edge in edges:

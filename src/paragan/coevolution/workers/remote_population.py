@@ -52,7 +52,8 @@ class RemoteCell:
 class RemotePopulation(Population):
     """Population on workers.
 
-    begin: starts the workers, before the first generation. end: releases them. clock: the run's clock.
+    begin: starts the workers, before the first generation. end: releases them. clock: the run's
+    clock.
     """
 
     coordinator: Coordinator

@@ -1,7 +1,9 @@
-"""Worker: a process that trains some cells of a grid for a coordinator. One thread receives orders, another trains.
+"""Worker: a process that trains some cells of a grid for a coordinator.
 
-A worker saves the states of its cells at the last two generation boundaries, and the copies of other cells received in
-the exchange. Every cell of a failed worker thus exists on another one.
+One thread receives orders, another trains.
+
+A worker saves the states of its cells at the last two generation boundaries, and the copies of
+other cells received in the exchange. Every cell of a failed worker thus exists on another one.
 """
 
 from __future__ import annotations
@@ -57,9 +59,10 @@ class GenerationDropped(Exception):
 class Worker:
     """Worker of a grid.
 
-    line: connection to the coordinator. trainer: makes cells. make_communicator: makes the communicator described by an
-    order. status: reported by heartbeats. age: generations by which a neighbour's copy may be behind; 0: lock-step.
-    timeout_s: of silence of the coordinator, and for closing at the end. device: as in `GenomeExchange`.
+    line: connection to the coordinator. trainer: makes cells. make_communicator: makes the
+    communicator described by an order. status: reported by heartbeats. age: generations by which a
+    neighbour's copy may be behind; 0: lock-step. timeout_s: of silence of the coordinator, and for
+    closing at the end. device: as in `GenomeExchange`.
     """
 
     def __init__(
@@ -201,7 +204,8 @@ class Worker:
 
     def _evolve(self) -> None:
         """Run one generation and report it."""
-        population, exchange = self._population, self._exchange
+        population = self._population
+        exchange = self._exchange
         assert population is not None and exchange is not None
         self.status.set_state(WorkerState.PROCESSING)
         began = time.perf_counter()

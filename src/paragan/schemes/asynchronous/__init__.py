@@ -1,9 +1,10 @@
 """G and D train at the same time, each against the other as it was up to S steps ago (ParaGAN, "asynchronous").
 
-On several ranks some hold G and the others D, each player on a group of ranks with half of the memory and of the bytes;
-G's images travel to D's ranks, D's state to G's. In one process they train in two threads. No player is ever further
-ahead than the bounds: at S = A = 0 this is `synchronous`, or `shared_fakes` where `reuse` is on. Sources: the ParaGAN
-poster and arXiv 2411.03999; bounded staleness: Ho et al. 2013.
+On several ranks some hold G and the others D, each player on a group of ranks with half of the
+memory and of the bytes; G's images travel to D's ranks, D's state to G's. In one process they train
+in two threads. No player is ever further ahead than the bounds: at S = A = 0 this is `synchronous`,
+or `shared_fakes` where `reuse` is on. Sources: the ParaGAN poster and arXiv 2411.03999; bounded
+staleness: Ho et al. 2013.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep]):
         self.options = options
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        """Return which ranks hold G and which D. Collective. `ConfigError` if no rank is left for D."""
+        """Return which ranks hold G and which D. Collective.
+
+        `ConfigError` if no rank is left for D.
+        """
         num_g = self.options.g_ranks or max(1, world.size // 2)
         if world.size == 1:
             self._roles = colocated_roles(world, timeout_s)

@@ -16,8 +16,8 @@ _MIN_NORMS = 20
 class GradientAlarm:
     """Triggers when the mean of the last 5 gradient norms exceeds `factor` times the median of 200; None: never.
 
-    Needs 20 norms. Norms that are not finite count as large. scaled: they are left out, because a loss scale is still
-    being searched.
+    Needs 20 norms. Norms that are not finite count as large. scaled: they are left out, because a
+    loss scale is still being searched.
     """
 
     factor: float | None

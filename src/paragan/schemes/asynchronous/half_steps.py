@@ -1,8 +1,9 @@
 """The two halves of an asynchronous step: what G's ranks do and what D's ranks do, with messages between them.
 
-S and A are the bounds, k D's updates per step. G's update number t trains against a D of at least k (t + 1 - S)
-updates; D's step t trains on fakes of a G of at least t - A; the player that is ahead waits. With S = A = 0 G waits for
-the D that its fakes have trained. A side whose gradients explode sets both bounds to 0 on both sides.
+S and A are the bounds, k D's updates per step. G's update number t trains against a D of at least k
+(t + 1 - S) updates; D's step t trains on fakes of a G of at least t - A; the player that is ahead
+waits. With S = A = 0 G waits for the D that its fakes have trained. A side whose gradients explode
+sets both bounds to 0 on both sides.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ class _HalfStep:
             self.read_note(_IN_STEP, player.version)
 
     def damp_lr(self, player: Player, lag: int) -> None:
-        """Reduce the learning rate against an old opponent, equally on all ranks of the player. Collective."""
+        """Reduce the learning rate against an old opponent, equally on all ranks of the player.
+
+        Collective.
+        """
         if self.limits.lag_lr:
             player.damping = 1 / (1 + self.limits.lag_lr * self.world.all_reduce_max(lag))
 

@@ -1,6 +1,7 @@
 """One half of an asynchronous step on this rank, and links to the ranks that hold the other player.
 
-A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids deadlocks.
+A link is a gloo group of its two ends; all ranks create theirs in one order, which avoids
+deadlocks.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def _empty_image(real: Batch) -> Tensor:
 class _Links:
     """This rank's link ends, by the other end's rank in its role: G sends fakes and receives states, D the reverse.
 
-    A receiver buffers all messages that the bound allows: a link that stalls because its receiver is busy would look
-    like one whose receiver has failed.
+    A receiver buffers all messages that the bound allows: a link that stalls because its receiver
+    is busy would look like one whose receiver has failed.
     """
 
     def __init__(self, roles: Roles, limits: LagBound, total: int, image_bytes: int, state_bytes: int) -> None:

@@ -24,7 +24,10 @@ from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, Generator
 
 
 class ThreadStep:
-    """Steps of one game. G's step starts when D begins its own, and may lag as far as the bound allows."""
+    """Steps of one game.
+
+    G's step starts when D begins its own, and may lag as far as the bound allows.
+    """
 
     def __init__(
         self, gan: GAN, first: Batch, buffer: Buffer, limits: LagBound, orders: Mapping[Side, Sequence[int]]
@@ -78,7 +81,8 @@ class ThreadStep:
         self._thread.shutdown()
 
     def _players(self) -> tuple[Player, Player]:
-        g, d = self.gan.g, self.gan.d
+        g = self.gan.g
+        d = self.gan.d
         assert isinstance(g, Player) and isinstance(d, Player)
         return g, d
 

@@ -20,7 +20,8 @@ _MAX_LINE_BYTES = 1 << 24  # a file that is not a record could hold anything
 def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]]:
     """Read the order for the players of this rank.
 
-    `ConfigError` if there is no record, if it is of another number of ranks, or if the run is being resumed.
+    `ConfigError` if there is no record, if it is of another number of ranks, or if the run is being
+    resumed.
     """
     if any(isinstance(player, Player) and player.version for player in (gan.g, gan.d)):
         raise ConfigError("scheme.order cannot be used to resume a run, only to start one; pass another --out")

@@ -1,9 +1,10 @@
 """One rank holds both players and applies the gradients of the others as they arrive (Dean et al. 2012, "Downpour").
 
-A worker runs the turns of D and G on its rows of the batch, with copies of both networks, and sends the gradients. It
-is never more than S steps ahead of the slowest worker, nor uses weights that lack more than S steps of any worker (Ho
-et al. 2013, "stale synchronous parallel"). At S = 0 the server waits for all workers and steps once with the sum of
-their gradients: `synchronous` on the whole batch. A process without other ranks is its own worker, also `synchronous`.
+A worker runs the turns of D and G on its rows of the batch, with copies of both networks, and sends
+the gradients. It is never more than S steps ahead of the slowest worker, nor uses weights that lack
+more than S steps of any worker (Ho et al. 2013, "stale synchronous parallel"). At S = 0 the server
+waits for all workers and steps once with the sum of their gradients: `synchronous` on the whole
+batch. A process without other ranks is its own worker, also `synchronous`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Options:
 
 
 class Scheme(ConcurrentScheme[Server | Worker]):
-    """Rank 0 holds both players; the other ranks compute gradients. `synchronous` in a process without other ranks."""
+    """Rank 0 holds both players; the other ranks compute gradients.
+
+    `synchronous` in a process without other ranks.
+    """
 
     def __init__(self, options: Options = Options()) -> None:
         super().__init__()

@@ -20,8 +20,8 @@ _SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their ses
 class StalenessBound:
     """staleness: S, in steps. per_step: turns of each player in one step of a worker.
 
-    A worker that has made n turns of a side computes with weights that contain all turns that every worker has made
-    before n - S per_step, so no worker is further ahead of another.
+    A worker that has made n turns of a side computes with weights that contain all turns that every
+    worker has made before n - S per_step, so no worker is further ahead of another.
     """
 
     staleness: int
@@ -51,7 +51,10 @@ class StalenessBound:
 
 
 def open_links(roles: Roles, gan: GAN, max_in_flight: int) -> list[tuple[GlooSender, GlooReceiver]]:
-    """Open this rank's link ends: on the server one pair per worker, on a worker one. Collective."""
+    """Open this rank's link ends: on the server one pair per worker, on a worker one.
+
+    Collective.
+    """
     number = next(_SESSION_NUMBERS)
     world = roles.world
     here = int(world.rank > 0)  # this rank in a link of two

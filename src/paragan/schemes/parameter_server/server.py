@@ -26,8 +26,8 @@ _POLL_S = 0.001  # wait for one worker, while another may have sent
 class Server:
     """Steps of one game: each contains a step of every worker, and perhaps more of faster ones.
 
-    For the record, in steps: `ages`, how many steps of all workers were made since the weights of a gradient were sent;
-    `ahead`, how far its worker was ahead of the slowest.
+    For the record, in steps: `ages`, how many steps of all workers were made since the weights of a
+    gradient were sent; `ahead`, how far its worker was ahead of the slowest.
     """
 
     def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:

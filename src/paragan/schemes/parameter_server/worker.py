@@ -25,9 +25,9 @@ _GRACE_S = 5.0  # added to the time-out, so that the server, which knows the slo
 class Worker:
     """Steps of one game on this rank's rows.
 
-    The players of this rank compute gradients and never step. Their `version` counts turns of this rank, so that what
-    is due every so many updates is due on all workers at once, and as often as without a server. lag_records: lags, in
-    steps, of the older of the two networks of a turn.
+    The players of this rank compute gradients and never step. Their `version` counts turns of this
+    rank, so that what is due every so many updates is due on all workers at once, and as often as
+    without a server. lag_records: lags, in steps, of the older of the two networks of a turn.
     """
 
     def __init__(self, gan: GAN, roles: Roles, staleness: int) -> None:
