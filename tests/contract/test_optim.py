@@ -150,9 +150,9 @@ def test_a_weight_without_a_gradient_stays_and_has_no_state(name):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"betas": (0.5, 1.0)}, "betas: found [0.5, 1.0]"),
-        ({"eps": -1}, "eps: found -1"),
-        ({"lr": -1.0}, "lr: found -1.0"),
+        ({"betas": (0.5, 1.0)}, "betas must be at least 0 and below 1, not [0.5, 1.0]"),
+        ({"eps": -1}, "eps must be at least 0 and below 1, not -1"),
+        ({"lr": -1.0}, "lr must be at least 0 and finite, not -1.0"),
     ],
 )
 def test_what_it_does_not_take(name, wrong, said):

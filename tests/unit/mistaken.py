@@ -1,4 +1,4 @@
-"""What lies around when a mistake is made (`given` in tests/mistakes.yaml), and how the table is written."""
+"""Files that exist before a mistake (`setup` in tests/mistakes.yaml), and the format of the table."""
 
 from __future__ import annotations
 
@@ -138,27 +138,27 @@ class Discriminator(nn.Module):
 )
 
 _OF_16 = NETS.format(outputs=256, unflat="1, 16, 16")
-GIVEN: dict[str, Callable[[Path], None]] = {
+SETUPS: dict[str, Callable[[Path], None]] = {
     "": lambda folder: None,
     "a finished run": _run,
     "a run without a checkpoint": _run_without_checkpoint,
     "a run whose checkpoints are damaged": _damaged_run,
     "a run without its config": _run_without_config,
-    "a run whose config is cut short": _run_with_a_cut_config,
-    "a run that names code outside": _foreign_run,
-    "a run whose networks came from Python": _run_from_memory,
+    "a run with a truncated config": _run_with_a_cut_config,
+    "a run that names custom code": _foreign_run,
+    "a run with networks from Python": _run_from_memory,
     "a few photos": _photos,
     "a single photo": lambda folder: _photos(folder, 1),
-    "photos that are cut short": _broken_photo,
+    "truncated photos": _broken_photo,
     "an empty folder": _empty,
     "a folder of notes": _notes_for_photos,
-    "mnist files that are cut short": _cut_mnist,
-    "a file that is no run": _text("model.pt", "PK\x03\x04 pickled"),
+    "truncated mnist files": _cut_mnist,
+    "a pickled file": _text("model.pt", "PK\x03\x04 pickled"),
     "a recipe with a tab": _text("mine.yaml", "data: digits\n\tmodel: dcgan\n"),
-    "a recipe with a key twice": _text("mine.yaml", "data: digits\nmodel: dcgan\nloss: hinge\nmodel: mlp\n"),
-    "a recipe that says no": _text("mine.yaml", "data: digits\nmodel: dcgan\nloss: hinge\nseed: no\n"),
+    "a recipe with a duplicate key": _text("mine.yaml", "data: digits\nmodel: dcgan\nloss: hinge\nmodel: mlp\n"),
+    "a recipe with text for an integer": _text("mine.yaml", "data: digits\nmodel: dcgan\nloss: hinge\nseed: no\n"),
     "a recipe without a model": _text("mine.yaml", "data: digits\nloss: hinge\n"),
-    "networks in a file beside": _text("mynets.py", NETS),
+    "networks in a file of the working directory": _text("mynets.py", NETS),
     "networks that cannot be imported": _module("import nothing_like_it\n"),
     "networks without a generator": _module(MODULE + "class Net(nn.Module): pass\n"),
     "networks of another size": _module(NETS.format(outputs=144, unflat="1, 12, 12")),
@@ -170,10 +170,10 @@ GIVEN: dict[str, Callable[[Path], None]] = {
 
 
 @contextmanager
-def given(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def prepared(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(folder))
-    _forget()  # other tests call theirs so, too
-    GIVEN[name](folder)
+    _forget()  # other tests use the same module names
+    SETUPS[name](folder)
     yield
     _forget()
 
@@ -183,6 +183,6 @@ def _forget() -> None:
         del sys.modules[module]
 
 
-def written(rows: list[dict[str, str]]) -> str:
-    """The table as YAML, a row a block."""
+def to_yaml(rows: list[dict[str, str]]) -> str:
+    """Format the table as YAML, one block per row."""
     return "\n".join(yaml.safe_dump([row], sort_keys=False, allow_unicode=True, width=10_000) for row in rows)

@@ -52,5 +52,5 @@ def test_first_and_second_gradients():
 
 
 def test_channels_that_cannot_be_divided_are_refused():
-    with pytest.raises(ConfigError, match="found attention on 12 channels, expected a multiple of 8"):
+    with pytest.raises(ConfigError, match="attention has 12 channels, which must be a multiple of 8"):
         SelfAttention(12)

@@ -179,7 +179,7 @@ def test_run_with_untrained_head_prints_warnings(tmp_path, capsys):
 
 @pytest.mark.parametrize("side", ["Generator", "Discriminator"])
 def test_reacgan_speaks_of_itself(side):
-    with pytest.raises(ConfigError, match=r"^model.reacgan: found images of 28x28; .* bring them to 32x32 "):
+    with pytest.raises(ConfigError, match=r"^model reacgan does not support images of 28x28, .* resize them to 32x32 "):
         getattr(reacgan, side)(reacgan.Options(), (1, 28, 28), 10)
-    with pytest.raises(ConfigError, match=r"^model.reacgan: found conditional=true on data without labels"):
+    with pytest.raises(ConfigError, match=r"model.conditional=true needs labels, but the data has none"):
         getattr(reacgan, side)(reacgan.Options(), (1, 32, 32), 0)

@@ -108,9 +108,9 @@ def test_conversion_can_be_done_again(ranks):
 @pytest.mark.parametrize(
     ("norm", "told"),
     [
-        (nn.SyncBatchNorm(3), r"1: found nn.SyncBatchNorm.*leave it so"),
-        (_Strange(3), r"1: found _Strange, a batch norm of its own kind.*use one of them"),
-        (nn.LazyBatchNorm2d(), r"1: found LazyBatchNorm2d"),
+        (nn.SyncBatchNorm(3), r"1: nn.SyncBatchNorm has no second derivative .*; use nn.BatchNorm1d"),
+        (_Strange(3), r"1: the statistics of the custom batch norm _Strange cannot span ranks; use"),
+        (nn.LazyBatchNorm2d(), r"1: the statistics of the custom batch norm LazyBatchNorm2d"),
     ],
 )
 def test_norms_that_cannot_be_converted_are_refused_before_any_is(norm, told):
@@ -122,7 +122,7 @@ def test_norms_that_cannot_be_converted_are_refused_before_any_is(norm, told):
 
 @pytest.mark.parametrize("ranks", [0, 3, 8])
 def test_groups_that_do_not_divide_the_ranks_are_refused(ranks):
-    with pytest.raises(ConfigError, match=f"norm_ranks: found {ranks} for 4 ranks; expected a divisor of 4"):
+    with pytest.raises(ConfigError, match=f"norm_ranks={ranks} does not divide 4 ranks; pass a divisor"):
         convert(BatchNorm(3), FOUR, ranks)
 
 

@@ -32,5 +32,5 @@ def test_numbers_go_round(name, index, monkeypatch):
 
 @pytest.mark.parametrize("name", ["", "gpu", "-1", "1.5"])
 def test_another_name_is_refused(name):
-    with pytest.raises(ConfigError, match="expected auto, cpu or a number"):
+    with pytest.raises(ConfigError, match="device must be auto, cpu or a number"):
         device.device_from_option(name)

@@ -176,20 +176,20 @@ class OnTheClass(Plain):
     ("g", "d", "said"),
     [
         (Plain, Judge(), "Estimator: g is the class Plain; pass an object, Plain()"),
-        (object(), Judge(), "Estimator: g: found object without model_fn(latent_var, y), expected that or a torch.nn."),
-        (Painter(), 3, "Estimator: d: found int without model_fn(x, y)"),
-        (Plain(torch.tanh, latent=64), Judge(), "Estimator: Plain: found no weights to train"),
+        (object(), Judge(), "Estimator: g: object is not a torch.nn.Module and has no model_fn(latent_var, y)"),
+        (Painter(), 3, "Estimator: d: int is not a torch.nn.Module and has no model_fn(x, y)"),
+        (Plain(torch.tanh, latent=64), Judge(), "Estimator: Plain has no weights to train"),
         (
             Plain([nn.Linear(5, 64)], also=nn.Linear(1, 1)),
             Judge(),
-            "Estimator: Plain.held: found weights that would not",
+            "Estimator: Plain.held has weights that would not",
         ),
-        (Plain({"a": Plain(nn.Linear(5, 64))}), Judge(), "Estimator: Plain.held: found weights that would not be tra"),
-        (OnTheClass(), Judge(), "Estimator: OnTheClass.held: found weights that would not be trained"),
-        (Plain(nn.LazyLinear(64), latent=5), Judge(), "Estimator: Plain: found a lazy layer"),
+        (Plain({"a": Plain(nn.Linear(5, 64))}), Judge(), "Estimator: Plain.held has weights that would not be tra"),
+        (OnTheClass(), Judge(), "Estimator: OnTheClass.held has weights that would not be trained"),
+        (Plain(nn.LazyLinear(64), latent=5), Judge(), "Estimator: Plain has a lazy layer"),
         (Plain(SHARED, latent=5), Plain(SHARED), "Estimator: g and d share weights"),
         (Plain(nn.Linear(5, 64), lock=threading.Lock()), Judge(), "Estimator: a copy of g and d raised TypeError: "),
-        (Painter(latent=5, num_classes=3), Judge(), "Estimator: Painter.num_classes: found 3, expected the 10 classes"),
+        (Painter(latent=5, num_classes=3), Judge(), "Estimator: Painter.num_classes is 3, but the data has 10 classes"),
         (
             Painter(latent=6, num_classes=0),
             Judge(),
@@ -198,9 +198,9 @@ class OnTheClass(Plain):
         (
             Painter(latent=5, num_classes=0),
             OneValue(),
-            "Estimator: OneValue returned a Tensor, expected (output, out_logit)",
+            "Estimator: OneValue returned a Tensor; return (output, out_logit)",
         ),
-        (Painter(latent=5, num_classes=0), Judge(lambda x: (x, x, x)), "Estimator: Judge returned 3 values, expected"),
+        (Painter(latent=5, num_classes=0), Judge(lambda x: (x, x, x)), "Estimator: Judge returned 3 values; return"),
     ],
 )
 def test_a_pair_that_cannot_play_is_one_line(tmp_path, g, d, said):
@@ -213,12 +213,12 @@ def test_a_pair_that_cannot_play_is_one_line(tmp_path, g, d, said):
 
 def test_a_missing_length_of_latents_is_one_line():
     with pytest.raises(
-        pg.ConfigError, match=r"^Estimator: Painter: found no `latent`, expected the length of latent_var"
+        pg.ConfigError, match=r"^Estimator: Painter has no attribute `latent`, the length of latent_var"
     ):
         pg.Estimator(Painter(), Judge()).networks().Generator(None, (1, 8, 8), 0)
 
 
 def test_pairs_of_images_are_refused():
     g = pg.Estimator(Painter(latent=5), Judge()).networks().Generator(None, (1, 8, 8), 0)
-    with pytest.raises(pg.ConfigError, match=r"^Estimator: found data of pairs, expected single images"):
+    with pytest.raises(pg.ConfigError, match=r"^Estimator does not support data of pairs"):
         g(torch.zeros(1, 5), None, torch.zeros(1, 1, 8, 8))

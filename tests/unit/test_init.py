@@ -137,7 +137,7 @@ def test_an_outside_network_keeps_its_values():
 
 
 def test_unknown_scheme_is_refused():
-    with pytest.raises(ConfigError, match=r"found 'ortogonal'; expected one of: normal_0.02, orthogonal"):
+    with pytest.raises(ConfigError, match=r"must be one of normal_0.02, orthogonal.*, not 'ortogonal'"):
         drawn("ortogonal")
 
 

@@ -1,7 +1,7 @@
-"""Typical mistakes, each as a newcomer makes it: exit code 2, one line a problem, no traceback, nothing left behind.
+"""Typical mistakes of users: exit code 2, one line per problem, no traceback, no file lost.
 
-`tests/mistakes.yaml` holds what is typed and what is answered, word for word: found what, where, expected what, what to
-do next. After a change of words: PARAGAN_SNAPSHOTS=write ./run test -k mistakes -n 0, and read the difference.
+`tests/mistakes.yaml` holds each command and its exact output. After a change of messages run
+`PARAGAN_SNAPSHOTS=write ./run test -k mistakes -n 0` and read the difference.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ WRITE = os.environ.get("PARAGAN_SNAPSHOTS") == "write"
 HARMLESS = ("runs", "judge")  # a run folder may exist by then; it holds no checkpoint
 
 
-def test_there_are_forty():
+def test_table_has_at_least_forty_different_mistakes():
     assert len(ROWS) >= 40
-    assert len({row["typed"] + row.get("given", "") for row in ROWS}) == len(ROWS)
+    assert len({row["command"] + row.get("setup", "") for row in ROWS}) == len(ROWS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["mistake"].replace(" ", "-") for row in ROWS])
-def test_a_mistake_is_answered(row, tmp_path, monkeypatch, capsys):
+def test_mistake_prints_the_message_and_exits_with_code_2(row, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with mistaken.given(row.get("given", ""), tmp_path, monkeypatch):
+    with mistaken.prepared(row.get("setup", ""), tmp_path, monkeypatch):
         before = _files(tmp_path)
         capsys.readouterr()
-        code = main(shlex.split(row["typed"]))
+        code = main(shlex.split(row["command"]))
         after = _files(tmp_path)
-    answer = capsys.readouterr().err.replace(str(tmp_path), "HERE").strip()
+    output = capsys.readouterr().err.replace(str(tmp_path), "HERE").strip()
     if WRITE:
-        row["answer"] = answer
-        TABLE.write_text(mistaken.written(ROWS), encoding="utf-8")
-    assert answer == row["answer"].strip()
+        row["output"] = output
+        TABLE.write_text(mistaken.to_yaml(ROWS), encoding="utf-8")
+    assert output == row["output"].strip()
     assert code == 2
-    assert "Traceback" not in answer
+    assert "Traceback" not in output
     assert before <= after  # nothing lost
 
 

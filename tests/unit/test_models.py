@@ -90,7 +90,9 @@ def test_the_poster_counts_both(name, total):
 def test_odd_sizes_are_refused_with_a_remedy(name, side, shape, size):
     size = size or {"dcgan": 128, "sngan": 512, "sagan": 512}.get(name, 1024)
     found = f"{shape[1]}x{shape[2]}"
-    with pytest.raises(ConfigError, match=f"^model.{name}: found images of {found}; .* bring them to {size}x{size} "):
+    with pytest.raises(
+        ConfigError, match=f"^model {name} does not support images of {found}, .* resize them to {size}x{size} "
+    ):
         on_meta(name, side, shape, 0)
 
 
@@ -115,7 +117,7 @@ def test_dcgan_norms(norm):
 
 
 def test_a_latent_that_cannot_be_shared_out_is_refused():
-    told = r"^model.latent: found 81, expected a multiple of 4, .*; set model.latent=84$"
+    told = r"^model.latent=81 cannot be divided .*; pass a multiple of 4, such as model.latent=84$"
     with pytest.raises(ConfigError, match=told):
         on_meta("biggan", "Generator", (3, 32, 32), 10, "latent: 81")
 
@@ -123,7 +125,7 @@ def test_a_latent_that_cannot_be_shared_out_is_refused():
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize(("name", "width"), [("sagan", 3), ("biggan", 3), ("biggan_deep", 3)])
 def test_a_width_that_does_not_divide_is_refused(name, side, width):
-    with pytest.raises(ConfigError, match=r"^model.width: found attention on \d+ channels, expected a multiple of 8"):
+    with pytest.raises(ConfigError, match=r"^model.width: attention has \d+ channels, which must be a multiple of 8"):
         on_meta(name, side, (3, 32, 32), 10, f"width: {width}")
     assert on_meta(name, side, (3, 32, 32), 10, f"width: {width}, attention: false")
 
@@ -171,7 +173,7 @@ def test_g_is_normalised_too():
 
 
 def test_groups_that_do_not_divide_are_refused():
-    told = r"^model.groups: found 96 for 200 channels \(twice model.width\), .* of them; set model.groups=50$"
+    told = r"^model.groups=96 does not divide 200 channels \(twice model.width\); pass model.groups=50$"
     with pytest.raises(ConfigError, match=told):
         on_meta("r3gan", "Discriminator", (3, 32, 32), 10, "width: 100")
 

@@ -65,9 +65,9 @@ def test_a_config_keeps_what_was_written():
             "beta: [0, 0.9]",
             "mine.yaml:8: d.optimizer.arguments.beta: Adam has no such argument, did you mean 'betas'?;",
         ),
-        ("betas: [0, 2]", "mine.yaml:8: d.optimizer.arguments.betas: found betas=[0, 2]: "),
-        ("betas: [0.5]", "mine.yaml:8: d.optimizer.arguments.betas: found betas=[0.5]: "),
-        ("betas: high", "mine.yaml:8: d.optimizer.arguments.betas: found betas=high: "),
+        ("betas: [0, 2]", "mine.yaml:8: d.optimizer.arguments.betas: betas=[0, 2]: "),
+        ("betas: [0.5]", "mine.yaml:8: d.optimizer.arguments.betas: betas=[0.5]: "),
+        ("betas: high", "mine.yaml:8: d.optimizer.arguments.betas: betas=high: "),
     ],
 )
 def test_a_refused_argument_is_one_line_with_its_place_and_cure(written, said):

@@ -112,7 +112,7 @@ def test_masters_are_part_of_the_state():
 
 @pytest.mark.parametrize("kind", [torch.optim.Muon, torch.optim.Adafactor])
 def test_optimisers_of_whole_weights_are_refused_where_weights_are_cut(kind):
-    with pytest.raises(ConfigError, match=f"found {kind.__name__}, which needs whole weights, under strategy 'zero3'"):
+    with pytest.raises(ConfigError, match=f"{kind.__name__} needs whole weights, which strategy 'zero3' shards"):
         refuse_whole_weight_optimizers(Policy(kind), "zero3")
 
 

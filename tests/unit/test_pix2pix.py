@@ -117,10 +117,10 @@ def test_activations_in_place_give_the_gradients_of_their_plain_forms(monkeypatc
 
 def test_without_a_condition_it_says_so():
     for net in pair(16, width=2):
-        with pytest.raises(DataError, match="condition: found none"):
+        with pytest.raises(DataError, match="pix2pix needs an input image as condition"):
             net(noise(1, 16))
 
 
 def test_sides_that_do_not_halve_are_refused():
-    with pytest.raises(ConfigError, match=r"model\.pix2pix: found images of 200x200; .* \(data\.size=256"):
+    with pytest.raises(ConfigError, match=r"model pix2pix does not support images of 200x200, .* \(data\.size=256"):
         pix2pix.Generator(pix2pix.Options(), (3, 200, 200))

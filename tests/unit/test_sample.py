@@ -133,8 +133,8 @@ def test_slerp_between_parallel_latents_is_straight():
         (["--grid", "3x4", "--num", "12"], "--num does not combine with --grid or --classes"),
         (["--classes", "--num", "12"], "--num does not combine with --grid or --classes"),
         (["--classes", "--grid", "11x3"], "--grid: 11 rows are more than the 10 classes"),
-        (["--class", "x"], "--class: found 'x', expected one of 0, 1, 2"),
-        (["--classes", "--class", "10"], "--class: found '10'"),
+        (["--class", "x"], "--class: unknown class 'x'; choose one of 0, 1, 2"),
+        (["--classes", "--class", "10"], "--class: unknown class '10'"),
         (["--truncation", "2"], "truncation must be above 0 and at most 1, not 2.0"),
     ],
 )

@@ -162,7 +162,7 @@ def test_modes(run):
     assert torch.equal(still, generator.sample(4, mode="eval", seed=1).tensor)  # nothing is drawn
     assert torch.equal(state, torch.get_rng_state())
     assert not generator.net.training and all(torch.equal(net[k], v) for k, v in generator.net.state_dict().items())
-    with pytest.raises(ConfigError, match="mode: found 'train', expected one of eval, train-stats"):
+    with pytest.raises(ConfigError, match="mode must be one of eval, train-stats, not 'train'"):
         generator.sample(1, mode="train")
 
 
@@ -176,9 +176,9 @@ def test_conditions(run):
     _, condition = generator.pairs(3)
     assert torch.equal(generator.sample(3, conditions=condition).tensor, generator.sample(3).tensor)
     assert not torch.equal(generator.sample(3, conditions=-condition).tensor, generator.sample(3).tensor)
-    with pytest.raises(ConfigError, match="n: found 5, expected 1 to 4 held-out pairs"):
+    with pytest.raises(ConfigError, match="n=5, but there are 4 held-out pairs"):
         generator.sample(5)
-    with pytest.raises(ConfigError, match="conditions: found a tensor of 3x3x64x64, expected 2 of 3x64x64"):
+    with pytest.raises(ConfigError, match="conditions: the tensor has the shape 3x3x64x64; pass 2 of 3x64x64"):
         generator.sample(2, conditions=condition)
 
 
@@ -219,9 +219,9 @@ def test_an_exported_file_needs_pictures(run, tmp_path, monkeypatch):
     assert (tmp_path / "mine.png").exists()
     condition = pg.load(run[0]).pairs(2)[1]
     assert torch.equal(alone.sample(2, conditions=condition).tensor, pg.load(run[0]).sample(2).tensor)
-    with pytest.raises(ConfigError, match="conditions: found no data beside this generator"):
+    with pytest.raises(ConfigError, match="conditions are required, because this generator has no data"):
         alone.sample(2)
-    with pytest.raises(ConfigError, match=r"makes images from images, .*; export safetensors"):
+    with pytest.raises(ConfigError, match=r"takes input images, .*; export safetensors"):
         Bundle(pg.load(run[0]), tree(run), {}).write_file(tmp_path / "generator.pt2", "torch")
 
 
@@ -233,9 +233,9 @@ def tree(run):
     ("recipe", "words", "told"),
     [
         ("digits", ["model=pix2pix"], "model pix2pix makes images from images, which does not fit data digits"),
-        ("digits", ["penalties.0.name=l1"], "penalties: l1 needs the targets of pairs"),
+        ("digits", ["penalties.0.name=l1"], "penalty l1 needs data of pairs"),
         ("pix2pix-facades", ["model=dcgan"], "model dcgan makes images from latents, which does not fit data paired"),
-        ("pix2pix-facades", ["augment=diffaugment"], "augment: found diffaugment with pairs"),
+        ("pix2pix-facades", ["augment=diffaugment"], "augment=diffaugment is not supported for pairs"),
         (
             "pix2pix-facades",
             ["evaluation.features=mnist-cnn"],
@@ -255,7 +255,7 @@ def test_modes_of_a_generator_of_latents(tmp_path):
     assert generator.mode == "eval"
     assert torch.equal(generator.sample(4).tensor, generator.sample(4, mode="eval").tensor)
     assert not torch.equal(generator.sample(4).tensor, generator.sample(4, mode="train-stats").tensor)
-    with pytest.raises(ConfigError, match="makes images from latents; leave them out"):
+    with pytest.raises(ConfigError, match="this generator has no input images; leave them out"):
         generator.sample(1, conditions=torch.zeros(1, 1, 8, 8))
 
 

@@ -48,9 +48,9 @@ class Estimator:
                     f"Estimator: {name} is the class {player.__name__}; pass an object, {player.__name__}()"
                 )
             if not callable(getattr(player, "model_fn", None)) and not isinstance(player, nn.Module):
-                found = type(player).__name__
                 raise ConfigError(
-                    f"Estimator: {name}: found {found} without {_SIGNATURES[name]}, expected that or a torch.nn.Module"
+                    f"Estimator: {name}: {type(player).__name__} is not a torch.nn.Module and has "
+                    f"no {_SIGNATURES[name]}; define it"
                 )
         self.g, self.d = g, d
 
@@ -102,8 +102,8 @@ class Networks:
         latent = _number(options, "latent") if self.latent is None else self.latent
         if latent is None:
             raise ConfigError(
-                f"Estimator: {_name(self.g)}: found no `latent`, expected the length of latent_var as an int: "
-                "self.latent = 64"
+                f"Estimator: {_name(self.g)} has no attribute `latent`, the length of latent_var; "
+                "set it, for example self.latent = 64"
             )
         return _Generator(copy.deepcopy(self.g), latent, self._classes(options, num_classes))
 
@@ -117,8 +117,8 @@ class Networks:
             return 0 if unlabelled else num_classes
         if self.num_classes not in (0, num_classes):
             raise ConfigError(
-                f"Estimator: {_name(self.g)}.num_classes: found {self.num_classes}, expected the {num_classes} classes "
-                "of the data, or 0"
+                f"Estimator: {_name(self.g)}.num_classes is {self.num_classes}, but the data has "
+                f"{num_classes} classes; set that, or 0"
             )
         return self.num_classes
 
@@ -132,8 +132,8 @@ class _Generator(nn.Module):
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None) -> Any:
         if condition is not None:
             raise ConfigError(
-                "Estimator: found data of pairs, expected single images: model_fn(latent_var, y) is not given what an "
-                "image is to be made from"
+                "Estimator does not support data of pairs: model_fn(latent_var, y) has no "
+                "argument for the input image; use other data"
             )
         return _called(self.net, z_BZ, y_B, self.takes_labels)
 
@@ -155,8 +155,8 @@ class _Discriminator(nn.Module):
         if isinstance(output, Tensor) and self.returns_logits:
             return DiscriminatorOutput(output)
         if not isinstance(output, tuple) or len(output) != 2:
-            found = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
-            raise ConfigError(f"Estimator: {_name(self.net)} returned {found}, expected (output, out_logit)")
+            returned = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
+            raise ConfigError(f"Estimator: {_name(self.net)} returned {returned}; return (output, out_logit)")
         return DiscriminatorOutput(output[1])
 
 
@@ -174,19 +174,18 @@ class _Object(nn.Module):
         _refuse_unseen(self, held)
 
     def model_fn(self, *inputs: Tensor | None) -> Any:
-        vars(self._held).update(self._modules | self._parameters)  # strategies put others in their places
+        # strategies put others in their places
+        vars(self._held).update(self._modules | self._parameters)
         return self._held.model_fn(*inputs)
 
 
 def _network(player: Any) -> nn.Module:
     net = player if isinstance(player, nn.Module) else _Object(player)
     if any(is_lazy(weight) for weight in net.parameters()):
-        raise ConfigError(
-            f"Estimator: {_name(net)}: found a lazy layer, expected one that knows its sizes: call it once"
-        )
+        raise ConfigError(f"Estimator: {_name(net)} has a lazy layer of unknown size; call the network once before")
     if not any(weight.requires_grad for weight in net.parameters()):
         raise ConfigError(
-            f"Estimator: {_name(net)}: found no weights to train, expected networks in its attributes: self.net = …"
+            f"Estimator: {_name(net)} has no weights to train; assign networks to its attributes: self.net = …"
         )
     return train(net.cpu())
 
@@ -199,8 +198,9 @@ def _refuse_unseen(net: _Object, held: Any) -> None:
     for name, value in {**on_class, **vars(held)}.items():
         if _weights_in(value) - seen:
             raise ConfigError(
-                f"Estimator: {_name(net)}.{name}: found weights that would not be trained, expected networks in "
-                "attributes of the object, several as a torch.nn.ModuleList or ModuleDict"
+                f"Estimator: {_name(net)}.{name} has weights that would not be trained; assign "
+                "networks to attributes of the object, several as a torch.nn.ModuleList or "
+                "ModuleDict"
             )
 
 

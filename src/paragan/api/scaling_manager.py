@@ -74,7 +74,7 @@ class ScalingManager:
         if self._session is None:
             self._begin(gan)
         if gan is not self._gan:
-            raise ConfigError("train: found another Estimator than before, expected one for each ScalingManager")
+            raise ConfigError("train: this ScalingManager trains another Estimator; make a ScalingManager for each")
         if self._over == _FINISHED:
             return
         with self._alive() as session:

@@ -58,9 +58,9 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.p > self.most:
-            raise ValueError(f"p: found {self.p:g}, expected at most {self.most:g}, as `most` has it")
+            raise ValueError(f"p={self.p:g} is above most={self.most:g}; pass a smaller p")
         if self.final is not None and self.target is not None:
-            raise ValueError(f"final: found {self.final:g} beside a target, which p follows; set target to null")
+            raise ValueError(f"final={self.final:g} has no effect while p follows the target; set target=null")
 
 
 class Augment:

@@ -59,8 +59,8 @@ def refuse_unpaired(config: RunConfig, found: Data, outside: bool, model: Model 
         refuse_mismatched_data(bool(takes), config.model.name, found.has_pairs, config.data.name)
     if found.has_pairs and config.augment is not None:
         raise ConfigError(
-            f"augment: found {config.augment.name} with pairs, whose images it would move apart from their conditions; "
-            "leave it out, and vary pairs by data.flip and data.load_size"
+            f"augment={config.augment.name} is not supported for pairs, because it would not move the condition with "
+            "its image; leave it out, and use data.flip and data.load_size"
         )
     if not found.has_pairs and any(penalty.name == "l1" for penalty in config.penalties):
-        raise ConfigError(f"penalties: l1 needs the targets of pairs, found data {config.data.name}; leave it out")
+        raise ConfigError(f"penalty l1 needs data of pairs, which {config.data.name} is not; leave it out")

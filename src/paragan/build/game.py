@@ -70,7 +70,7 @@ def maker(
             with reraise_as_config_error(f"{name}(options, shape, num_classes)") if outside else nullcontext():
                 net = kind(config.model.options, found.train.shape, found.num_classes)
             if not isinstance(net, nn.Module):
-                raise ConfigError(f"{name}: found no torch.nn.Module; derive the class from it")
+                raise ConfigError(f"{name} is not a torch.nn.Module; derive the class from it")
         if precision.wants_channels_last(options.channels_last, net):
             net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if outside:
@@ -122,9 +122,7 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
     if world.group is None:
         chosen = choose("parallel", "none")
     if chosen.name == "none" and world.size > 1:
-        raise ConfigError(
-            f"{side.value}.strategy: found none on {world.size} ranks, expected one that joins them: ddp, zero3, …"
-        )
+        raise ConfigError(f"{side.value}.strategy=none does not support {world.size} ranks; use ddp, zero3, …")
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
     offload = options.offload and device.type != "cpu"
     demands = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
@@ -233,7 +231,7 @@ def trainer(
     found = open_data(config, shared=world.group is not None)
     if not reading and device.type == "cpu" and (config.g.offload or config.d.offload):
         side = "g" if config.g.offload else "d"
-        raise ConfigError(f"{side}.offload: found true without an accelerator; all lies in the host's memory already")
+        raise ConfigError(f"{side}.offload=true needs an accelerator; pass {side}.offload=false")
     order = scheme(config)
     roles = order.roles(world, config.train.timeout_s)
     game = gan(config, found, device, roles, model)

@@ -85,16 +85,15 @@ def refuse_without_onnx() -> None:
     missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"--format onnx: found no {', '.join(missing)}, expected the extra onnx: "
-            f"{sys.executable} -m pip install {' '.join(_ONNX)}"
+            f"--format onnx needs {', '.join(missing)}; install: {sys.executable} -m pip install {' '.join(_ONNX)}"
         )
 
 
 def _bare(sampler: Sampler) -> Bare:
     if sampler.takes_condition:
         raise ConfigError(
-            f"export: {type(sampler.net).__name__} makes images from images, expected one that makes them from latents "
-            "for a program; export safetensors"
+            f"export: {type(sampler.net).__name__} takes input images, which this format does not "
+            "support; export safetensors"
         )
     return Bare(copy.deepcopy(sampler.net).cpu()).eval()
 
@@ -108,7 +107,8 @@ def _traced(bare: Bare, inputs: tuple[Tensor, ...]) -> torch.export.ExportedProg
     batch = torch.export.Dim("batch")
     shapes = {name: {0: batch} for name in _NAMES[: len(inputs)]}
     with _tracing(bare):
-        return torch.export.export(bare, inputs, dynamic_shapes=shapes, strict=True)  # else `len(x)` would fix the size
+        # else `len(x)` would fix the size
+        return torch.export.export(bare, inputs, dynamic_shapes=shapes, strict=True)
 
 
 def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO], Call]) -> float:
@@ -118,8 +118,8 @@ def _checked(sampler: Sampler, bare: Bare, path: Path, write: Callable[[BinaryIO
         worst = max(_difference(bare, call, _inputs(sampler, n)) for n in _CHECKED)
         if not worst <= MOST_DIFFERENCE:
             raise CheckpointError(
-                f"export: found images that differ by {worst:.2g} from the network's, expected at most "
-                f"{MOST_DIFFERENCE:g}; {path.name} was not written: export safetensors"
+                f"export: {path.name} was not written: its images differ by {worst:.2g} from the "
+                f"network's, the limit is {MOST_DIFFERENCE:g}; export safetensors"
             )
     return worst
 

@@ -75,8 +75,8 @@ class GeneratorReader:
         if from_memory and self.model is None:
             raise ConfigError(f"{where}: {module.missing_networks(config.model.options)}")
         if not from_memory and self.model is not None:
-            found = f"generator is not used: the config of {where} names model.name={config.model.name}"
-            raise ConfigError(f"{found}; leave generator out")
+            problem = f"generator is not used: the config of {where} names model.name={config.model.name}"
+            raise ConfigError(f"{problem}; leave generator out")
         return self.model or module
 
 
@@ -95,10 +95,10 @@ def load_generator(path: Path, reader: GeneratorReader, best: bool = False) -> S
         config = reader.text(file.config, f"{path} (config)")
         return _sampler(config, reader, file.weights, file.info, str(path))
     if not (path / "config.yaml").is_file():
-        found = "a folder without config.yaml" if path.is_dir() else "nothing"
+        problem = "is a folder without config.yaml" if path.is_dir() else "does not exist"
         raise CheckpointError(
-            f"{path}: found {found}, expected a run folder as `{program_command()} train` makes it, "
-            f"or a file of `{program_command()} export`"
+            f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
+            f"or a file written by `{program_command()} export`"
         )
     config = reader.config(str(path / "config.yaml"))
     reader.network(config, str(path))
@@ -132,7 +132,8 @@ def _sampler(
     def make() -> nn.Module:
         return one() if config.grid is None else of_members(one, weights)
 
-    if "." not in config.model.name and reader.model is None:  # a built-in model: check sizes before allocating memory
+    # a built-in model: check sizes before allocating memory
+    if "." not in config.model.name and reader.model is None:
         _refuse_other_sizes(make, weights, where)
     net = make()
     check_same(weights, net.state_dict(), where)
@@ -146,9 +147,7 @@ def _fill(net: nn.Module, weights: dict[str, Tensor], where: str) -> None:
     """Load the weights; refuses other dtypes, because copying would silently convert complex numbers and integers."""
     for name, mine in net.state_dict().items():
         if weights[name].is_floating_point() != mine.is_floating_point():
-            raise CheckpointError(
-                f"{where}: {name}: found {weights[name].dtype}, expected {mine.dtype}; export it again"
-            )
+            raise CheckpointError(f"{where}: {name} is {weights[name].dtype} instead of {mine.dtype}; export it again")
     try:
         net.load_state_dict(weights)
     except RuntimeError as error:

@@ -65,17 +65,17 @@ def read(path: Path) -> GeneratorFile:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise _read_error(path, f"format {str(metadata.get('format'))[:40]!r}", repr(FORMAT))
+                raise _read_error(path, f"its format is {str(metadata.get('format'))[:40]!r}, not {FORMAT!r}")
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 it is no mapping
     except (SafetensorError, OSError, TypeError, ValueError, RuntimeError) as error:
-        raise _read_error(path, f"a file that is not whole safetensors ({str(error).splitlines()[0][:100]})") from None
+        raise _read_error(path, f"not a complete safetensors file ({str(error).splitlines()[0][:100]})") from None
     if fingerprint(weights) != metadata.get("sha256"):
-        raise _read_error(path, "weights whose sha256 is not the one in the file", "the weights that were exported")
+        raise _read_error(path, "the sha256 of the weights is not the one in the file")
     try:
         info = GeneratorInfo.read(*(json.loads(metadata[key]) for key in ("shape", "class_names", "step", "images")))
         return GeneratorFile(weights, metadata["config"], info, dict(json.loads(metadata["score"])))
     except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise _read_error(path, f"metadata that lacks or garbles something ({str(error)[:60]})") from None
+        raise _read_error(path, f"its metadata is incomplete or invalid ({str(error)[:60]})") from None
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
@@ -95,11 +95,11 @@ def _refuse_a_long_header(path: Path) -> None:
             length = int.from_bytes(file.read(8), "little")
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise _read_error(path, f"a file that cannot be read ({error.strerror})") from None
+        raise _read_error(path, f"cannot be read ({error.strerror})") from None
     if not 0 < length <= min(_MAX_HEADER_BYTES, size - 8):
-        raise _read_error(path, "a file that is not safetensors, or whose header is cut short or too long")
+        raise _read_error(path, "not a safetensors file, or its header is truncated or too long")
 
 
-def _read_error(path: Path, found: str, expected: str = "") -> CheckpointError:
-    expected = expected or f"a file written by `{program_command()} export`"
-    return CheckpointError(f"{path}: found {found}, expected {expected}, or a run folder; export the run again")
+def _read_error(path: Path, reason: str) -> CheckpointError:
+    command = f"{program_command()} export"
+    return CheckpointError(f"{path}: {reason}; pass a run folder, or a file written by `{command}`")

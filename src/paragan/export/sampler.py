@@ -164,15 +164,13 @@ class Sampler:
         """Input images of n samples; None for a generator that takes latents only."""
         if not self.takes_condition:
             if given is not None:
-                raise ConfigError(
-                    "conditions: found some, but this generator makes images from latents; leave them out"
-                )
+                raise ConfigError("conditions: this generator has no input images; leave them out")
             return None
         if given is None:
             return self.pairs(n)[1]
         if tuple(given.shape) != (n, *self.info.shape):
             expected = f"{n} of {_size(self.info.shape)}"
-            raise ConfigError(f"conditions: found a tensor of {_size(given.shape)}, expected {expected}")
+            raise ConfigError(f"conditions: the tensor has the shape {_size(given.shape)}; pass {expected}")
         return given
 
     @property
@@ -184,7 +182,7 @@ class Sampler:
         """Targets and conditions of the first n held-out pairs, in [-1, 1]."""
         if type(n) is not int or not 0 < n <= self.num_pairs:
             raise ConfigError(
-                f"n: found {n!r}, expected 1 to {self.num_pairs} held-out pairs; give conditions, or --input FOLDER"
+                f"n={n!r}, but there are {self.num_pairs} held-out pairs; pass conditions, or --input FOLDER"
             )
         return fetch_pairs(self._pairs, 0, n)
 
@@ -193,8 +191,7 @@ class Sampler:
         source = None if self.held_out is None else paired(self.held_out())
         if source is None:
             raise ConfigError(
-                "conditions: found no data beside this generator, expected images to make images from: "
-                "give conditions=TENSOR, or --input FOLDER"
+                "conditions are required, because this generator has no data; pass conditions=TENSOR, or --input FOLDER"
             )
         return source
 
@@ -213,7 +210,7 @@ class Sampler:
         is_one = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
         listed: list[Any] = [labels] if is_one else list(labels)  # type: ignore[arg-type]
         if not listed:
-            raise ConfigError(f"{option}: found an empty list, expected at least one class, or none at all")
+            raise ConfigError(f"{option} is an empty list; name at least one class, or leave it out")
         numbers = [self._number(label, option) for label in listed]
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
@@ -235,7 +232,7 @@ class Sampler:
         """
         mode = mode or self.mode
         if mode not in SAYS:
-            raise ConfigError(f"mode: found {mode!r}, expected one of {', '.join(SAYS)}")
+            raise ConfigError(f"mode must be one of {', '.join(SAYS)}, not {mode!r}")
         made: Tensor | None = None
         if truncation is not None and isinstance(self.net, StyledGenerator):
             device = next(self.net.parameters()).device
@@ -259,7 +256,7 @@ class Sampler:
 
     def _prior(self, n: int, seed: int | None) -> Prior:
         if type(n) is not int or not 0 < n <= _MAX_IMAGES:
-            raise ConfigError(f"n: found {n!r}, expected a number of images, 1 to {_MAX_IMAGES:,} at once")
+            raise ConfigError(f"n must be an integer from 1 to {_MAX_IMAGES:,}, not {n!r}")
         return Prior(self.seed if seed is None else seed, int(self.net.latent), self.num_classes)  # type: ignore[arg-type]
 
     def _number(self, label: Label, option: str) -> int:
@@ -278,10 +275,10 @@ class Sampler:
             number = -1
         if isinstance(label, bool) or not 0 <= number < self.num_classes:
             names = ", ".join(self.class_names[:20]) + (", …" if len(self.class_names) > 20 else "")
-            found = " ".join(repr(label).split())[:60]
+            unknown = " ".join(repr(label).split())[:60]
             meant = did_you_mean(closest_name(label, self.class_names) if isinstance(label, str) else None)
-            expected = f"one of {names} or a number below {self.num_classes}"
-            raise ConfigError(f"{option}: found {found}, expected {expected}{meant}")
+            classes = f"{names} or a number below {self.num_classes}"
+            raise ConfigError(f"{option}: unknown class {unknown}; choose one of {classes}{meant}")
         return number
 
 

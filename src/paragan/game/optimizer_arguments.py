@@ -39,8 +39,7 @@ def refusal(
     if not wrong:
         return f"{where('')}: {name} raised {type(error).__name__}: {error}; {listed}"
     default = f"{name}'s default is {wrong[0]}={parameters[wrong[0]].default}"
-    found = f"found {wrong[0]}={arguments[wrong[0]]}"
-    return f"{where(wrong[0])}: {found}: {error}; {default}; {listed}"
+    return f"{where(wrong[0])}: {wrong[0]}={arguments[wrong[0]]}: {error}; {default}; {listed}"
 
 
 def _like(default: Any, value: Any) -> Any:

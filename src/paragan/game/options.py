@@ -63,7 +63,7 @@ class ScheduleOptions:
     def __post_init__(self) -> None:
         if self.name != "constant" and self.end <= self.start:
             raise ValueError(
-                f"found a decay from update {self.start} to {self.end}, expected an end after its start: "
+                f"the decay ends at update {self.end}, which is not after its start {self.start}; "
                 "set end to the number of updates of the run"
             )
 

@@ -23,8 +23,8 @@ def select_device(threads: int | None = None, local_rank: int | None = None, loc
         return torch.device(kind.type, torch.accelerator.current_device_index())
     if local_size > num_accelerators():
         raise ConfigError(
-            f"devices: {local_size} requested, but this host has {num_accelerators()} {kind.type} devices; "
-            f"set devices={num_accelerators()}, or hide them to train on the CPU"
+            f"devices: {local_size} requested, but this host has {num_accelerators()} {kind.type} "
+            f"devices; set devices={num_accelerators()}, or hide them to train on the CPU"
         )
     torch.accelerator.set_device_index(local_rank)
     return torch.device(kind.type, local_rank)
@@ -37,7 +37,7 @@ def device_from_option(name: str, threads: int | None = None) -> torch.device:
     any, the CPU. `ConfigError` for anything else.
     """
     if not (name in ("auto", "cpu") or name.isdecimal()):
-        raise ConfigError(f"device: found {name!r}, expected auto, cpu or a number")
+        raise ConfigError(f"device must be auto, cpu or a number, not {name!r}")
     if name == "auto" or (name != "cpu" and num_accelerators() == 0):
         return select_device(threads)
     if name == "cpu":

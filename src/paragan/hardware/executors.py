@@ -57,7 +57,8 @@ class CompiledModule:
         self._weight = next((weight for weight in module.parameters() if weight.requires_grad), None)
         self._programs: dict[tuple[bool, bool], Call] = {}
         for layer in update_once_layers(module):
-            layer.update_due = layer.update_due  # of its own from the start: torch would take that for another layer
+            # of its own from the start: torch would take that for another layer
+            layer.update_due = layer.update_due
 
     def __call__(self, *inputs: Tensor | None) -> Any:
         differentiated = torch.is_grad_enabled()
@@ -65,7 +66,8 @@ class CompiledModule:
         if not self._module.training or (trained and any(x is not None and x.requires_grad for x in inputs)):
             return self._module(*inputs)
         outputs = self._program(differentiated, trained)(*inputs)
-        return map_tensors(torch.clone, outputs) if self._recorded else outputs  # the next call overwrites its own
+        # the next call overwrites its own
+        return map_tensors(torch.clone, outputs) if self._recorded else outputs
 
     def _program(self, *kind: bool) -> Call:
         if kind not in self._programs:
@@ -98,7 +100,7 @@ def report_compile_errors() -> Iterator[None]:
         if is_out_of_memory(error) or not _is_compiler_error(error):
             raise
         raise ConfigError(
-            f"train.executor: found compile, which does not run here ({error_line(error)}); set train.executor=eager"
+            f"train.executor=compile does not run here ({error_line(error)}); pass train.executor=eager"
         ) from error
 
 

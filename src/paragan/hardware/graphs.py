@@ -16,9 +16,11 @@ Work = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 class Graph(Protocol):
     """What a device records."""
 
-    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...  # runs it, as itself
+    # runs it, as itself
+    def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...
 
-    def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...  # runs nothing
+    # runs nothing
+    def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...
 
     def replay(self) -> None: ...
 

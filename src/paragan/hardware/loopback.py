@@ -16,8 +16,8 @@ from paragan.hardware.health import CheckResult
 
 TIMEOUT_S = 30.0
 _CURE = (
-    "several processes cannot train here: allow TCP on 127.0.0.1 (firewall, sandbox) or name the interface, "
-    "GLOO_SOCKET_IFNAME=lo"
+    "several processes cannot train here: allow TCP on 127.0.0.1 (firewall, sandbox) or name the "
+    "interface, GLOO_SOCKET_IFNAME=lo"
 )
 
 

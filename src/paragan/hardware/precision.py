@@ -22,7 +22,8 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
     """
     if name == "fp16" and device.type == "cpu":
         raise ConfigError(
-            "precision: found fp16 on a CPU, where it runs some 20 times slower than fp32; use bf16, fp32 or auto"
+            "precision fp16 is not supported on a CPU, where it is about 20 times slower than "
+            "fp32; use bf16, fp32 or auto"
         )
     if name == "auto":
         name = "bf16" if has_bf16(device) and _is_convolutional(net) else "fp32"

@@ -25,8 +25,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         if channels % _KEYS:
             raise ConfigError(
-                f"model.width: found attention on {channels} channels, expected a multiple of {_KEYS}; "
-                f"give a multiple of {_KEYS}, or, where the model has it, model.attention=false"
+                f"model.width: attention has {channels} channels, which must be a multiple of {_KEYS}; "
+                f"pass a multiple of {_KEYS}, or, where the model has it, model.attention=false"
             )
         self.query = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))
         self.key = wrap(nn.Conv2d(channels, channels // _KEYS, 1, bias=False))

@@ -38,10 +38,8 @@ def batch_norm(channels: int, classes: int = 0) -> nn.Module:
 def check_labels(y_B: Tensor | None, count: int) -> Tensor:
     """The labels, or a `DataError` if absent or not one integer per sample. Their range is the look-up's business."""
     if y_B is None:
-        raise DataError(
-            f"labels: found none for {count} samples; this network is conditional: pass y of shape ({count},)"
-        )
+        raise DataError(f"labels are required: this network is conditional; pass y of shape ({count},)")
     if y_B.shape != (count,) or y_B.is_floating_point():
-        found = f"{y_B.dtype} of shape {tuple(y_B.shape)}"
-        raise DataError(f"labels: found {found}; expected integers of shape ({count},), one label per sample")
+        given = f"{y_B.dtype} of shape {tuple(y_B.shape)}"
+        raise DataError(f"labels must be integers of shape ({count},), one per sample, not {given}")
     return y_B

@@ -134,14 +134,14 @@ def _norms(net: nn.Module) -> dict[str, Any]:
         name = name or type(module).__name__
         if isinstance(module, nn.SyncBatchNorm):
             raise ConfigError(
-                f"{name}: found nn.SyncBatchNorm, which has no second derivative and no CPU; expected nn.BatchNorm1d, "
-                "2d or 3d: leave it so, its statistics will span the ranks by themselves (see norm_ranks)"
+                f"{name}: nn.SyncBatchNorm has no second derivative and no CPU kernel; use nn.BatchNorm1d, 2d or 3d, "
+                "whose statistics will span the ranks (see norm_ranks)"
             )
         if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm):
             if type(module) not in (*_CROSS_RANK, *_CROSS_RANK.values()):
                 raise ConfigError(
-                    f"{name}: found {type(module).__name__}, a batch norm of its own kind, whose statistics cannot "
-                    "span ranks; expected nn.BatchNorm1d, 2d, 3d or paragan's own: use one of them, or devices: 1"
+                    f"{name}: the statistics of the custom batch norm {type(module).__name__} cannot span ranks; use "
+                    "nn.BatchNorm1d, 2d, 3d or paragan.BatchNorm, or devices=1"
                 )
             found[name] = module
     return found
@@ -151,7 +151,7 @@ def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
     """Of this rank; None: itself alone."""
     ranks = world.size if ranks is None else ranks
     if ranks < 1 or world.size % ranks:
-        raise ConfigError(f"norm_ranks: found {ranks} for {world.size} ranks; expected a divisor of {world.size}")
+        raise ConfigError(f"norm_ranks={ranks} does not divide {world.size} ranks; pass a divisor")
     if ranks == 1:
         return None
     return world.group if ranks == world.size else _consecutive_ranks_group(world.group, ranks, world.device)

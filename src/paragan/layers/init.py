@@ -40,7 +40,7 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
     if name is None:
         return
     if name not in SCHEMES:
-        raise ConfigError(f"weight_init: found {name!r}; expected one of: {', '.join(SCHEMES)}")
+        raise ConfigError(f"weight_init must be one of {', '.join(SCHEMES)}, not {name!r}")
     for where, module in net.named_modules():
         for path, role, parameter in _module_parameters(module):
             full = f"{where}.{path}" if where else path

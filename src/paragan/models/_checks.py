@@ -15,8 +15,8 @@ def image_side(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] =
     near = next((side for side in sides if side >= max(height, width)), sides[-1])
     expected = ", ".join(map(str, sides))
     raise ConfigError(
-        f"model.{model}: found images of {height}x{width}; expected squares of {expected}: bring them to {near}x{near} "
-        f"(data.size={near}, where the data set has it)"
+        f"model {model} does not support images of {height}x{width}, only squares of {expected}; resize them to "
+        f"{near}x{near} (data.size={near}, where the data set has it)"
     )
 
 
@@ -25,5 +25,5 @@ def effective_num_classes(conditional: bool | None, num_classes: int, model: str
     if conditional is None:
         return num_classes if num_classes > 1 else 0
     if conditional and not num_classes:
-        raise ConfigError(f"model.{model}: found conditional=true on data without labels; set model.conditional=false")
+        raise ConfigError("model.conditional=true needs labels, but the data has none; pass model.conditional=false")
     return num_classes if conditional else 0

@@ -87,7 +87,7 @@ def latent_per_block(latent: int | None, num_blocks: int, each: int, model: str)
     if whole % (num_blocks + 1):
         near = -(-whole // (num_blocks + 1)) * (num_blocks + 1)
         raise ConfigError(
-            f"model.latent: found {whole}, expected a multiple of {num_blocks + 1}, a part for each of "
-            f"{num_blocks} blocks and one for the first map; set model.latent={near}"
+            f"model.latent={whole} cannot be divided into a part for each of {num_blocks} blocks and one for the "
+            f"first map; pass a multiple of {num_blocks + 1}, such as model.latent={near}"
         )
     return whole // (num_blocks + 1)

@@ -189,5 +189,5 @@ def _norm(name: str) -> Any:
 
 def _required(condition: Tensor | None) -> Tensor:
     if condition is None:
-        raise DataError("condition: found none, but pix2pix makes images from images; give data of pairs")
+        raise DataError("pix2pix needs an input image as condition; use data of pairs")
     return condition

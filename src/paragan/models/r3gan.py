@@ -206,7 +206,7 @@ def _plan(options: Options, shape: tuple[int, int, int]) -> tuple[int, float]:
     if inside % options.groups:
         near = next(groups for groups in range(options.groups, 0, -1) if inside % groups == 0)
         raise ConfigError(
-            f"model.groups: found {options.groups} for {inside} channels (twice model.width), expected a divisor of "
-            f"them; set model.groups={near}"
+            f"model.groups={options.groups} does not divide {inside} channels (twice model.width); "
+            f"pass model.groups={near}"
         )
     return num, (num * options.blocks) ** -0.25

@@ -41,16 +41,17 @@ class Moments(torch.optim.Optimizer):
     def __init__(self, params: Iterable[Tensor], defaults: Mapping[str, Any]) -> None:
         for name, (least, below) in {"lr": (0.0, float("inf")), "eps": (0.0, 1.0)}.items():
             if not least <= float(defaults[name]) < below:
-                raise ValueError(f"{name}: found {defaults[name]}, expected a number from {least:g} to {below:g}")
+                limit = f"below {below:g}" if below < float("inf") else "finite"
+                raise ValueError(f"{name} must be at least {least:g} and {limit}, not {defaults[name]}")
         if not all(0 <= beta < 1 for beta in defaults["betas"]):
-            raise ValueError(f"betas: found {list(defaults['betas'])}, expected two numbers from 0 to less than 1")
+            raise ValueError(f"betas must be at least 0 and below 1, not {list(defaults['betas'])}")
         super().__init__(params, dict(defaults))
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """One update of every weight that has a gradient. closure: not supported."""
         if closure is not None:
-            raise ValueError("closure: found one, expected none: gradients are there before a step")
+            raise ValueError("step takes no closure; compute the gradients before the call")
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:

@@ -34,7 +34,7 @@ class Optimizer(Moments):
     ) -> None:
         for name, value in {"weight_decay": weight_decay, "longest": longest}.items():
             if not 0 <= value < float("inf"):
-                raise ValueError(f"{name}: found {value}, expected a number of at least 0")
+                raise ValueError(f"{name} must be a finite number >= 0, not {value}")
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "longest": longest}
         super().__init__(params, defaults)
 

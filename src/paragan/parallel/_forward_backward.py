@@ -66,8 +66,8 @@ def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor
     """The rows of all ranks. `ConfigError` where they cannot be gathered from other ranks or micro-batches."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
         raise ConfigError(
-            f"loss: it, or a penalty, compares all {rows.total} samples of the batch, but only {rows.count} are "
-            "available here; set micro_batches to 1, and scheme to synchronous"
+            f"loss: it, or a penalty, compares all {rows.total} samples of the batch, but only "
+            f"{rows.count} are available here; set micro_batches to 1, and scheme to synchronous"
         )
     return x_B if across is None else gather_batch(x_B, rows, across)
 

@@ -39,7 +39,7 @@ class Sharded(none.Strategy):
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         if self.demands.weight_dtype is not None:
             raise ConfigError(
-                f"precision: found pure under strategy {self.name!r}, which cuts weights; use bf16, or strategy zero1"
+                f"precision pure is not supported by strategy {self.name!r}, which shards weights; use bf16, or zero1"
             )
         mesh = self.mesh(world)
 
@@ -81,7 +81,8 @@ class Sharded(none.Strategy):
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         assert isinstance(net, FSDPModule)
-        net.set_reshard_after_backward(False)  # the inner backward must not free what the outer one reads
+        # the inner backward must not free what the outer one reads
+        net.set_reshard_after_backward(False)
         try:
             return _forward_backward.input_gradient(out_B, x, scale)
         finally:
@@ -91,7 +92,8 @@ class Sharded(none.Strategy):
         here = placement_of(net)
         for weight, piece in here.shards:
             piece.grad = None if weight.grad is None else local_shard(weight.grad)
-            if piece.grad is not None and not weight.dim():  # FSDP leaves weights without axes alone
+            # FSDP leaves weights without axes alone
+            if piece.grad is not None and not weight.dim():
                 dist.all_reduce(piece.grad, group=here.world.group)
                 piece.grad /= here.world.size
         grads = [piece.grad for _, piece in here.shards if piece.grad is not None]
@@ -106,7 +108,8 @@ class Sharded(none.Strategy):
     def after_step(self, net: nn.Module) -> None:
         for module in net.modules():
             if isinstance(module, FSDPModule):
-                module.reshard()  # whole copies of the weights before the step must not be met again
+                # whole copies of the weights before the step must not be met again
+                module.reshard()
 
     def device(self, net: nn.Module) -> torch.device:
         return placement_of(net).world.device

@@ -100,7 +100,8 @@ def _restore_unsharded(net: nn.Module, kept: Mapping[str, Tensor], device: torch
 def _weights_on_meta() -> Iterator[None]:
     """Inside, a parameter gives up its memory as soon as a module has it; buffers and constants keep theirs."""
     register = nn.Module.register_parameter
-    lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}  # one that two modules have stays one
+    # one that two modules have stays one
+    lowered: dict[int, tuple[weakref.ref[nn.Parameter], nn.Parameter]] = {}
 
     def on_meta(self: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         if parameter is not None and not parameter.is_meta:
@@ -123,6 +124,5 @@ def refuse_whole_weight_optimizers(policy: Any, strategy: str) -> None:
     name = getattr(policy.kind, "__name__", "")
     if name in _NEED_WHOLE or getattr(policy.kind, "needs_whole_weights", False):
         raise ConfigError(
-            f"optimizer: found {name}, which needs whole weights, under strategy {strategy!r}, which cuts them; "
-            "use Adam, or strategy ddp"
+            f"optimizer {name} needs whole weights, which strategy {strategy!r} shards; use Adam, or strategy ddp"
         )

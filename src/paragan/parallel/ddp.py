@@ -34,7 +34,8 @@ class Strategy(none.Strategy):
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())
-        if world.size == 1:  # nothing to reduce: copying all gradients for it would cost up to a seventh of a step
+        # nothing to reduce: copying all gradients for it would cost up to a seventh of a step
+        if world.size == 1:
             return attach_placement(net, Placement(world, net))
         convert(net, world, self.demands.norm_ranks)
         wrapped = DistributedDataParallel(
@@ -56,7 +57,8 @@ class Strategy(none.Strategy):
         net = cast(nn.Module, wrapped.module)
         here = placement_of(net)
         gradient = partial(self.input_gradient, net, scale=scale)
-        factor = here.world.size * (1 if scale is None else scale)  # DDP takes the mean over ranks; ours is the sum
+        # DDP takes the mean over ranks; ours is the sum
+        factor = here.world.size * (1 if scale is None else scale)
         here.world.sent["parameters"] += sum(p.numel() * self._bytes_of(p) for p in net.parameters() if p.requires_grad)
 
         def around(last: bool) -> AbstractContextManager[None]:

@@ -43,14 +43,15 @@ class Strategy(Sharded):
         hosts = world.gather(host)
         if min(hosts) < max(hosts):
             raise ConfigError(
-                f"hsdp: found hosts of {min(hosts)} and of {max(hosts)} ranks, expected equal ones; set hsdp.host"
+                f"hsdp: hosts have from {min(hosts)} to {max(hosts)} ranks; set hsdp.host, the ranks of each group"
             )
         if world.size % host:
-            raise ConfigError(f"hsdp.host: found {host} ranks a host for {world.size} ranks, expected a divisor")
+            raise ConfigError(f"hsdp.host={host} does not divide {world.size} ranks; pass a divisor")
         if world.size < dist.get_world_size():
             raise ConfigError(
-                f"strategy: found hsdp on {world.size} of {dist.get_world_size()} ranks, expected it on all: torch "
-                "makes its groups on every rank at once; use zero3 where the players sit on ranks of their own"
+                f"strategy hsdp on {world.size} of {dist.get_world_size()} ranks is not "
+                "supported: torch creates its groups on all ranks at once; use zero3 where the "
+                "players are on separate ranks"
             )
         ranks = torch.arange(world.size).view(-1, host)
         if self.options.order == "shard-across":

@@ -60,8 +60,8 @@ class Strategy(none.Strategy):
         optimizer = super().optimizer(policy, net)
         if self.options.moments == "average" and not getattr(optimizer, "_step_supports_amp_scaling", False):
             raise ConfigError(
-                f"local_sgd.moments: found average with {policy.kind.__name__}, of which a rank that skips a step has "
-                "none; use moments: keep, or Adam"
+                f"local_sgd.moments=average is not supported with {policy.kind.__name__}, which "
+                "cannot skip a step on the device; use moments=keep, or Adam"
             )
         here = placement_of(net)
         here.optimized_weights = getattr(optimizer, "copies", None) or list(net.parameters())
@@ -136,7 +136,8 @@ def _mean(tensors: Sequence[Tensor], world: World, kind: str) -> None:
     """Average over all ranks in place; one all-reduce per dtype."""
     for dtype in {t.dtype: None for t in tensors}:
         some = [t for t in tensors if t.dtype == dtype]
-        flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)  # offloaded tensors are on the host
+        # offloaded tensors are on the host
+        flat = torch.cat([t.reshape(-1) for t in some]).to(world.device)
         world.count(kind, flat)
         dist.all_reduce(flat, group=world.group)
         pieces = flat.div_(world.size).split([t.numel() for t in some])
