@@ -30,7 +30,7 @@ from tests.laws.matrix_gan import BATCH, STEPS, Switches, game, player, stream
 from tests.laws.small_gan import distance
 from tests.tiny_run import SMALL, TINY
 
-ON = Switches(bn=True)
+ON = Switches(bn=True, groups=True)
 SAVED = 2  # of STEPS steps
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
@@ -62,12 +62,13 @@ def matrix(
     numbers: Sequence[int] = range(len(MATRIX)),
     scheme: str = "synchronous",
     options: dict[str, Any] | None = None,
+    groups: bool = False,
 ) -> list[tuple[dict[str, Any], float]]:
     """Sets of switches, by their numbers in the matrix, with their differences."""
     row = sum(UNEVEN[world.size][: world.rank]) if uneven else 0
     share = (row, UNEVEN[world.size][world.rank]) if uneven else world.share(BATCH)
     found = []
-    for on in (MATRIX[number] for number in numbers):
+    for on in (replace(MATRIX[number], groups=groups) for number in numbers):
         found.append((asdict(on), differences(world, (g, d), on, share, scheme, options or {})))
     return found
 

@@ -59,7 +59,8 @@ def payload(world: World, name: str, options: dict[str, Any], parts: int, total:
 def averaged_every_update(world: World) -> float:
     """With plain gradient descent an average of weights is an average of gradients: the difference from one process."""
     on = Switches()
-    policy = Policy(torch.optim.SGD, 1e-2, micro_batches=1)
+    groups = ({"match": "*.bias", "lr": 3e-2}, {"match": "blocks.1.*", "momentum": 0.5})
+    policy = Policy(torch.optim.SGD, 1e-2, groups=groups)
 
     def seats(kind, world):
         for side in (G, D):

@@ -38,7 +38,7 @@ def hold(pool, g: str, d: str, **how) -> int:
 
 @pytest.mark.parametrize("pairs", [PAIRS, OPPOSITE])
 def test_any_two_of_a_strategys_sets_meet_in_all_ways(pairs):
-    rows = [(*astuple(MATRIX[number]), uneven) for uneven, numbers in pairs.items() for number in numbers]
+    rows = [(*astuple(MATRIX[number])[:5], uneven) for uneven, numbers in pairs.items() for number in numbers]
     for first, second in itertools.combinations(zip(*rows, strict=True), 2):
         assert len(set(zip(first, second, strict=True))) == 4
 
@@ -59,6 +59,14 @@ def test_one_is_none_over_the_whole_matrix(one_rank, strategy):
 @pytest.mark.parametrize("strategy", WHOLE_BATCH)
 def test_two_ranks_are_the_batch(two_ranks, strategy, uneven):
     assert hold(two_ranks, strategy, strategy, uneven=uneven, numbers=OF_STRATEGY[strategy][uneven]) == 3
+
+
+PLACED = [("ddp", "zero3", {}), ("zero1", "zero2", {}), ("hsdp", "ddp", {"host": 2})]
+
+
+@pytest.mark.parametrize(("g", "d", "options"), PLACED)
+def test_two_ranks_with_parameter_groups_are_the_batch(two_ranks, g, d, options):
+    assert hold(two_ranks, g, d, uneven=True, numbers=(22,), options=options, groups=True) == 1
 
 
 def slow(*values):

@@ -31,15 +31,19 @@ BATCH, STEPS = 20, 3
 
 @dataclass(frozen=True)
 class Switches:
-    """bn: cross-rank batch norm in both networks. sn: spectral norm. micro_batches: accumulation."""
+    """bn: cross-rank batch norm in both networks. sn: spectral norm. micro_batches: accumulation. groups: of the
+    optimisers' parameters; not in the matrix.
+    """
 
     bn: bool = False
     sn: bool = True
     r1: bool = True
     micro_batches: int = 1
     conditional: bool = True
+    groups: bool = False
 
 
+GROUPS = ({"match": "*.bias", "lr": 3e-2}, {"match": "blocks.1.*", "betas": (0.5, 0.99), "weight_decay": 0.1})
 MATRIX = tuple(
     Switches(*values)
     for values in itertools.product((False, True), (False, True), (False, True), (1, 4), (False, True))
@@ -113,7 +117,12 @@ def make(side: Side, on: Switches) -> NetworkFactory:
 
 def player(side: Side, on: Switches, strategy, world: World) -> Player:
     """Clipping binds: its norm has to be the global one."""
-    policy = Policy(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}, max_norm=0.5, micro_batches=on.micro_batches)
+    policy = Policy(
+        *(torch.optim.Adam, 1e-2, {"betas": (0.0, 0.9)}),
+        max_norm=0.5,
+        micro_batches=on.micro_batches,
+        groups=GROUPS if on.groups else (),
+    )
     net = strategy.prepare(make(side, on), world)
     ema = (
         Ema(strategy.prepare_average(make(side, on), world), EmaOptions(half_life_kimg=0.02))

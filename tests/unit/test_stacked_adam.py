@@ -38,6 +38,16 @@ def test_stacked_adam_equals_adam_per_player(changes):
     assert apart(weights(one), weights(other)) < 1e-9
 
 
+def test_stacked_networks_with_parameter_groups_equal_the_loop():
+    """Each player steps by itself then."""
+    one, other = (with_policy(groups=({"match": "*.bias", "lr": 3e-3},)) for _ in range(2))
+    loop.LoopExecutor().train(one, 15, loss_of)
+    executor = stacked.StackedExecutor(BATCH)
+    executor.train(other, 15, loss_of)
+    assert executor._stack.slots[Side.G].adam is None
+    assert apart(weights(one), weights(other)) < 1e-9
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"arguments": {"weight_decay": 0.1}}, {"arguments": {"amsgrad": True}}, {"kind": torch.optim.AdamW}],

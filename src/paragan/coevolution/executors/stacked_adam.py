@@ -20,9 +20,11 @@ _PLAIN_DEFAULTS = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
 
 def can_stack(players: Sequence[Player]) -> bool:
-    """Whether all players use the same plain Adam, up to their learning rates."""
+    """Whether all players use the same plain Adam, without parameter groups, up to their learning rates."""
     first = players[0]
-    is_plain = all(first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items())
+    is_plain = not first.policy.groups and all(
+        first.optimizer.defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items()
+    )
     are_equal = all(_step_settings(player) == _step_settings(first) for player in players)
     return type(first.optimizer) is torch.optim.Adam and is_plain and are_equal and first.scaler is None
 
