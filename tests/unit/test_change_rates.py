@@ -101,6 +101,22 @@ def test_a_schedule_changes_like_a_rate(run):
     assert rates[3] > rates[5] > rates[6] > rates[7] > 0
 
 
+GROUP = 'g.optimizer.groups=[{match: "*.bias", lr: 1e-3, eps: 1e-6}]'
+
+
+def test_groups_change_like_a_rate_and_resume_bit_for_bit(run, tmp_path, capsys):
+    assert train(run, "train.kimg=0.064", GROUP) == 2
+    assert "add --change" in capsys.readouterr().err
+    whole = shutil.copytree(run, tmp_path / "whole")
+    assert train(whole, "train.kimg=0.096", GROUP, "--change") == 0
+    assert train(run, "train.kimg=0.064", GROUP, "--change") == 0
+    assert train(run, "train.kimg=0.096", GROUP) == 0
+    for name in ("g.safetensors", "d.safetensors", "state.json"):
+        assert (newest(run) / name).read_bytes() == (newest(whole) / name).read_bytes(), name
+    rates = [(line["g/lr"], line.get("g/lr[*.bias]")) for line in lines(run, "step")]
+    assert rates == [(2e-4, None)] * 4 + [(2e-4, 1e-3)] * 8
+
+
 def test_a_change_whose_checkpoints_are_gone_holds_from_the_resume_on(run):
     assert train(run, "train.kimg=0.064", "every.save_kimg=0.008") == 0
     assert train(run, "train.kimg=0.096", FASTER, "--change", "every.save_kimg=0") == 0

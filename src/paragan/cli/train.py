@@ -14,7 +14,9 @@ from paragan.core.errors import ConfigError
 
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder (default: runs/RECIPE).")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run; an existing run folder is renamed.")]
-Change = Annotated[bool, typer.Option("--change", help="Allow a resume to change learning rates and schedules.")]
+Change = Annotated[
+    bool, typer.Option("--change", help="Allow a resume to change learning rates, groups and schedules.")
+]
 
 
 def train(

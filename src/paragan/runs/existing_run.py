@@ -17,7 +17,7 @@ _MAY_CHANGE = (
     *("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s", "train.change_rates", "history"),
     *(f"{side}.{key}" for side in "gd" for key in ("strategy", "recompute", "offload")),
 )
-_RATES = re.compile(r"[gd]\.(optimizer\.lr|schedule\.\w+)")
+_RATES = re.compile(r"[gd]\.(optimizer\.(lr|groups.*)|schedule\.\w+)")
 _MOST_NAMED = 5
 
 
