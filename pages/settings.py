@@ -19,7 +19,8 @@ and where each was set. On the command line, write a setting as `key.path=value`
 
 **Changing a run.** The same command resumes a run. Lengths, periods, scores, writers and placement may then differ;
 other settings are refused, with both values. `--change` (`train.change_rates`) lets a resume change learning rates,
-parameter groups and schedules: the record gets an event with the step and both values, and config.yaml an entry in `history`.
+parameter groups and schedules: the record gets an event with the step and both values, and config.yaml an
+entry in `history`.
 
 **Starting from another run.** `init=RUN` copies the weights of a run folder, of one of its checkpoints or of an
 exported file into both networks and their averages, wherever name and shape match; with other classes only the

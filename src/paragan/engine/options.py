@@ -26,7 +26,9 @@ class TrainOptions:
     and channels_last where they are open, and stays with the fastest.
     """
     change_rates: bool = False
-    """Let this resume change learning rates, groups and schedules (`--change`). Each change is recorded in `history`."""
+    """Let this resume change learning rates, groups and schedules (`--change`). Each change is recorded in
+    `history`.
+    """
 
 
 @dataclass(frozen=True)
