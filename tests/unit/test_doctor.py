@@ -46,7 +46,7 @@ PROVOKED = {
     "a torchvision for another torch": ("warn", "pip uninstall torchvision", lambda: vision("2.14.0")),
     "a torchvision that breaks": ("warn", "does not match", lambda: vision("2.13.0", lambda: "RuntimeError: nms")),
     "CUDA packages with a CPU torch": ("warn", "CPU build", lambda: nvidia("cpu")),
-    "torch does not load": ("FAIL", "install it anew", lambda: installation.devices(seen=broken_torch)),
+    "torch does not load": ("FAIL", "reinstall it", lambda: installation.devices(seen=broken_torch)),
     "CUDA build, no device": ("warn", "nvidia-smi", lambda: seen("cuda 13.0", False)),
     "CPU build, a driver": ("warn", "PARAGAN_TORCH=cuda", lambda: seen("cpu", True)),
     "too many threads": ("warn", "OMP_NUM_THREADS=2", lambda: installation.processor(8, 2)),

@@ -148,7 +148,7 @@ def test_load_complex_weights_is_refused(run, dtype):
     file = run / "g.safetensors"
     found = generator_file.read(file)
     generator_file.write(file, replace(found, weights={name: value.to(dtype) for name, value in found.weights.items()}))
-    assert f"found {dtype}, expected torch.float32; export it again" in refused(file)
+    assert f"is {dtype} instead of torch.float32; export it again" in refused(file)
 
 
 def test_load_uncopyable_weights_is_refused(run, monkeypatch):
@@ -172,15 +172,15 @@ def test_load_huge_shape_is_one_line(run, shape):
 
 def test_load_foreign_or_damaged_file_is_one_line(run, tmp_path):
     file, whole = run / "g.safetensors", (run / "g.safetensors").read_bytes()
-    assert "found nothing, expected a run folder" in refused(tmp_path / "absent")
-    assert "found a folder without config.yaml" in refused(tmp_path)
+    assert "does not exist; pass a run folder" in refused(tmp_path / "absent")
+    assert "is a folder without config.yaml" in refused(tmp_path)
     for content in (b"", b"12345", pickle.dumps({"g": 1}), b"\xff" * 100, whole[:200], whole[:-9]):
         file.write_bytes(content)
         assert "safetensors" in refused(file)
     file.write_bytes(whole)
-    assert "header is cut short or too long" in refused(spoil(file, header=1 << 40))
+    assert "header is truncated or too long" in refused(spoil(file, header=1 << 40))
     save_file({"w": torch.ones(2)}, file)
-    assert "found format 'None', expected 'paragan generator 1'" in refused(file)
+    assert "its format is 'None', not 'paragan generator 1'" in refused(file)
     file.write_bytes(whole[:-3] + b"\x77\x77\x77")
     assert "sha256" in refused(file)
 
@@ -188,11 +188,11 @@ def test_load_foreign_or_damaged_file_is_one_line(run, tmp_path):
 @pytest.mark.parametrize(
     ("metadata", "said"),
     [
-        ({"shape": "[1, 8"}, "lacks or garbles"),
-        ({"shape": "[1, -8, 8]"}, "lacks or garbles"),
-        ({"class_names": "[" * 100_000}, "lacks or garbles"),
-        ({"class_names": json.dumps(["a"] * 100_001)}, "lacks or garbles"),
-        ({"score": "3"}, "lacks or garbles"),
+        ({"shape": "[1, 8"}, "incomplete or invalid"),
+        ({"shape": "[1, -8, 8]"}, "incomplete or invalid"),
+        ({"class_names": "[" * 100_000}, "incomplete or invalid"),
+        ({"class_names": json.dumps(["a"] * 100_001)}, "incomplete or invalid"),
+        ({"score": "3"}, "incomplete or invalid"),
         ({"config": "{model: {name: dcgan}, data: digits, loss: hinge, moddel: 1}"}, "(config):1: moddel: unknown key"),
         ({"config": "x" * (1 << 21)}, "(config):1: larger than 1 MiB"),
         ({"shape": "[3, 128, 128]"}, "checkpoint of another model"),

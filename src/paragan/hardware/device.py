@@ -31,10 +31,10 @@ def select_device(threads: int | None = None, local_rank: int | None = None, loc
 
 
 def device_from_option(name: str, threads: int | None = None) -> torch.device:
-    """auto: as `pick` does for a process alone. cpu: that.
+    """Select a device by the `--device` option of a worker: auto, cpu or the index of an accelerator.
 
-    A number: the accelerator of this number, counted round and round where there are fewer; without
-    any, the CPU. `ConfigError` for anything else.
+    An index is taken modulo the number of accelerators; without any, it is the CPU. Raises
+    `ConfigError` for anything else.
     """
     if not (name in ("auto", "cpu") or name.isdecimal()):
         raise ConfigError(f"device must be auto, cpu or a number, not {name!r}")
@@ -48,9 +48,9 @@ def device_from_option(name: str, threads: int | None = None) -> torch.device:
 
 
 def device_by_name(name: str | torch.device) -> torch.device:
-    """auto: as `pick` does for a process alone.
+    """Return a device by torch's name; `auto` selects the accelerator or the CPU.
 
-    Anything else: a device by torch's name, `ConfigError` if unusable.
+    Raises `ConfigError` if the device is unusable.
     """
     if name == "auto":
         return select_device()
@@ -64,14 +64,14 @@ def device_by_name(name: str | torch.device) -> torch.device:
 
 
 def num_accelerators() -> int:
-    """Accelerators of this host; 0 where it trains on the CPU."""
+    """Return the number of accelerators of this host; 0 if it trains on the CPU."""
     return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
 
 
 class SideStream:
-    """A context in which the work of a thread runs on a separate stream; at its end the work is finished.
+    """Context that runs a thread's work on a separate stream and synchronises at its end.
 
-    Work queued before this was created finishes first; later work is independent. A no-op on the
+    Work queued before the construction finishes first; later work is independent. A no-op on the
     CPU.
     """
 

@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 def call_compiler(name: str, device: torch.device) -> Callable[[nn.Module], Call] | None:
-    """The function that compiles a module, for `compile` and `graphs`; None for eager execution.
+    """Return the function that compiles a module for `compile` and `graphs`; None for eager execution.
 
     `auto` runs eagerly until a choice is made.
     """
@@ -39,16 +39,15 @@ def can_record(device: torch.device) -> bool:
 
 
 class CompiledModule:
-    """A module's call in training, compiled: equal to the module's own up to rounding. recorded: with its launches.
+    """Compiled call of a module in training, equal to the module's call up to rounding.
 
-    There is a program each for weights that are trained, that are frozen, and where nothing is
-    differentiated, made at the first such call (minutes at worst). Inside of it torch distinguishes
-    pending updates, sizes and formats, at most eight of them. Which program a call meets never
-    depends on earlier calls, so that a resumed run repeats exactly.
+    recorded: also record its kernel launches as a CUDA graph.
 
-    Run as written: evaluation, and a call whose weights and inputs are both differentiated. That is
-    one which a penalty will differentiate twice, and torch has no second derivative of what it has
-    compiled.
+    One program is compiled for trained weights, one for frozen weights and one without gradients,
+    each at its first call (up to minutes). The choice never depends on earlier calls, so that a
+    resumed run repeats exactly. Not compiled: evaluation, and calls in which both weights and inputs
+    require gradients, because a penalty will differentiate them twice, which torch.compile does not
+    support.
     """
 
     def __init__(self, module: nn.Module, recorded: bool = False) -> None:
@@ -57,7 +56,7 @@ class CompiledModule:
         self._weight = next((weight for weight in module.parameters() if weight.requires_grad), None)
         self._programs: dict[tuple[bool, bool], Call] = {}
         for layer in update_once_layers(module):
-            # of its own from the start: torch would take that for another layer
+            # set on the instance from the start: dynamo recompiles when an attribute appears
             layer.update_due = layer.update_due
 
     def __call__(self, *inputs: Tensor | None) -> Any:
@@ -66,7 +65,7 @@ class CompiledModule:
         if not self._module.training or (trained and any(x is not None and x.requires_grad for x in inputs)):
             return self._module(*inputs)
         outputs = self._program(differentiated, trained)(*inputs)
-        # the next call overwrites its own
+        # the next replay overwrites its outputs
         return map_tensors(torch.clone, outputs) if self._recorded else outputs
 
     def _program(self, *kind: bool) -> Call:
@@ -105,7 +104,7 @@ def report_compile_errors() -> Iterator[None]:
 
 
 def error_line(error: BaseException) -> str:
-    """The error in one line; for compiler errors, the inner exception."""
+    """Format an error as one line; of compiler errors, the inner exception."""
     error = getattr(error, "inner_exception", error)
     said = (str(error).strip().splitlines() or [""])[0][:200]
     return said if isinstance(error, ParaganError) else f"{type(error).__name__}: {said}"
@@ -122,9 +121,9 @@ def _is_compiler_error(error: Exception) -> bool:
 
 
 def synchronized_time(device: torch.device) -> float:
-    """Seconds, after the device has finished its work.
+    """Return the time in seconds, after the device has finished its work.
 
-    One thread of a processor is timed by what it works, whatever other programs do meanwhile.
+    On a CPU with one thread this is the thread's CPU time, which other programs do not disturb.
     """
     if device.type == "cpu" and torch.get_num_threads() == 1:
         return time.thread_time()

@@ -1,4 +1,4 @@
-"""Work that a device records once, and then starts as one: the host launches nothing but its start."""
+"""Functions whose kernel launches are recorded once and replayed as one (CUDA graphs)."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-_WARM_UP = 2  # calls before the recording, in which libraries get their memory
+_WARM_UP = 2  # calls before the recording, in which libraries allocate memory
 
 Work = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 
 
 class Graph(Protocol):
-    """What a device records."""
+    """Recorder of one device: `warm_up` runs the work, `record` only records it."""
 
-    # runs it, as itself
     def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...
 
-    # runs nothing
     def record(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]: ...
 
     def replay(self) -> None: ...
 
 
 class RecordedFunction:
-    """As `work`, a function of named tensors, which may also change tensors that it finds elsewhere.
+    """Function of named tensors whose launches are replayed from the third call on.
 
-    Names, shapes and what it finds elsewhere stay where they are from call to call, and the work
-    depends on nothing else that the host knows. What it returns is overwritten by the next call.
+    work: may also change tensors that it holds. Names, shapes and addresses must be equal in every
+    call, and the work may depend on no other host values. The next call overwrites the results.
     """
 
     def __init__(self, work: Work, graph: Graph) -> None:
@@ -54,13 +52,13 @@ class RecordedFunction:
 
 
 class _Cuda:
-    """Fulfils `Graph`."""
+    """`Graph` of a CUDA device."""
 
     def __init__(self) -> None:
         self._graph = torch.cuda.CUDAGraph()
 
     def warm_up(self, work: Work, given: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Beside the stream that everything else is on, as the recording is."""
+        """Run the work on a side stream, as a recording does."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -78,5 +76,5 @@ class _Cuda:
 
 
 def graph_factory(device: torch.device) -> Callable[[], Graph] | None:
-    """How this device records; None: it does not."""
+    """Return the recorder of this device; None if it cannot record."""
     return _Cuda if device.type == "cuda" else None

@@ -1,9 +1,7 @@
-"""The machine around a run: disk, clock, text, limits, the loopback interface.
+"""Checks of the machine: disk, clock, text encoding, limits, the loopback interface.
 
-Nothing here imports torch.
-
-A check is a function that returns one `CheckResult`; what it looks at is a parameter, so that each
-answer can be provoked.
+A check is a function that returns a `CheckResult`; its inputs are parameters, so that tests can
+cause every result. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -38,11 +36,12 @@ class CheckResult:
 
 
 def free_bytes(path: str) -> int:
+    """Return the free space of the file system of `path`."""
     return shutil.disk_usage(path).free
 
 
 def disk(place: str = ".", free: Callable[[str], int] = free_bytes) -> CheckResult:
-    """Room for a run folder: fails below 0.2 GB, warns below 2 GB."""
+    """Check the space for a run folder: fails below 0.2 GB, warns below 2 GB."""
     gb = free(place) / _GB
     level: Level = "FAIL" if gb < 0.2 else "warn" if gb < 2 else "ok"
     cure = "" if level == "ok" else "checkpoints need room: free some disk space or give train another --out DIR"
@@ -50,7 +49,7 @@ def disk(place: str = ".", free: Callable[[str], int] = free_bytes) -> CheckResu
 
 
 def temporary_disk(place: str | None = None, free: Callable[[str], int] = free_bytes) -> CheckResult:
-    """Room for temporary files: warns below 0.5 GB."""
+    """Check the space for temporary files: warns below 0.5 GB."""
     place = place or tempfile.gettempdir()
     gb = free(place) / _GB
     cure = "" if gb >= 0.5 else "free some space there or set TMPDIR to a larger disk"
@@ -58,7 +57,7 @@ def temporary_disk(place: str | None = None, free: Callable[[str], int] = free_b
 
 
 def shared_memory(place: str = "/dev/shm", free: Callable[[str], int] = free_bytes) -> CheckResult:
-    """What processes of one machine exchange tensors through: warns at 64 MB, the default of a container."""
+    """Check the shared memory between processes: warns at 64 MB, the default of a container."""
     if not os.path.isdir(place):
         return CheckResult("shared memory", "ok", f"this system has no {place}")
     gb = free(place) / _GB
@@ -67,7 +66,7 @@ def shared_memory(place: str = "/dev/shm", free: Callable[[str], int] = free_byt
 
 
 def writable(place: str = ".") -> CheckResult:
-    """Whether a file can be made here, where `runs/` goes; the file is removed again."""
+    """Check that the working directory, the parent of `runs/`, is writable."""
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"x")
@@ -78,18 +77,18 @@ def writable(place: str = ".") -> CheckResult:
 
 
 def clock(now: Callable[[], float] = time.time, installed: float | None = None) -> CheckResult:
-    """UTC against the time paragan's files were installed: a clock before that runs wrong. installed: POSIX seconds."""
+    """Check that the clock is not before the installation of paragan. installed: POSIX seconds."""
     installed = os.path.getmtime(paragan.__file__) if installed is None else installed
     days = (installed - now()) / 86400
     utc = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now()))
     if days > 1:
         found = f"{utc}, {days:.0f} days before paragan was installed"
-        return CheckResult("clock", "warn", found, "set the clock: records and comparisons of files go by it")
+        return CheckResult("clock", "warn", found, "set the clock: records and file times depend on it")
     return CheckResult("clock", "ok", utc)
 
 
 def monotonic(tick: Callable[[], float] = time.monotonic, wait_s: float = 0.02) -> CheckResult:
-    """Whether the clock that time-outs and speeds are measured with goes on while we wait."""
+    """Check that the monotonic clock, which measures time-outs and speeds, advances."""
     before = tick()
     time.sleep(wait_s)
     seconds = tick() - before
@@ -103,7 +102,7 @@ def monotonic(tick: Callable[[], float] = time.monotonic, wait_s: float = 0.02) 
 
 
 def encoding(names: tuple[str, ...] | None = None) -> CheckResult:
-    """Encoding of files, file names and this output: UTF-8 is expected."""
+    """Check that files, file names and the output are encoded as UTF-8."""
     names = names or (locale.getencoding(), sys.getfilesystemencoding(), sys.stdout.encoding or "none")
     invalid = [name for name in names if name.lower().replace("-", "") not in ("utf8", "utf8sig")]
     cure = "class names with accents may not be shown or read: set PYTHONUTF8=1" if invalid else ""
@@ -111,7 +110,7 @@ def encoding(names: tuple[str, ...] | None = None) -> CheckResult:
 
 
 def open_files(limit: int | None = None) -> CheckResult:
-    """How many files and sockets this process may hold."""
+    """Check the limit on open files and sockets."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
     found = "no limit" if limit == resource.RLIM_INFINITY else f"at most {limit}"
     few = limit != resource.RLIM_INFINITY and limit < 1024
@@ -120,7 +119,7 @@ def open_files(limit: int | None = None) -> CheckResult:
 
 
 def port(host: str = "127.0.0.1", timeout_s: float = 2.0) -> CheckResult:
-    """Whether a port of the loopback interface can be bound and reached; processes of one machine talk this way."""
+    """Check that a port of the loopback interface can be bound and reached."""
     try:
         with socket.create_server((host, 0)) as server:
             server.settimeout(timeout_s)

@@ -1,6 +1,4 @@
-"""What is installed: versions, builds of torch that do not fit, processors and accelerators.
-
-A check is a function.
+"""Checks of the installation: versions, build of torch, processor and accelerators.
 
 Metadata is read; a package that may be broken (torchvision) is imported in a separate process.
 """
@@ -29,19 +27,19 @@ _NVIDIA_DRIVER = "/proc/driver/nvidia/version"
 
 
 def versions() -> dict[str, str]:
-    """Every installed distribution by its lower-case name."""
+    """Return the version of every installed distribution by its lower-case name."""
     found = importlib.metadata.distributions()
     return {name.lower(): d.version for d in found if (name := d.metadata["Name"])}
 
 
 def python() -> CheckResult:
-    """The program, the language, the system."""
+    """Report the versions of paragan, Python and the system."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     return CheckResult("paragan", "ok", f"{paragan.__version__}, Python {platform.python_version()}, {system}")
 
 
 def packages(installed: Callable[[], Versions] = versions) -> CheckResult:
-    """What paragan needs, with the least version of each."""
+    """Check the required packages and their minimum versions."""
     there = installed()
     wrong = [f"{name}>={least}" for name, least in NEEDED.items() if _number(there.get(name, "")) < _number(least)]
     found = ", ".join(f"{name} {there.get(name, 'missing')}" for name in NEEDED)
@@ -54,10 +52,10 @@ def torchvision(
     required_torch: Callable[[], str | None] = lambda: torch_required_by_torchvision(),
     imports: Callable[[], str | None] | None = None,
 ) -> CheckResult:
-    """Whether torchvision matches torch: paragan does not use it, but a mismatch breaks packages that import it.
+    """Check that torchvision, if present, matches torch; a mismatch breaks packages that import it.
 
-    required_torch: the torch version that its metadata requires. imports: why an import fails, if
-    it does; None: not tried.
+    required_torch: returns the torch version in its metadata. imports: returns why an import fails,
+    None if it works.
     """
     there = installed()
     if "torchvision" not in there:
@@ -74,19 +72,19 @@ def torchvision(
 
 
 def torchvision_with_import() -> CheckResult:
-    """`torchvision`, with an import in a separate process."""
+    """Check torchvision, with an import in a separate process."""
     return torchvision(imports=torchvision_import_error)
 
 
 def torch_required_by_torchvision() -> str | None:
-    """The torch version that the metadata of torchvision pins; None where it pins none."""
+    """Return the torch version that torchvision pins; None if it pins none."""
     lines = importlib.metadata.requires("torchvision") or []
     pins = (re.fullmatch(r"torch\s*\(?==\s*([\w.+]+?)\)?", line.split(";")[0].strip()) for line in lines)
     return next((pin[1] for pin in pins if pin), None)
 
 
 def torchvision_import_error(timeout_s: float = 20.0) -> str | None:
-    """The last line of the error of an import in another process; None if it works."""
+    """Return the last line of the error of an import in a child process; None if it works."""
     try:
         ended = subprocess.run(
             [sys.executable, "-c", "import torchvision"], capture_output=True, text=True, timeout=timeout_s, check=False
@@ -97,7 +95,7 @@ def torchvision_import_error(timeout_s: float = 20.0) -> str | None:
 
 
 def torch_build() -> str:
-    """Which accelerator torch is built for: "cpu", "cuda 13.0", …, read from its source, not imported."""
+    """Return the accelerator that torch is built for ("cpu", "cuda 13.0"), without importing it."""
     found = importlib.util.find_spec("torch")
     text = Path(found.origin).with_name("version.py").read_text() if found and found.origin else ""
     kinds = re.findall(r"^(cuda|hip|xpu)\b[^=\n]*=\s*['\"]([^'\"]+)", text, re.M)
@@ -107,7 +105,7 @@ def torch_build() -> str:
 def unused_nvidia_packages(
     installed: Callable[[], Versions] = versions, build: Callable[[], str] = torch_build
 ) -> CheckResult:
-    """`nvidia-*` packages, several GB that a CPU build of torch has no use for."""
+    """Check for `nvidia-*` packages, several GB that a CPU build of torch does not use."""
     there = sorted(name for name in installed() if name.startswith("nvidia-"))
     if there and build() == "cpu":
         named = " ".join(there[:3]) + (" …" if len(there) > 3 else "")
@@ -121,26 +119,26 @@ def devices(
     seen: Callable[[], list[str]] = lambda: visible_devices(),
     driver: Callable[[], bool] = lambda: os.path.exists(_NVIDIA_DRIVER),
 ) -> CheckResult:
-    """The accelerators that torch sees, against what it is built for and what the system has."""
+    """Check the accelerators that torch sees against its build and the driver."""
     try:
         names = seen()
     except (ImportError, OSError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        cure = "torch itself does not work here: install it anew (`pip install --force-reinstall torch`)"
+        cure = "torch does not work here: reinstall it (`pip install --force-reinstall torch`)"
         return CheckResult("devices", "FAIL", reason[:200], cure)
     if names:
         return CheckResult("devices", "ok", ", ".join(names))
     if build() != "cpu":
-        cure = "it is trained on the CPU: look at `nvidia-smi` and CUDA_VISIBLE_DEVICES, or at the driver's version"
+        cure = "training will use the CPU: check `nvidia-smi`, CUDA_VISIBLE_DEVICES and the driver version"
         return CheckResult("devices", "warn", f"torch is built for {build()} but sees no device", cure)
     if driver():
         cure = "the device stays unused: install a CUDA build of torch (./run: PARAGAN_TORCH=cuda)"
-        return CheckResult("devices", "warn", "an NVIDIA driver is here, but torch is a CPU build", cure)
+        return CheckResult("devices", "warn", "an NVIDIA driver is installed, but torch is a CPU build", cure)
     return CheckResult("devices", "ok", "none: the CPU is used")
 
 
 def visible_devices() -> list[str]:
-    """Name and memory of each; imports torch."""
+    """Return name and memory of each accelerator; imports torch."""
     import torch
 
     kind = torch.accelerator.current_accelerator(check_available=True)
@@ -154,7 +152,7 @@ def visible_devices() -> list[str]:
 
 
 def processor(threads: int | None = None, usable: int | None = None) -> CheckResult:
-    """Threads, vector units, and which number format `precision: auto` takes on the CPU; imports torch."""
+    """Check threads and vector units, and report the CPU's `precision: auto`; imports torch."""
     import torch
 
     from paragan.hardware.precision import has_bf16
@@ -169,10 +167,10 @@ def processor(threads: int | None = None, usable: int | None = None) -> CheckRes
 
 
 def _usable() -> int:
-    """CPU cores that this process may run on."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _number(version: str) -> tuple[int, ...]:
-    """`2.13.0+cpu` is (2, 13, 0); nothing is ()."""
+    """Parse a version: `2.13.0+cpu` is (2, 13, 0), an empty text is ()."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])

@@ -1,6 +1,6 @@
-"""Two processes of this machine add up 1 and 1 through gloo: what training on several processes will do.
+"""Check that two processes of this machine can all-reduce through gloo.
 
-Run as a program it is one of the two: they meet in a file, and print milliseconds.
+As a program it is one of the two processes, which rendezvous through a file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CURE = (
 def all_reduce(
     command: tuple[str, ...] = ("-m", "paragan.hardware.loopback"), timeout_s: float = TIMEOUT_S
 ) -> CheckResult:
-    """One all-reduce between two processes, which have ended when this returns."""
+    """Check one all-reduce between two child processes; both have ended when this returns."""
     with tempfile.TemporaryDirectory() as folder, LocalProcesses() as processes:
         logs = [Path(folder, f"rank-{rank}.log") for rank in range(2)]
         for rank, log in enumerate(logs):
@@ -41,7 +41,7 @@ def all_reduce(
 
 
 def run_rank(rank: int, timeout_s: float, store_path: str) -> None:
-    """One of the two processes."""
+    """Run one of the two processes; prints the duration in milliseconds."""
     from datetime import timedelta
 
     import torch

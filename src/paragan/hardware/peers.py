@@ -12,31 +12,31 @@ import torch
 import torch.distributed as dist
 
 _OURS = {
-    # No thread of torch's watches the group: on a failure, or a time-out of its own, it would end the whole process.
+    # Without torch's watchdog thread, which would end the process on a failure or time-out.
     "TORCH_NCCL_BLOCKING_WAIT": "1",
-    # Two processes have one thing to say at a time: it may as well go one after another.
+    # A pair exchanges one message at a time, so serialisation costs nothing.
     "TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING": "0",
 }
 
 
 def num_nccl_devices() -> int:
-    """Number of accelerators of this host that NCCL supports."""
+    """Return the number of accelerators of this host that NCCL supports."""
     return torch.cuda.device_count() if dist.is_nccl_available() else 0
 
 
 def accelerator_uuid(device: torch.device) -> str | None:
-    """UUID of the accelerator, independent of its index; None where NCCL does not support it."""
+    """Return the UUID of the accelerator; None where NCCL does not support it."""
     if device.type != "cuda" or not dist.is_nccl_available():
         return None
     return str(torch.cuda.get_device_properties(device).uuid)
 
 
 def connect_pair(store: dist.Store, rank: int, device: torch.device, timeout_s: float) -> Any:
-    """The group of two processes (NCCL's), ranks 0 and 1; returns when the other one has come, too.
+    """Create an NCCL group of two processes, ranks 0 and 1; waits for the other process.
 
-    Its works can be polled, and polling raises their errors. It matches by the order of calls and
-    ignores tags. store: of these two alone. `RuntimeError` where they cannot meet, as two on one
-    accelerator.
+    Its works can be polled, which raises their errors. Messages match by the order of calls; tags
+    are ignored. store: used by this pair only. Raises `RuntimeError` where they cannot connect, such
+    as two processes on one accelerator.
     """
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = timedelta(seconds=timeout_s)

@@ -1,4 +1,4 @@
-"""Which number format and memory layout a network runs in."""
+"""Number format and memory layout of a network."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DTYPES = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "pure": t
 
 
 def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | None:
-    """The autocast format for `auto`, `fp32`, `bf16`, `fp16` or `pure` (bf16 with bf16 weights); None: no autocast.
+    """Return the autocast format for `auto`, `fp32`, `bf16`, `fp16` or `pure`; None: no autocast.
 
-    `auto` is bf16 where the hardware multiplies it natively and the network is convolutional: small
-    dense networks spend their time elsewhere and lose by the casts (benchmarks/). fp16 on a CPU is
-    refused: it runs 20 times slower.
+    `pure` is bf16 with bf16 weights. `auto` is bf16 if the hardware multiplies it natively and the
+    network is convolutional; small dense networks lose time to the casts (benchmarks/). Raises
+    `ConfigError` for fp16 on a CPU.
     """
     if name == "fp16" and device.type == "cpu":
         raise ConfigError(
@@ -31,23 +31,19 @@ def dtype_of(name: str, net: nn.Module, device: torch.device) -> torch.dtype | N
 
 
 def wants_channels_last(choice: bool | None, net: nn.Module) -> bool:
-    """The layout.
-
-    As chosen, or channels last for convolutional networks (measured faster on CPUs and on tensor
-    cores).
-    """
+    """Return whether to use channels last: as chosen, by default for convolutional networks."""
     return _is_convolutional(net) if choice is None else choice
 
 
 def precision_candidates(choice: str, device: torch.device) -> tuple[str, ...]:
-    """What `auto` may turn out to be, the likeliest first; fp16 never: it needs a loss scale, and is no faster."""
+    """Return the formats that `auto` chooses from, the likeliest first; never fp16."""
     if choice != "auto":
         return (choice,)
     return ("bf16", "fp32") if has_bf16(device) else ("fp32",)
 
 
 def layout_candidates(choice: bool | None, net: nn.Module) -> tuple[bool, ...]:
-    """The same of channels last, which dense networks have no use for."""
+    """Return the values of channels last that `auto` chooses from; dense networks have one."""
     if choice is not None:
         return (choice,)
     return (True, False) if _is_convolutional(net) else (False,)
@@ -61,7 +57,7 @@ def has_bf16(device: torch.device) -> bool:
 
 
 def _has_fast_bf16(cpuinfo: str) -> bool:
-    """By the flags, not by a timing: the same machine must choose the same way twice.
+    """Decide by CPU flags instead of a timing, so that a machine always decides equally.
 
     avx512_bf16 alone is not enough: on Intel's server cores it runs at half rate (0.6 x fp32 where
     AMX is hidden by a hypervisor, docs/journal.md), on AMD's at twice the rate of fp32.
@@ -71,7 +67,7 @@ def _has_fast_bf16(cpuinfo: str) -> bool:
 
 @cache
 def _cpuinfo() -> str:
-    path = Path("/proc/cpuinfo")  # torch has no public question for it
+    path = Path("/proc/cpuinfo")  # torch has no public function for it
     return path.read_text(errors="replace") if path.exists() else ""
 
 
