@@ -76,7 +76,7 @@ def test_clipping_is_torchs():
 
 
 def stepped(weight: torch.Tensor, build, steps: int = 300):
-    optimizer = build([weight])
+    optimizer = build([("weight", weight)])
     for _ in range(steps):
         weight.grad = torch.ones_like(weight)
         optimizer.step()
@@ -88,7 +88,7 @@ def test_masters_add_up_what_low_weights_would_lose():
     low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
     alone = nn.Parameter(low.detach().clone())
     sgd = Policy(torch.optim.SGD, 1e-4).optimizer
-    kept = stepped(low, lambda weights: MasterWeights(weights, sgd, torch.device("cpu")))
+    kept = stepped(low, lambda named: MasterWeights(dict(named), sgd, torch.device("cpu")))
     stepped(alone, sgd)
     assert torch.equal(alone.detach().float(), torch.ones(4))  # each step of 1e-4 is rounded away
     assert torch.allclose(kept.copies[0].detach(), torch.full((4,), 0.97), atol=1e-5)
@@ -98,9 +98,9 @@ def test_masters_add_up_what_low_weights_would_lose():
 def test_masters_are_part_of_the_state():
     low = nn.Parameter(torch.full((4,), 1.0, dtype=torch.bfloat16))
     adam = Policy(torch.optim.Adam, 1e-4).optimizer
-    first = stepped(low, lambda weights: MasterWeights(weights, adam, torch.device("cpu")), steps=3)
+    first = stepped(low, lambda named: MasterWeights(dict(named), adam, torch.device("cpu")), steps=3)
     again = nn.Parameter(torch.zeros(4, dtype=torch.bfloat16))
-    second = MasterWeights([again], adam, torch.device("cpu"))
+    second = MasterWeights({"weight": again}, adam, torch.device("cpu"))
     second.load_state_dict(first.state_dict())
     assert torch.equal(second.copies[0], first.copies[0])
     assert torch.equal(again.detach(), low.detach())
