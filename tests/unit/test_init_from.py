@@ -102,7 +102,8 @@ def test_other_classes_keep_their_initial_embeddings(tmp_path, source, kinds):
 
 
 def test_low_precision_weights_and_the_copies_that_are_stepped_agree(tmp_path, source):
-    trainer, *_ = started(tmp_path, source, "g.precision=pure")
+    groups = 'g.optimizer.groups={match: "*.bias", lr: 1e-3}'
+    trainer, *_ = started(tmp_path, source, "g.precision=pure", groups)
     g, saved = trainer.players["g"], tensors(source, "g", "net/")
     copies = dict(zip((name for name, _ in g.net.named_parameters()), g.optimizer.copies, strict=True))
     assert all(torch.equal(value, saved[name]) for name, value in copies.items())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.pieces import StoredTensors
 from paragan.game.player import Player
 
@@ -52,6 +53,6 @@ def _copy_to_masters(player: Player, weights: StoredTensors) -> None:
     boxes = player.strategy.optimizer_layout(player.net)
     if not any("master" in entry for entry in held["state"].values()):
         return
-    for number, (name, _) in enumerate(player.net.named_parameters()):
+    for number, name in enumerate(optimizer_weights(player.optimizer)):
         held["state"][number]["master"] = weights.read(name, boxes[name])
     player.optimizer.load_state_dict(held)

@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.protocols import Network, Opponent, Strategy, Turn
 from paragan.core.shard import local_shard
 from paragan.core.types import GeneratorOutput, LossTerms, Side, Update
@@ -129,9 +130,8 @@ class Player:
 
         Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not counted as an update.
         """
-        stepped = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         # the state of penalties, too, is that of the turn before
-        tensors = (*stepped, *self.state.values())
+        tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
         self._before_look_ahead = [(tensor, tensor.detach().clone()) for tensor in tensors]
         self._apply(computed.ok)
 
@@ -178,7 +178,7 @@ class Player:
         """Return whether the optimizer steps the network's weights themselves: no shards, no copies."""
         kind = type(self.optimizer)
         own = {id(weight) for weight in self._weights}
-        stepped = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        stepped = optimizer_weights(self.optimizer).values()
         plain = getattr(kind, "zero_grad", None) is torch.optim.Optimizer.zero_grad
         return plain and all(id(weight) in own and not isinstance(weight, DTensor) for weight in stepped)
 

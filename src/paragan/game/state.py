@@ -10,6 +10,7 @@ from torch import Tensor
 
 from paragan.core.errors import CheckpointError
 from paragan.core.layout import TensorLayout
+from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.shard import local_shard
 from paragan.game.player import Player
@@ -50,21 +51,10 @@ def _optimizer_prefix(replica: int) -> str:
 def _optimizer(player: Player) -> Iterator[tuple[str, Tensor, str, Tensor]]:
     """(parameter, the tensor stepped for it here, key, value) of all that the optimiser remembers."""
     state = player.optimizer.state_dict()["state"]
-    for index, (name, like) in enumerate(_stepped(player).items()):
+    for index, (name, like) in enumerate(optimizer_weights(player.optimizer).items()):
         for key, value in state.get(index, {}).items():
             if value is not None:
                 yield name, like, key, torch.as_tensor(value)
-
-
-def _stepped(player: Player) -> Tensors:
-    """What the optimiser steps, by the parameter's name: the parameter, a copy of it, or this rank's piece.
-
-    In the order of the groups, by which torch numbers the state.
-    """
-    stepped: Tensors = {}
-    for group in player.optimizer.param_groups:
-        stepped |= zip(group["param_names"], group["params"], strict=True)
-    return stepped
 
 
 def _apart(tensors: Tensors) -> Tensors:
@@ -129,7 +119,7 @@ def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: st
 
 def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTensors) -> None:
     boxes = player.strategy.optimizer_layout(player.net)
-    stepped = _stepped(player)
+    stepped = optimizer_weights(player.optimizer)
     numbers = {name: index for index, name in enumerate(stepped)}
     fresh = player.optimizer.state_dict()
     keeps_masters = any("master" in entry for entry in fresh["state"].values())

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.core.optimizer_weights import optimizer_weights
+
 Build = Callable[[Iterable[tuple[str, Tensor]]], torch.optim.Optimizer]
 
 
@@ -51,21 +53,18 @@ class MasterWeights:
 
     def state_dict(self) -> dict[str, Any]:
         held = self.inner.state_dict()
-        state = {n: {**held["state"].get(n, {}), "master": c.detach()} for n, c in enumerate(self._in_groups())}
+        copies = enumerate(optimizer_weights(self).values())
+        state = {n: {**held["state"].get(n, {}), "master": copy.detach()} for n, copy in copies}
         return {**held, "state": state}
 
     @torch.no_grad()
     def load_state_dict(self, held: dict[str, Any]) -> None:
         state = {n: dict(entry) for n, entry in held["state"].items()}
         weights = dict(zip(self.copies, self.weights, strict=True))
-        for number, copy in enumerate(self._in_groups()):
+        for number, copy in enumerate(optimizer_weights(self).values()):
             copy.copy_(state.get(number, {}).pop("master", weights[copy]))
         self.inner.load_state_dict({**held, "state": {n: entry for n, entry in state.items() if entry}})
         self.write_back()
-
-    def _in_groups(self) -> list[Tensor]:
-        """The copies in the order of the groups, by which torch numbers the state."""
-        return [copy for group in self.param_groups for copy in group["params"]]
 
     def write_back(self) -> None:
         """The copies' values, into the weights."""

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
+from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.option_types import Count
 from paragan.core.pieces import StoredTensors
 from paragan.core.protocols import Network, Turn
@@ -126,7 +127,7 @@ class Strategy(none.Strategy):
 
 def _moments(optimizer: Any) -> list[Tensor]:
     """State tensors of the optimiser, in an order that is equal on all ranks."""
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    weights = optimizer_weights(optimizer).values()
     keys = sorted({key for entry in optimizer.state.values() for key in entry})
     held = [(weight, optimizer.state.get(weight, {}).get(key)) for key in keys for weight in weights]
     return [value for weight, value in held if isinstance(value, Tensor) and value.shape == weight.shape]

@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from paragan.core.optimizer_weights import optimizer_weights
 from paragan.game import schedule
 from paragan.game.player import Player
 
@@ -54,7 +55,8 @@ class StackedAdam:
         for cell, player in enumerate(self.players):
             self.updates_C[cell] = player.updates
             self.lr_C[cell] = player.policy.lr
-            for weight, m, v in zip(self._stepped(player), *self._parts(cell, self.m_CP, self.v_CP), strict=True):
+            weights = optimizer_weights(player.optimizer).values()
+            for weight, m, v in zip(weights, *self._parts(cell, self.m_CP, self.v_CP), strict=True):
                 state = player.optimizer.state[weight]
                 self.steps_C[cell] = state.get("step", 0.0)
                 for name, place in (("exp_avg", m), ("exp_avg_sq", v)):
@@ -67,7 +69,7 @@ class StackedAdam:
         """Write counters back, so that players can be read and stepped one by one."""
         for cell, player in enumerate(self.players):
             player.updates.copy_(self.updates_C[cell])
-            for weight in self._stepped(player):
+            for weight in optimizer_weights(player.optimizer).values():
                 player.optimizer.state[weight]["step"] = self.steps_C[cell].clone()
 
     def count(self, images: int) -> Tensor | None:
@@ -120,10 +122,6 @@ class StackedAdam:
         rows = [matrix_CP[cell].split(sizes) for matrix_CP in matrices_CP]
         return [[part.view(shape) for part, shape in zip(row, self._shapes, strict=True)] for row in rows]
 
-    @staticmethod
-    def _stepped(player: Player) -> list[Tensor]:
-        return [weight for group in player.optimizer.param_groups for weight in group["params"]]
-
 
 def _step_settings(player: Player) -> tuple[object, ...]:
     """Everything that determines a step, except the learning rate."""
@@ -133,6 +131,5 @@ def _step_settings(player: Player) -> tuple[object, ...]:
         type(player.optimizer),
         arguments,
         replace(player.policy, lr=0.0),
-        len(player.optimizer.param_groups),
         average,
     )
