@@ -177,7 +177,7 @@ def test_master_weights_with_groups_step_as_float32_weights():
             r"d\.optimizer\.groups\.0\.match: no parameter .* '\*\.bais'; the closest names are: 1\.bias",
         ),
         ({"lr": 1.0}, r"d\.optimizer\.groups\.0\.match: it is required and must be a pattern"),
-        ({"match": "*", "betas": (0, 2)}, r"d\.optimizer\.groups\.0\.betas: found betas=\(0, 2\): Invalid beta"),
+        ({"match": "*", "betas": (0, 2)}, r"d\.optimizer\.groups\.0\.betas: betas=\(0, 2\): Invalid beta"),
         ({"match": "*", "beta": 0}, r"d\.optimizer\.groups\.0\.beta: Adam has no such argument, did you mean 'betas'"),
         ({"match": "*", "fused": True}, r"d\.optimizer\.groups\.0\.fused: it applies to all groups; set it in"),
     ],
@@ -209,7 +209,7 @@ def test_groups_of_a_recipe_have_floats_and_are_written_back_as_they_were():
         (
             "weight_decay: 0",
             "weight_decay: -1",
-            "mine.yaml:9: g.optimizer.groups.0.weight_decay: found weight_decay=-1",
+            "mine.yaml:9: g.optimizer.groups.0.weight_decay: weight_decay=-1",
         ),
         ('"*.bias"', "bias", "mine.yaml:8: g.optimizer.groups.0.match: no parameter of the network matches 'bias'"),
     ],
