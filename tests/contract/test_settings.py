@@ -12,9 +12,11 @@ import pytest
 from pages import settings as page
 from paragan.cli.main import main
 from paragan.config import RunConfig, load, to_tree
+from paragan.config.field_types import fields_of
 from paragan.config.reference import of_options, of_run
 from paragan.core import registry
 from paragan.core.field_docs import meanings
+from paragan.core.option_types import Choice
 
 SHELVES = ("models", "losses", "penalties", "augment", "datasets", "schemes", "parallel", "optim", "writers")
 OPTIONS = {f"{folder}.{name}": registry.options(folder, name) for folder in SHELVES for name in registry.names(folder)}
@@ -28,6 +30,17 @@ def test_every_setting_has_a_meaning_of_a_sentence(name):
         assert setting.meaning[-1] in ".…", f"{name}: {setting.key}: {setting.meaning}"
         assert 10 < len(setting.meaning) < 320, f"{name}: {setting.key}"
         assert setting.kind and "<" not in setting.kind.replace("<=", ""), f"{name}: {setting.key}: {setting.kind}"
+
+
+@pytest.mark.parametrize("kind", OPTIONS.values(), ids=OPTIONS)
+def test_default_of_a_nested_setting_is_that_of_its_class(kind):
+    """A section in which a few keys are written has the defaults of its class, not those of the field."""
+    for field in fields_of(kind).values():
+        if isinstance(field.default, Choice):
+            assert field.default.options == type(field.default.options)()
+        elif dataclasses.is_dataclass(field.default):
+            assert field.default == field.inner()
+            test_default_of_a_nested_setting_is_that_of_its_class(field.inner)
 
 
 def test_a_setting_without_a_meaning_is_noticed(tmp_path, monkeypatch):

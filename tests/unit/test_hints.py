@@ -7,7 +7,7 @@ import re
 import pytest
 
 from paragan import config
-from paragan.config.hints import HINTS
+from paragan.config.hints import NAMES, SETTINGS
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 
@@ -21,14 +21,14 @@ def keys(tree, path=""):
 
 
 def test_hints_give_settings_that_exist():
-    given = {key for text in HINTS.settings.values() for key in re.findall(r"([a-z_.]+)=", text)}
+    given = {key for text in SETTINGS.values() for key in re.findall(r"([a-z_.]+)=", text)}
     arguments = [f"{side}.optimizer.arguments={{betas: [0, 1], weight_decay: 0}}" for side in "gd"]
     assert len(given) > 20
     assert given <= set(keys(config.to_tree(config.load("own", arguments))))
 
 
 def test_hints_give_names_that_exist_for_names_that_do_not():
-    for folder, names in HINTS.names.items():
+    for folder, names in NAMES.items():
         assert set(names.values()) <= set(registry.names(folder))
         assert not set(names) & set(registry.names(folder))
 

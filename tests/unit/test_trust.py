@@ -9,7 +9,7 @@ import pytest
 
 from paragan.cli.main import main
 from paragan.config import changes, load
-from paragan.config.config_reader import ANY
+from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.runs import start
 from tests.tiny_run import SMALL, TINY

@@ -11,7 +11,7 @@ import torch
 
 from paragan import build, config
 from paragan.api.estimator import Networks, instance
-from paragan.config.config_reader import ANY
+from paragan.config.sections import ANY
 from paragan.core.printable import to_printable
 from paragan.export.generator import GeneratorReader, load_generator
 from paragan.export.sampler import Sampler

@@ -14,7 +14,7 @@ from paragan import config
 from paragan.api.estimator import Estimator, instance
 from paragan.api.trained import load, warn
 from paragan.config import RunConfig
-from paragan.config.config_reader import ANY
+from paragan.config.sections import ANY
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import open_regular_file

@@ -11,7 +11,7 @@ import typer
 
 from paragan.cli.arguments import AsJson, Words
 from paragan.cli.run_arguments import load_config, parse_words
-from paragan.config.config_reader import NAMES_ONLY
+from paragan.config.sections import NAMES_ONLY
 
 if TYPE_CHECKING:
     from paragan.config.reference import Setting

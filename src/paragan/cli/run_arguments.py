@@ -96,7 +96,7 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     if position is None:
         return
     from paragan.config import RunConfig
-    from paragan.config.hints import HINTS
+    from paragan.config.hints import setting_hint
 
     option, given, value = words[position].partition("=")
     following = words[position + 1] if position + 1 < len(words) else ""
@@ -107,7 +107,7 @@ def _refuse_options(words: Sequence[str], context: typer.Context) -> None:
     options = [name for name in names if name.startswith("--")]
     if (meant := registry.closest_name(option, options, 0.8)) is not None:
         hint = f"did you mean {meant}?"
-    elif (known := HINTS.setting(key, value or None)) is not None:
+    elif (known := setting_hint(key, value or None)) is not None:
         hint = known
     elif "." in key or key in {field.name for field in fields(RunConfig)}:
         hint = f"use {key}={value or 'VALUE'}"

@@ -9,7 +9,7 @@ import typer
 
 from paragan.cli.arguments import Trust, Words
 from paragan.cli.run_arguments import load_config, parse_words, run_name
-from paragan.config.config_reader import ANY
+from paragan.config.sections import ANY
 from paragan.core.errors import ConfigError
 
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Run folder (default: runs/RECIPE).")]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Annotated, Literal
 
-from paragan.core.option_types import Category, Choice, Count, Fraction, Natural, NotNegative, Positive, Range
+from paragan.core.option_types import Category, Choice, Count, Fraction, Interval, Natural, NotNegative, Positive
 from paragan.game.options import OptimizerOptions
 
-Share = Annotated[float, Range(above=0, most=1)]
+Share = Annotated[float, Interval(gt=0, le=1)]
 
 _SHAPE = re.compile(r"([1-9]\d{0,2})x([1-9]\d{0,2})")
 _MAX_CELLS = 4096

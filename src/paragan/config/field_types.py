@@ -1,12 +1,14 @@
-"""Types of option fields: in words, for messages, and their marks, defaults and nested classes."""
+"""Fields of options classes: their types, also in words, and their defaults."""
 
 from __future__ import annotations
 
 import dataclasses
 import types
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from paragan.core.option_types import Category, IsPath, Range
+from paragan.core.option_types import Category, Interval
 
 _PLAIN: dict[Any, str] = {
     **{int: "an integer", float: "a number", bool: "true or false", str: "text"},
@@ -14,20 +16,46 @@ _PLAIN: dict[Any, str] = {
 }
 
 
-def is_union(hint: Any) -> bool:
-    """Whether a type is `A | B` or `Optional[A]`."""
-    return get_origin(hint) in (Union, types.UnionType)
+@dataclass(frozen=True)
+class Field:
+    """One field of an options class.
+
+    hint: the type with its marks. default: `dataclasses.MISSING` where it has none. inner: the options class in the
+    type, alone, optional or repeated; `Choice` for a chosen file, `str` for its name alone, both with the category.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    inner: Any = None
+    category: Category | None = None
+
+    @property
+    def is_list(self) -> bool:
+        return get_origin(self.hint) in (tuple, list)
+
+    @property
+    def is_optional(self) -> bool:
+        return _is_union(self.hint) and type(None) in get_args(self.hint)
 
 
-def is_path(hint: Any) -> bool:
-    """Whether a type is, or contains, text that is marked as a path."""
-    return any(isinstance(part, IsPath) or is_path(part) for part in get_args(hint))
+@cache
+def fields_of(kind: Any) -> dict[str, Field]:
+    """The fields of an options class by name."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _field(field, hints[field.name]) for field in dataclasses.fields(kind)}
 
 
-def is_record(hint: Any) -> bool:
-    """Whether a type is an options class, marked or not."""
-    kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return dataclasses.is_dataclass(kind)
+def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
+    factory = field.default_factory
+    default = field.default if factory is dataclasses.MISSING else factory()
+    parts = get_args(hint) if _is_union(hint) or get_origin(hint) in (tuple, list) else (hint,)
+    for part in parts:
+        if (category := category_of(part)) is not None:
+            return Field(field.name, hint, default, get_args(part)[0], category)
+        if isinstance(part, type) and dataclasses.is_dataclass(part):
+            return Field(field.name, hint, default, part)
+    return Field(field.name, hint, default)
 
 
 def category_of(hint: Any) -> Category | None:
@@ -43,31 +71,35 @@ def literal_words(hint: Any) -> tuple[Any, ...]:
     return tuple(word for part in get_args(hint) for word in literal_words(part))
 
 
-def default_of(field: dataclasses.Field[Any]) -> Any:
-    """The default of a field; `dataclasses.MISSING` where it has none."""
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
-
-
 def describe(hint: Any) -> str:
     """A type in words: `int | None` is "an integer or null"; ranges and the values of a `Literal` are listed."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return f"a map of {', '.join(field.name for field in dataclasses.fields(hint)) or 'nothing'}"
+    category = category_of(hint)
+    if category is not None:
+        return f"a name of {category.name}, or the dotted path of a module"
     if origin is Annotated:
-        return " ".join([describe(arguments[0]), *(str(mark) for mark in arguments[1:] if isinstance(mark, Range))])
+        bounds = [_describe_bounds(mark) for mark in arguments[1:] if isinstance(mark, Interval)]
+        return " ".join([describe(arguments[0]), *bounds])
     if origin is Literal:
         words = ", ".join(str(word).lower() if isinstance(word, bool) else str(word) for word in arguments)
         return f"one of {words}" if len(arguments) > 1 else words
-    if is_union(hint):
+    if _is_union(hint):
         return " or ".join(map(describe, arguments))
     if origin in (list, tuple):
-        return _sequence(list(arguments))
-    return _PLAIN.get(origin or hint, str(hint))
+        return _describe_list(list(arguments))
+    return _PLAIN.get(origin or hint, "a map")
 
 
-def _sequence(items: list[Any]) -> str:
+def _describe_bounds(interval: Interval) -> str:
+    bounds = ((">=", interval.ge), (">", interval.gt), ("<=", interval.le), ("<", interval.lt))
+    return " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
+
+
+def _describe_list(items: list[Any]) -> str:
     length = "" if len(items) == 1 or items[-1] is Ellipsis else f" of {len(items)}"
     kinds = list(dict.fromkeys(describe(item) for item in items if item is not Ellipsis))
     return f"a list{length}, each {kinds[0]}" if len(kinds) == 1 else f"a list of {', '.join(kinds)}"
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)

@@ -12,32 +12,37 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from paragan.config.sections import Section, choices
 from paragan.core import strict_yaml
-from paragan.core.settings_tree import COMMAND_LINE, Node, Problem, UnreadableError, shorten
+from paragan.core.settings_tree import COMMAND_LINE, Node, Problem, UnreadableError, entries_of, node_at, shorten
 
 _WORD = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)
-_CHOICES = ("data", "model", "loss", "augment", "scheme")
-_LISTS = ("penalties", "writers")
 
 
 class Overrides:
-    """Writes words over `tree` and remembers which settings of the recipe they dropped."""
+    """Writes words over a tree and remembers which settings of the recipe they dropped. kind: the tree's options."""
 
-    def __init__(self, tree: Node) -> None:
+    def __init__(self, kind: type, tree: Node) -> None:
         self.tree = tree
+        self._root = Section("", tree, kind)
         self._dropped: dict[str, dict[str, Any]] = {}  # section -> dotted key -> value in the recipe
 
     def write(self, word: str, problems: list[Problem]) -> None:
         """Write one word. `loss=hinge` is short for `loss.name=hinge`, `penalties=r1` for `penalties=[r1]`."""
-        for node in self._sections().values():
-            if isinstance(node.value, str):  # the short form, so that a key may be written below it
-                node.value = {"name": Node(node.place, node.value)}
-        before = {key: dict(_entries(node)) for key, node in self._sections().items()}
+        before = {section.path: dict(entries_of(section.node)) for section in choices(self._root)}
         write_word(self.tree, word, problems)
-        short = self._expand_short_form(word.partition("=")[0], before)
-        for key, node in self._sections().items():
-            if isinstance(node.value, dict) and key in before and _name(node.value) != _name(before[key]):
-                self._drop(key, node.value, with_words=key == short)
+        key = word.partition("=")[0]
+        written = node_at(self.tree, key)
+        is_short = written is not None and isinstance(written.value, str)
+        for section in choices(self._root):
+            former = before.get(section.path)
+            if former is None or not isinstance(section.node.value, dict):
+                continue
+            with_words = is_short and section.path == key
+            if with_words:
+                section.node.value = {**former, **section.node.value}
+            if _name(section.node.value) != _name(former):
+                self._drop(section.path, section.node.value, with_words)
 
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
         """A line for each choice that dropped settings of the recipe. settings: the whole config by dotted key.
@@ -48,23 +53,13 @@ class Overrides:
             lines = [
                 f"{key}={json.dumps(value, separators=(',', ':'))}"
                 for key, value in dropped.items()
-                if (key in settings or ".arguments." in key) and settings.get(key) != value and not self._has(key)
+                if (key in settings or ".arguments." in key)
+                and settings.get(key) != value
+                and node_at(self.tree, key) is None
             ]
             name = settings.get(f"{section}.name")
             if lines and "." not in str(name):
                 yield f"warning: {section}.name={name} drops the recipe's {' '.join(lines)}; add what you want to keep"
-
-    def _expand_short_form(self, key: str, before: Mapping[str, dict[str, Node]]) -> str | None:
-        """Replace the short form at `key` by the full one; returns the key where it was a choice's short form."""
-        assert isinstance(self.tree.value, dict)
-        node = self.tree.value.get(key)
-        if key in _LISTS and node is not None and isinstance(node.value, (str, dict)):
-            node.value = [Node(node.place, node.value)]
-        choice = self._sections().get(key)
-        if choice is not None and isinstance(choice.value, str):
-            choice.value = {**before.get(key, {}), "name": Node(choice.place, choice.value)}
-            return key
-        return None
 
     def _drop(self, section: str, entries: dict[str, Node], with_words: bool) -> None:
         """Drop all entries but the name; of an optimiser, its arguments only.
@@ -74,34 +69,12 @@ class Overrides:
         dropped = self._dropped.setdefault(section, {})
         if section.endswith(".optimizer"):
             section = f"{section}.arguments"
-            entries = _entries(entries.get("arguments"))
+            entries = entries_of(entries.get("arguments"))
             with_words = False
         for key in list(entries):
             is_word = entries[key].place == COMMAND_LINE
             if key != "name" and (with_words or not is_word):
                 dropped[f"{section}.{key}"] = entries.pop(key).plain()
-
-    def _has(self, key: str) -> bool:
-        """Whether a word wrote the key again."""
-        node: Node | None = self.tree
-        for part in key.split("."):
-            if node is not None and isinstance(node.value, list):
-                node = node.value[int(part)] if int(part) < len(node.value) else None
-            else:
-                node = _entries(node).get(part)
-        return node is not None
-
-    def _sections(self) -> dict[str, Node]:
-        """The nodes that choose a file by its name, by dotted key."""
-        tree = _entries(self.tree)
-        sections = {key: tree[key] for key in _CHOICES if key in tree}
-        for side in ("g", "d"):
-            player = _entries(tree.get(side))
-            sections |= {f"{side}.{key}": player[key] for key in ("optimizer", "strategy") if key in player}
-        for key in _LISTS:
-            items = tree[key].value if key in tree else None
-            sections |= {f"{key}.{i}": node for i, node in enumerate(items if isinstance(items, list) else ())}
-        return sections
 
 
 def is_override(word: str) -> bool:
@@ -131,7 +104,7 @@ def merge(tree: Node, other: Node) -> None:
     for key, value in other.value.items():
         former = tree.value.get(key) if isinstance(tree.value, dict) else None
         are_maps = former is not None and isinstance(former.value, dict) and isinstance(value.value, dict)
-        if are_maps and former is not None and "name" not in _entries(value):
+        if are_maps and former is not None and "name" not in entries_of(value):
             merge(former, value)
         else:
             _set(tree, key, value)
@@ -182,10 +155,6 @@ def _parse_value(text: str, problems: list[Problem]) -> Node:
     if text.lstrip()[:1] in ("[", "{", '"', "'"):
         return strict_yaml.read_document(text, COMMAND_LINE, problems)
     return Node(COMMAND_LINE, strict_yaml.parse_scalar(text.strip()))
-
-
-def _entries(node: Node | None) -> dict[str, Node]:
-    return node.value if node is not None and isinstance(node.value, dict) else {}
 
 
 def _name(entries: Mapping[str, Node]) -> Any:

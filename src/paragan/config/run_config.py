@@ -1,7 +1,7 @@
 """`RunConfig`, all settings of a run, and how it is read, checked and written.
 
-Options are plain dataclasses in the packages that use them; values at the leaves are checked with pydantic. All
-problems of a recipe and its overrides are reported together, each with its line. Nothing here imports torch.
+Options are plain dataclasses in the packages that use them, validated by pydantic. All problems of a recipe and its
+overrides are reported together, each with its line. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -9,19 +9,17 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from paragan.coevolution.options import GridOptions
-from paragan.config.config_reader import ANY, ConfigReader
-from paragan.config.hints import HINTS
 from paragan.config.overrides import Overrides, merge
-from paragan.config.values import check_value
+from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
 from paragan.core.errors import ConfigError
-from paragan.core.option_types import Category, Choice, Range
+from paragan.core.option_types import Category, Choice, Interval
 from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, raise_problems, shorten
 from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
@@ -65,7 +63,7 @@ class RunConfig:
     """Outputs written during the run; jsonl is required, it is the record."""
     grid: GridOptions | None = None
     """A population instead of one pair; train.kimg is then per cell. null: one pair."""
-    workers: Annotated[int, Range(least=1, most=1024)] | None = None
+    workers: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi", "nccl"] = "gloo"
     """How the workers of a grid exchange genomes: gloo; mpi, under mpiexec or to start it; nccl from accelerator to
@@ -75,7 +73,7 @@ class RunConfig:
     """HOST:PORT on which the coordinator of a grid listens; port 0: any free one."""
     seed: int = 0
     """Seed of the run: weights, latents, data order, augmentation."""
-    devices: Annotated[int, Range(least=1, most=1024)] | None = None
+    devices: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """Devices of this host, one process each; null: all its accelerators, or one process on the CPU. Under
     torchrun, torchrun decides.
     """
@@ -86,31 +84,31 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.coordinator):
-            raise ConfigError(f"coordinator must be HOST:PORT, such as 127.0.0.1:0, not {self.coordinator!r}")
+            raise ValueError(f"coordinator must be HOST:PORT, such as 127.0.0.1:0, not {self.coordinator!r}")
         if self.grid is None and self.workers is not None:
-            raise ConfigError(
+            raise ValueError(
                 f"workers={self.workers} needs a grid; set grid.shape, or pass devices={self.workers} for one pair"
             )
         if self.grid is not None and self.init is not None:
-            raise ConfigError("init is not available for a grid; leave it out")
+            raise ValueError("init is not available for a grid; leave it out")
         if self.grid is not None and self.train.executor != "eager":
-            raise ConfigError(
+            raise ValueError(
                 f"train.executor={self.train.executor} is not available for a grid; leave it at eager and set "
                 "grid.executor instead"
             )
         if self.grid is not None and 2 * self.grid.heartbeat_s >= self.train.timeout_s:
-            raise ConfigError(
+            raise ValueError(
                 f"grid.heartbeat_s={self.grid.heartbeat_s:g} must be less than half of "
                 f"train.timeout_s={self.train.timeout_s:g}"
             )
         names = [writer.name for writer in self.writers]
         if "jsonl" not in names:
-            raise ConfigError(
+            raise ValueError(
                 f"writers must include jsonl, the record of the run, not only {', '.join(names) or 'none'}"
             )
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            raise ConfigError(f"writers has {twice} twice; name each writer once")
+            raise ValueError(f"writers has {twice} twice; name each writer once")
 
     @property
     def coordinator_address(self) -> tuple[str, int]:
@@ -167,7 +165,7 @@ def _read(
     _check_format(tree)
     for word in [word for word in overrides if word.startswith(_PRESET)]:
         _apply_preset(tree, word.removeprefix(_PRESET), problems)
-    writer = Overrides(tree)
+    writer = Overrides(RunConfig, tree)
     for word in [word for word in overrides if not word.startswith(_PRESET)]:
         writer.write(word, problems)
     config = _fill(tree, problems, outside)
@@ -183,9 +181,10 @@ def loads(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
 
 
 def _fill(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    reader = ConfigReader(check_value, outside, HINTS)
-    config = reader.fill(RunConfig, tree)
-    raise_problems([*problems, *reader.problems])
+    from paragan.config.validation import validate  # here: help does not need pydantic
+
+    config, found = validate(RunConfig, tree, outside)
+    raise_problems([*problems, *found])
     assert config is not None
     return config
 
@@ -211,7 +210,9 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
 
 def outside_names(config: RunConfig) -> frozenset[str]:
     """The outside code that a config names: dotted paths and files."""
-    return frozenset(_chosen_names(config))
+    leaves = _flat(to_tree(config)).items()
+    names = {value for key, value in leaves if key.rpartition(".")[2] == "name" and isinstance(value, str)}
+    return frozenset(name for name in names if "." in name)
 
 
 def differences(a: RunConfig, b: RunConfig) -> list[str]:
@@ -273,18 +274,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _chosen_names(value: Any) -> Iterator[str]:
-    """Every chosen name with a dot in it, at any depth."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for f in dataclasses.fields(value):
-            item = getattr(value, f.name)
-            yield from (item,) if f.name == "name" and isinstance(item, str) and "." in item else ()
-            yield from _chosen_names(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _chosen_names(item)
 
 
 def _flat(tree: Any, path: str = "") -> dict[str, Any]:

@@ -1,33 +1,12 @@
-"""Types for option fields. Plain `Annotated` types: nothing here imports torch or pydantic."""
+"""Types for option fields. Plain `Annotated` types: nothing here imports torch, and pydantic only to read a config."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-
-@dataclass(frozen=True)
-class Range:
-    """Bounds of a number; `above` is exclusive, `least` and `most` inclusive."""
-
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-
-    def __contains__(self, value: float) -> bool:
-        return (
-            (self.least is None or value >= self.least)
-            and (self.most is None or value <= self.most)
-            and (self.above is None or value > self.above)
-        )
-
-    def __str__(self) -> str:
-        bounds = ((">= ", self.least), ("> ", self.above), ("<= ", self.most))
-        return " and ".join(f"{sign}{_short(bound)}" for sign, bound in bounds if bound is not None)
-
-
-def _short(bound: float) -> str:
-    return str(bound) if isinstance(bound, int) else f"{bound:g}"
+from annotated_types import Interval as Interval
 
 
 @dataclass(frozen=True)
@@ -39,6 +18,14 @@ class Category:
 
     name: str
     also: tuple[str, ...] = ()
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Hook of pydantic: a `Choice` is made by the context of the validation, `context(category, entries)`."""
+        from pydantic_core import core_schema
+
+        if source is not Choice:
+            return handler(source)
+        return core_schema.with_info_plain_validator_function(lambda entries, info: info.context(self.name, entries))
 
 
 @dataclass(frozen=True)
@@ -53,13 +40,19 @@ class Choice:
 class IsPath:
     """Marks text that is a path: a leading `~` stands for the home folder."""
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Hook of pydantic."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(os.path.expanduser, handler(source))
+
 
 FilePath = Annotated[str, IsPath()]
-Count = Annotated[int, Range(least=1)]
-Natural = Annotated[int, Range(least=0)]
-Positive = Annotated[float, Range(above=0)]
-NotNegative = Annotated[float, Range(least=0)]
-Fraction = Annotated[float, Range(least=0, most=1)]
+Count = Annotated[int, Interval(ge=1)]
+Natural = Annotated[int, Interval(ge=0)]
+Positive = Annotated[float, Interval(gt=0)]
+NotNegative = Annotated[float, Interval(ge=0)]
+Fraction = Annotated[float, Interval(ge=0, le=1)]
 
 # torch.optim, known without importing it; LBFGS (needs a closure) and SparseAdam (sparse gradients) cannot play.
 TORCH_OPTIMISERS = (

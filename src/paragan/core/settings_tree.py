@@ -41,6 +41,22 @@ class Node:
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
 
 
+def entries_of(node: Node | None) -> dict[str, Node]:
+    """The entries of a map; empty for anything else."""
+    return node.value if node is not None and isinstance(node.value, dict) else {}
+
+
+def node_at(tree: Node, path: str) -> Node | None:
+    """The node at a dotted key; None where nothing is written."""
+    node: Node | None = tree
+    for key in path.split("."):
+        if node is not None and isinstance(node.value, list):
+            node = node.value[int(key)] if key.isdecimal() and int(key) < len(node.value) else None
+        else:
+            node = entries_of(node).get(key)
+    return node
+
+
 class LocatedDict(dict[str, Any]):
     """A map with free keys, its dotted key in the config and the location of each entry."""
 

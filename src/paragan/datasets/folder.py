@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, Natural, Range
+from paragan.core.option_types import FilePath, Interval, Natural
 from paragan.core.protocols import Source
 from paragan.datasets import _class_folders, _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
@@ -36,9 +36,9 @@ class Options:
     """Channels: 1 for grey, 3 for colour."""
     crop: Literal["center", "squash"] = "center"
     """How images become square: `center` crops the largest centred square, `squash` changes the aspect ratio."""
-    background: Annotated[int, Range(least=0, most=255)] = 255
+    background: Annotated[int, Interval(ge=0, le=255)] = 255
     """Grey level, 0 to 255, behind transparent pixels."""
-    held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no split folders (`train` and `val`)."""
     cache_mb: Natural = 128
     """MiB of decoded images cached in memory, per split."""

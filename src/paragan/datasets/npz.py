@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, Range
+from paragan.core.option_types import FilePath, Interval
 from paragan.core.protocols import Source
 from paragan.datasets._in_memory import InMemorySource, compute_fingerprint
 from paragan.datasets._stratified_split import stratified_split
@@ -36,7 +36,7 @@ class Options:
     """Name of the label array; optional in the file."""
     class_names: str = "class_names"
     """Name of the array of class names; optional in the file."""
-    held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of each class held out from training."""
     flip: bool = False
     """Mirror half of the training images, chosen at random in every epoch."""

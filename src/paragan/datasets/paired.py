@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.option_types import Count, FilePath, Natural, Range
+from paragan.core.option_types import Count, FilePath, Interval, Natural
 from paragan.core.protocols import Paired
 from paragan.datasets import _archives, _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
@@ -45,7 +45,7 @@ class Options:
     """Mirror half of the training pairs, chosen at random."""
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""
-    held_out: Annotated[float, Range(above=0, most=0.5)] = 0.1
+    held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no split folders (`train` and `val`)."""
     cache_mb: Natural = 256
     """MiB of decoded pairs cached in memory, per split."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.option_types import Natural, Range
+from paragan.core.option_types import Interval, Natural
 from paragan.core.protocols import Source
 from paragan.datasets._in_memory import compute_fingerprint
 
@@ -40,7 +40,7 @@ class Options:
     """
     size: Literal[8, 16, 32, 64] = 32
     """Height and width in pixels."""
-    num_images: Annotated[int, Range(least=20, most=2**40)] = 50_000
+    num_images: Annotated[int, Interval(ge=20, le=2**40)] = 50_000
     """Number of training images; a tenth as many are held out."""
     seed: Natural = 0
     """Seed of the images."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from paragan.core.option_types import Count, FilePath, Natural, NotNegative, Positive, Range
+from paragan.core.option_types import Count, FilePath, Interval, Natural, NotNegative, Positive
 
 
 @dataclass(frozen=True)
 class TrainOptions:
     """Batch, length and execution of a run."""
 
-    batch: Annotated[int, Range(least=1, most=1 << 20)] = 64
+    batch: Annotated[int, Interval(ge=1, le=1 << 20)] = 64
     """Real images per D update, over all ranks."""
     kimg: Positive = 100.0
     """Length of the run in thousands of real images."""
-    threads: Annotated[int, Range(least=1, most=1024)] | None = None
+    threads: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """CPU threads; null: torch's choice, one per core. Small networks run best on one."""
     timeout_s: Positive = 300.0
     """Seconds that a rank waits for the others, at any time."""

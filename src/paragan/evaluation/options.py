@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from paragan.core.option_types import FilePath, Range
+from paragan.core.option_types import FilePath, Interval
 
 
 @dataclass(frozen=True)
 class EvaluationOptions:
     """How a run is scored and its generator sampled."""
 
-    num_images: Annotated[int, Range(least=6)] = 2000
+    num_images: Annotated[int, Interval(ge=6)] = 2000
     """Samples per score. Data of pairs is scored against its held-out targets instead."""
     features: Literal["auto", "judge", "mnist", "cifar10", "mnist-cnn", "cifar-resnet20", "cifar-resnet56"] | None = (
         "auto"

@@ -19,8 +19,8 @@ import paragan
 from paragan.hardware.health import CheckResult
 
 NEEDED = {  # as in pyproject.toml
-    **{"torch": "2.11", "numpy": "1.26", "pillow": "10.3", "pydantic": "2.7", "pyyaml": "6.0.1"},
-    **{"typer": "0.29", "jinja2": "3.1.4", "safetensors": "0.4.5"},
+    **{"torch": "2.11", "numpy": "1.26", "pillow": "10.3", "pydantic": "2.7"},
+    **{"annotated-types": "0.6", "pyyaml": "6.0.1", "typer": "0.29", "jinja2": "3.1.4", "safetensors": "0.4.5"},
 }
 Versions = Mapping[str, str]
 _NVIDIA_DRIVER = "/proc/driver/nvidia/version"

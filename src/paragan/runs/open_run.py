@@ -10,7 +10,7 @@ from pathlib import Path
 from paragan import build
 from paragan.build import grid
 from paragan.config import RunConfig, load, loads
-from paragan.config.config_reader import ANY
+from paragan.config.sections import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
 from paragan.core.printable import to_printable

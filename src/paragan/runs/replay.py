@@ -11,7 +11,7 @@ import torch
 from paragan.checkpoint.reader import Checkpoint, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig, load
-from paragan.config.config_reader import ANY
+from paragan.config.sections import ANY
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.types import Side

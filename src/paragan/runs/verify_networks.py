@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from paragan import build
 from paragan.config import RunConfig, choose, load
-from paragan.config.config_reader import ANY
+from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory

@@ -1,0 +1,183 @@
+"""Sections: the maps of a config and the options class of each. Nothing here checks a value."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+from paragan.config.field_types import Field, fields_of
+from paragan.config.hints import name_hint
+from paragan.core import outside_file, registry
+from paragan.core.errors import ConfigError
+from paragan.core.option_types import Category, Choice
+from paragan.core.registry import describe_choices
+from paragan.core.settings_tree import COMMAND_LINE, Node, Problem, SourceLocation, entries_of, shorten
+
+
+class _Everything:
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+ANY = _Everything()  # contains every name
+NAMES_ONLY = _Everything()  # contains every name, and outside code is not imported: its options stay as written
+
+
+@dataclass(frozen=True)
+class Section:
+    """A map of a config, at a dotted key.
+
+    kind: its options class; None for outside code that is not read. category, name: the chosen file whose options these
+    are, if any.
+    """
+
+    path: str
+    node: Node
+    kind: type | None
+    category: str = ""
+    name: str = ""
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """Its settings."""
+        return {} if self.kind is None else fields_of(self.kind)
+
+    @property
+    def keys(self) -> list[str]:
+        """The valid keys."""
+        return [*(["name"] if self.category else []), *self.fields]
+
+    def below(self) -> Iterator[tuple[str, Node, Field]]:
+        """Dotted key, node and field of the options, choices and names in it, also of options that are not written.
+
+        Short forms in the tree are replaced: one item by a list, text by a map.
+        """
+        for key, field in self.fields.items():
+            node = entries_of(self.node).get(key)
+            if node is None and dataclasses.is_dataclass(field.default):  # its keys are known
+                node = Node(self.node.place, {})
+            if field.inner is None or node is None or (node.value is None and field.is_optional):
+                continue
+            path = dotted(self.path, key)
+            if not field.is_list:
+                yield path, _expand(node, field), field
+                continue
+            if isinstance(node.value, (str, dict)):
+                node.value = [Node(node.place, node.value)]
+            for i, item in enumerate(node.value if isinstance(node.value, list) else ()):
+                yield dotted(path, str(i)), _expand(item, field), field
+
+
+def _expand(node: Node, field: Field) -> Node:
+    """The node, with a map instead of text alone, and with the name of the default choice if none is written."""
+    if field.inner is str:
+        return node
+    short = "name" if field.inner is Choice else vars(field.inner).get("SHORT", "name")
+    if isinstance(node.value, str) and (field.inner is Choice or short in fields_of(field.inner)):
+        node.value = {short: Node(node.place, node.value)}
+    if isinstance(field.default, Choice) and isinstance(node.value, dict):
+        node.value.setdefault("name", Node(node.place, field.default.name))
+    return node
+
+
+def choices(section: Section) -> Iterator[Section]:
+    """The sections below that are a chosen file, or whose `name` is one."""
+    for path, node, field in section.below():
+        inner = Section(path, node, field.inner)
+        if field.inner is Choice or (
+            field.category is None and "name" in inner.fields and inner.fields["name"].category
+        ):
+            yield inner
+        elif field.category is None:
+            yield from choices(inner)
+
+
+class Sections(dict[str, Section]):
+    """The sections of a tree by dotted key, also those that are not written. problems: names that cannot be used.
+
+    Names of files in the tree become absolute paths. outside: the outside code that may be named; other names are
+    refused before anything is imported or read.
+    """
+
+    def __init__(self, kind: type, tree: Node, outside: Container[str]) -> None:
+        super().__init__()
+        self.problems: list[Problem] = []
+        self._outside = outside
+        self._add(Section("", tree, kind))
+
+    def _add(self, section: Section) -> None:
+        self[section.path] = section
+        for path, node, field in section.below():
+            if field.category is None:
+                self._add(Section(path, node, field.inner))
+            elif field.inner is Choice:
+                self._add_choice(field.category, path, node)
+            else:
+                self._resolve(field.category, path, node)
+
+    def _add_choice(self, category: Category, path: str, node: Node) -> None:
+        key = dotted(path, "name")
+        if not isinstance(node.value, dict):
+            self._refuse(node, path, category)
+        elif "name" not in node.value:
+            text = f"{key} is required; choose {describe_choices(category.name)}"
+            self.problems.append(Problem(node.place, "", text))
+        elif (name := self._resolve(category, key, node.value["name"])) is not None:
+            try:
+                kind = None if self._is_unread(name) else registry.options(category.name, name)
+            except ConfigError as error:
+                self.problems.append(Problem(node.value["name"].place, key, str(error)))
+            else:
+                self._add(Section(path, node, kind, category.name, name))
+
+    def _resolve(self, category: Category, key: str, node: Node) -> str | None:
+        """The name in a node; of a file its absolute path, which the node gets too. None where there is a problem."""
+        if not isinstance(node.value, str):
+            self._refuse(node, key, category)
+            return None
+        written = node.value
+        if outside_file.is_file_name(written):
+            node.value = outside_file.absolute_path(written, node.place.source)
+        try:
+            self._find(category, node.value, node.place)
+        except ConfigError as error:
+            text = _describe_bad_name(category.name, written, key, node.place, str(error))
+            self.problems.append(Problem(node.place, key, text))
+            return None
+        return node.value
+
+    def _find(self, category: Category, name: str, place: SourceLocation) -> None:
+        """Raise `ConfigError` where there is no such file, or for outside code that a file may not name."""
+        if name in category.also or self._is_unread(name):
+            return
+        if "." in name and place != COMMAND_LINE and name not in self._outside:
+            raise ConfigError(
+                f"{name!r} is code outside paragan, which this file may not import; if you trust it, "
+                "pass --trust (in Python: trust=True)"
+            )
+        registry.find_source(category.name, name, category.also)
+
+    def _is_unread(self, name: str) -> bool:
+        return "." in name and self._outside is NAMES_ONLY
+
+    def _refuse(self, node: Node, path: str, category: Category) -> None:
+        text = f"must be {describe_choices(category.name, category.also)}, not {shorten(node.plain())}"
+        self.problems.append(Problem(node.place, path, text))
+
+
+def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation, error: str) -> str:
+    name_here = name_hint(category, name)
+    if name_here:
+        return f"{name!r} is called {name_here} in paragan; use {key}={name_here}"
+    file = f"{name.replace('.', '/')}.py"
+    is_missing = error.startswith((f"unknown {registry.noun(category)} {name!r}", "cannot import "))
+    if is_missing and os.path.isfile(outside_file.absolute_path(file, place.source)):
+        return f"{error.partition(';')[0].partition(':')[0]}; to use the file {file}, pass {key}={file}"
+    return error
+
+
+def dotted(path: str, key: str) -> str:
+    """The dotted key of a key below another; `path` is empty at the top."""
+    return f"{path}.{key}" if path else key

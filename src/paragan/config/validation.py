@@ -1,0 +1,173 @@
+"""Validation of a whole config by pydantic; its errors become lines with file, line, key and a suggestion."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Container, Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from paragan.config.field_types import describe, fields_of, literal_words
+from paragan.config.hints import setting_hint
+from paragan.config.sections import ANY, Section, Sections, dotted
+from paragan.core import registry
+from paragan.core.option_types import Choice
+from paragan.core.registry import closest_name, describe_choices, did_you_mean
+from paragan.core.settings_tree import MAX_PROBLEMS, LocatedDict, Node, Problem, entries_of, shorten
+
+T = TypeVar("T")
+_SIMILARITY = 0.75  # of a key in another section; below, suggestions are nonsense
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def validate(kind: type[T], tree: Node, outside: Container[str] = ANY) -> tuple[T | None, list[Problem]]:
+    """The options class with the values of a tree, or None; and all problems.
+
+    Settings that are not written have their defaults. Short forms are replaced in the tree: `loss: hinge` for a map
+    with this `name`, one item where a list is expected. outside: the outside code that may be named; other names are
+    refused before anything is imported or read.
+    """
+    sections = Sections(kind, tree, outside)
+    kinds = {(section.category, section.name): section.kind for section in sections.values()}
+
+    def choose(category: str, entries: Any) -> Choice:
+        name = entries.get("name") if isinstance(entries, dict) else None
+        if not isinstance(name, str) or (category, name) not in kinds:
+            raise ValueError("this choice is a problem of the sections")
+        options = {key: value for key, value in entries.items() if key != "name"}
+        chosen = kinds[category, name]
+        return Choice(name, options if chosen is None else _check(chosen, options, choose))
+
+    try:
+        filled = _check(kind, tree.plain(), choose)
+    except ValidationError as error:
+        return None, [*sections.problems, *_describe_errors(error, sections)]
+    return (None, sections.problems) if sections.problems else (_add_places(filled, tree, ""), [])
+
+
+def _check(kind: type, values: Any, choose: Callable[[str, Any], Choice]) -> Any:
+    """Checked as JSON, where a strict check accepts a list for a tuple and 1 for 1.0."""
+    return _adapter(kind).validate_json(json.dumps(values), context=choose)
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    kind.__pydantic_config__ = _STRICT  # type: ignore[attr-defined]  # the classes of its fields inherit it
+    return TypeAdapter(kind)
+
+
+def _add_places(value: Any, node: Node, path: str) -> Any:
+    """The same, with the location of every entry in maps with free keys."""
+    if isinstance(value, dict) and isinstance(node.value, dict):
+        return LocatedDict(value, path, {key: entry.place for key, entry in node.value.items()})
+    if isinstance(value, tuple) and isinstance(node.value, list):
+        return tuple(_add_places(item, node.value[i], dotted(path, str(i))) for i, item in enumerate(value))
+    options = value.options if isinstance(value, Choice) else value
+    if dataclasses.is_dataclass(options):
+        kind: type = type(options)
+        for key in entries_of(node).keys() & fields_of(kind).keys():
+            located = _add_places(getattr(options, key), entries_of(node)[key], dotted(path, key))
+            object.__setattr__(options, key, located)  # frozen, and made just now
+    return value
+
+
+def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem]:
+    """A problem for each setting; pydantic has one error for each member of a union."""
+    problems: dict[tuple[str, str], Problem | None] = {}
+    unknown = []
+    for one in error.errors(include_url=False, include_input=False):
+        section, keys = _find(one["loc"], sections)
+        key = str(keys[0]) if keys else ""
+        if one["type"] == "unexpected_keyword_argument" and len(keys) == 1:
+            unknown.append((section, key))
+        elif (section.path, key) in problems:
+            continue
+        elif one["type"] == "missing" and len(keys) == 1:
+            problems[section.path, key] = _describe_missing(section, key)
+        elif keys:
+            problems[section.path, key] = _describe_value(section, key)
+        else:
+            keys_here = ", ".join(section.keys) or "nothing"
+            text = f"must be a map of {keys_here}, not {shorten(section.node.plain())}"
+            text = str(one.get("ctx", {}).get("error", text))  # of a check in `__post_init__`
+            problems[section.path, key] = Problem(section.node.place, section.path, text)
+    found = [problem for problem in problems.values() if problem is not None]
+    return [*found, *_describe_unknown(unknown, sections)]
+
+
+def _find(loc: tuple[int | str, ...], sections: Sections) -> tuple[Section, tuple[int | str, ...]]:
+    """The innermost section of an error, and the rest of its location."""
+    section, keys = sections[""], loc
+    path = ""
+    for i, part in enumerate(loc):
+        path = dotted(path, str(part))
+        if path in sections:
+            section, keys = sections[path], loc[i + 1 :]
+    return section, keys
+
+
+def _describe_missing(section: Section, key: str) -> Problem:
+    path = dotted(section.path, key)
+    field = section.fields[key]
+    owner = f" for {registry.noun(section.category)} {section.name!r}" if section.category else ""
+    cure = f"pass {path}=VALUE, {describe(field.hint)}"
+    if field.category is not None:
+        cure = f"choose {describe_choices(field.category.name, field.category.also)}"
+    return Problem(section.node.place, "", f"{path} is required{owner}; {cure}")
+
+
+def _describe_value(section: Section, key: str) -> Problem | None:
+    """The problem of a value; None for names and choices, whose problems the sections have."""
+    field = section.fields[key]
+    node = entries_of(section.node)[key]
+    if field.inner is None:
+        return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
+    if isinstance(node.value, list) or not field.is_list:
+        return None
+    return Problem(node.place, dotted(section.path, key), f"must be a list, not {shorten(node.plain())}")
+
+
+def _must_be(hint: Any, node: Node) -> str:
+    words = [word for word in literal_words(hint) if isinstance(word, str)]
+    suggestion = did_you_mean(closest_name(node.value, words) if isinstance(node.value, str) else None)
+    return f"must be {describe(hint)}, not {shorten(node.plain())}{suggestion}"
+
+
+def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) -> Iterator[Problem]:
+    known = [dotted(section.path, key) for section in sections.values() for key in section.keys]
+    for i, (section, key) in enumerate(unknown):
+        node = entries_of(section.node)[key]
+        text = _suggest(section, key, node.plain(), known) if i < MAX_PROBLEMS else "unknown key"
+        yield Problem(node.place, dotted(section.path, key), text)
+
+
+def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
+    """The message for an unknown key: another file's setting, a similar key here, or the same in another section."""
+    path = dotted(section.path, key)
+    if (hint := setting_hint(path, value)) is not None:
+        return f"unknown key; {hint}"
+    if section.category and (owners := _files_with_option(section.category, key)):
+        name = owners[0] if len(owners) == 1 else "NAME"
+        return f"unknown key; it belongs to {', '.join(owners)}: pass {dotted(section.path, 'name')}={name} too"
+    suggestion: str | None
+    if (sibling := closest_name(key, section.keys)) is not None:
+        suggestion = dotted(section.path, sibling)
+    elif "arguments" in section.keys:  # of the optimiser, as its class names them
+        suggestion = dotted(section.path, f"arguments.{key}")
+    else:
+        tail = closest_name(key, map(_last, known), _SIMILARITY)
+        suggestion = closest_name(path, [other for other in known if _last(other) == tail], least=0)
+    choices = f"choose one of {', '.join(section.keys)}" if section.keys else "there are none here"
+    return f"unknown key; {choices}{did_you_mean(suggestion)}"
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _files_with_option(category: str, key: str) -> list[str]:
+    """The files of a category that have this option."""
+    return [name for name in registry.names(category) if key in fields_of(registry.options(category, name))]

@@ -1,0 +1,100 @@
+"""Option dataclasses from a tree of settings, and their types in words."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from paragan import config
+from paragan.config.field_types import describe
+from paragan.config.validation import validate
+from paragan.core import registry
+from paragan.core.option_types import Category, Choice, Count, Fraction, Interval, Positive
+from paragan.core.settings_tree import SourceLocation
+from paragan.core.strict_yaml import read_document
+
+
+@dataclass(frozen=True)
+class Inner:
+    a: Count = 1
+    b: Literal["x", "y"] | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner = Inner()
+    many: tuple[Inner, ...] = ()
+    pair: tuple[float, Fraction] = (0.0, 1.0)
+    table: dict[str, Positive] = dataclasses.field(default_factory=dict)
+    maybe: Inner | None = None
+    anything: Any = None
+    pick: Annotated[Choice, Category("penalties")] = dataclasses.field(
+        default_factory=lambda: config.choose("penalties", "r1")
+    )
+
+
+def fill(text: str):
+    found, problems = validate(Outer, read_document(text, SourceLocation("x"), []))
+    return found, [str(problem) for problem in problems]
+
+
+def test_sections_fill_what_is_not_written_with_defaults():
+    found, _ = fill("{inner: {b: x}, maybe: {b: y}, many: [{}, {a: 2}]}")
+    assert found == Outer(inner=Inner(1, "x"), maybe=Inner(1, "y"), many=(Inner(), Inner(a=2)))
+
+
+def test_choice_without_a_name_is_the_default_one():
+    options = dataclasses.replace(registry.options("penalties", "r1")(), interval=3)
+    assert fill("{pick: {interval: 3}}")[0].pick == Choice("r1", options)
+    assert fill("{pick: {name: r1, interval: 3}}")[0].pick == Choice("r1", options)
+    assert fill("{pick: orthogonal}")[0].pick == config.choose("penalties", "orthogonal")
+
+
+def test_there_is_nothing_where_there_is_a_problem():
+    assert fill("{nonsense: 1}")[0] is None
+
+
+def test_ranges_hold_inside_containers():
+    assert fill("{pair: [1, 0.5], table: {a: 1}, maybe: null, anything: {a: [1]}}")[1] == []
+    assert fill("{pair: [1, 1.5]}")[1] == ["x: pair: must be a list of a number, a number >= 0 and <= 1, not [1, 1.5]"]
+    assert fill("{pair: [1]}")[1] != []
+    assert fill("{table: {a: 0}}")[1] == ["x: table: must be a map, not {'a': 0}"]
+    assert fill("{many: [{a: 0}]}")[1] == ["x: many.0.a: must be an integer >= 1, not 0"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        (int | None, "an integer or null"),
+        (Annotated[int, Interval(ge=1, le=8)], "an integer >= 1 and <= 8"),
+        (tuple[Count, ...], "a list, each an integer >= 1"),
+        (tuple[float, float], "a list of 2, each a number"),
+        (Literal["a"], "a"),
+        (bool | Literal["a", "b"], "true or false or one of a, b"),
+        (dict[str, Any], "a map"),
+        (Any, "any value"),
+        (Inner | None, "a map or null"),
+        (Annotated[Choice, Category("losses")], "a name of losses, or the dotted path of a module"),
+    ],
+)
+def test_types_are_described_in_words(hint, words):
+    assert describe(hint) == words
+
+
+def test_all_kinds_of_problems_come_at_once():
+    _, problems = fill("{inner: {a: 0, b: z, c: 1}, many: [{a: x}, 3], pair: 1, table: {b: .inf}, pick: [r1], what: 1}")
+    assert [problem.partition(";")[0] for problem in problems] == [
+        "x: pick: must be one of auxiliary, consistency, contrastive, data_to_data, feature_matching, "
+        "gradient_penalty, l1, lecam, orthogonal, path_length, r1, r2 (or a dotted path or .py file of your code), not ['r1']",
+        "x: inner.a: must be an integer >= 1, not 0",
+        "x: inner.b: must be one of x, y or null, not 'z'",
+        "x: many.0.a: must be an integer >= 1, not 'x'",
+        "x: many.1: must be a map of a, b, not 3",
+        "x: pair: must be a list of a number, a number >= 0 and <= 1, not 1",
+        "x: table: must be a map, not {'b': '.inf'}",
+        "x: inner.c: unknown key",
+        "x: what: unknown key",
+    ]
