@@ -31,6 +31,8 @@ class Outer:
     table: dict[str, Positive] = dataclasses.field(default_factory=dict)
     maybe: Inner | None = None
     anything: Any = None
+    numbers: tuple[Count, ...] = ()
+    maps: tuple[dict[str, Any], ...] = ()
     pick: Annotated[Choice, Category("penalties")] = dataclasses.field(
         default_factory=lambda: config.choose("penalties", "r1")
     )
@@ -87,8 +89,7 @@ def test_types_are_described_in_words(hint, words):
 def test_all_kinds_of_problems_come_at_once():
     _, problems = fill("{inner: {a: 0, b: z, c: 1}, many: [{a: x}, 3], pair: 1, table: {b: .inf}, pick: [r1], what: 1}")
     assert [problem.partition(";")[0] for problem in problems] == [
-        "x: pick: must be one of auxiliary, consistency, contrastive, data_to_data, feature_matching, "
-        "gradient_penalty, l1, lecam, orthogonal, path_length, r1, r2 (or a dotted path or .py file of your code), not ['r1']",
+        f"x: pick: must be {registry.describe_choices('penalties')}, not ['r1']",
         "x: inner.a: must be an integer >= 1, not 0",
         "x: inner.b: must be one of x, y or null, not 'z'",
         "x: many.0.a: must be an integer >= 1, not 'x'",
@@ -98,3 +99,12 @@ def test_all_kinds_of_problems_come_at_once():
         "x: inner.c: unknown key",
         "x: what: unknown key",
     ]
+
+
+def test_problem_of_an_item_names_the_item():
+    text = "{many: [{}, {a: 0}], numbers: [1, x], maps: {a: 1}}"
+    assert fill(text)[1] == [
+        "x: many.1.a: must be an integer >= 1, not 0",
+        "x: numbers.1: must be an integer >= 1, not 'x'",
+    ]
+    assert fill("{maps: {a: 1}}")[0].maps == ({"a": 1},)

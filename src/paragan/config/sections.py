@@ -58,16 +58,16 @@ class Section:
             node = entries_of(self.node).get(key)
             if node is None and dataclasses.is_dataclass(field.default):  # its keys are known
                 node = Node(self.node.place, {})
-            if field.inner is None or node is None or (node.value is None and field.is_optional):
+            if node is None or (node.value is None and field.is_optional):
                 continue
             path = dotted(self.path, key)
-            if not field.is_list:
-                yield path, _expand(node, field), field
-                continue
-            if isinstance(node.value, (str, dict)):
+            if field.is_list and isinstance(node.value, dict if field.inner is None else (str, dict)):
                 node.value = [Node(node.place, node.value)]
-            for i, item in enumerate(node.value if isinstance(node.value, list) else ()):
-                yield dotted(path, str(i)), _expand(item, field), field
+            if field.inner is not None and not field.is_list:
+                yield path, _expand(node, field), field
+            elif field.inner is not None and isinstance(node.value, list):
+                for i, item in enumerate(node.value):
+                    yield dotted(path, str(i)), _expand(item, field), field
 
 
 def _expand(node: Node, field: Field) -> Node:

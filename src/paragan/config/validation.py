@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Container, Iterator
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -88,7 +88,7 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
         elif one["type"] == "missing" and len(keys) == 1:
             problems[section.path, key] = _describe_missing(section, key)
         elif keys:
-            problems[section.path, key] = _describe_value(section, key)
+            problems[section.path, key] = _describe_value(section, key, keys[1:])
         else:
             keys_here = ", ".join(section.keys) or "nothing"
             text = f"must be a map of {keys_here}, not {shorten(section.node.plain())}"
@@ -119,10 +119,16 @@ def _describe_missing(section: Section, key: str) -> Problem:
     return Problem(section.node.place, "", f"{path} is required{owner}; {cure}")
 
 
-def _describe_value(section: Section, key: str) -> Problem | None:
-    """The problem of a value; None for names and choices, whose problems the sections have."""
+def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> Problem | None:
+    """The problem of a value, of a list that of one item; None for names and choices, whose problems the sections have.
+
+    rest: the location of the problem in the value.
+    """
     field = section.fields[key]
     node = entries_of(section.node)[key]
+    if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
+        path = dotted(section.path, f"{key}.{rest[0]}")
+        return Problem(node.place, path, _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
     if field.inner is None:
         return Problem(node.place, dotted(section.path, key), _must_be(field.hint, node))
     if isinstance(node.value, list) or not field.is_list:
