@@ -15,7 +15,7 @@ import pytest
 import paragan
 from paragan import config
 from paragan.config import run_config
-from paragan.config.validation import validate
+from paragan.config.validation import validate_config
 from paragan.core import registry, strict_yaml
 from paragan.core.settings_tree import SourceLocation
 
@@ -59,7 +59,7 @@ def test_default_options_pass_their_own_check(folder, name):
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
     written = strict_yaml.dump(run_config._plain(kind()))
     tree = strict_yaml.read_document(written, SourceLocation("defaults"), [])
-    assert validate(kind, tree) == (kind(), [])
+    assert validate_config(kind, tree) == (kind(), [])
 
 
 def test_reading_everything_leaves_torch_alone():

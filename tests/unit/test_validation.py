@@ -10,7 +10,7 @@ import pytest
 
 from paragan import config
 from paragan.config.field_types import describe
-from paragan.config.validation import validate
+from paragan.config.validation import validate_config
 from paragan.core import registry
 from paragan.core.option_types import Category, Choice, Count, Fraction, Interval, Positive
 from paragan.core.settings_tree import SourceLocation
@@ -39,7 +39,7 @@ class Outer:
 
 
 def fill(text: str):
-    found, problems = validate(Outer, read_document(text, SourceLocation("x"), []))
+    found, problems = validate_config(Outer, read_document(text, SourceLocation("x"), []))
     return found, [str(problem) for problem in problems]
 
 

@@ -181,9 +181,9 @@ def loads(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
 
 
 def _fill(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
-    from paragan.config.validation import validate  # here: help does not need pydantic
+    from paragan.config.validation import validate_config  # here: help does not need pydantic
 
-    config, found = validate(RunConfig, tree, outside)
+    config, found = validate_config(RunConfig, tree, outside)
     raise_problems([*problems, *found])
     assert config is not None
     return config

@@ -23,7 +23,7 @@ _SIMILARITY = 0.75  # of a key in another section; below, suggestions are nonsen
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-def validate(kind: type[T], tree: Node, outside: Container[str] = ANY) -> tuple[T | None, list[Problem]]:
+def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY) -> tuple[T | None, list[Problem]]:
     """The options class with the values of a tree, or None; and all problems.
 
     Settings that are not written have their defaults. Short forms are replaced in the tree: `loss: hinge` for a map
