@@ -121,12 +121,14 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
     chosen = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
     if world.group is None:
         chosen = choose("parallel", "none")
-    if chosen.name == "none" and world.size > 1:
-        raise ConfigError(f"{side.value}.strategy=none does not support {world.size} ranks; use ddp, zero3, …")
     pure = precision.DTYPES["pure"] if options.precision == "pure" else None
     offload = options.offload and device.type != "cpu"
     demands = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
     strategy: Strategy = registry.load("parallel", chosen.name).Strategy(chosen.options, demands)
+    if world.size > 1 and not strategy.joins_ranks:
+        raise ConfigError(
+            f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …"
+        )
     return strategy
 
 
@@ -271,8 +273,10 @@ def _period(config: RunConfig, roles: Roles) -> int:
     """Steps between two moments at which the ranks of each player meet; where they sit together, players know."""
     periods = []
     for side, options in ((Side.G, config.g), (Side.D, config.d)):
-        every = getattr(getattr(options.strategy, "options", None), "every", 1)  # `local_sgd`
-        periods.append(every // gcd(every, options.updates_per_step) if len(roles.ranks.get(side, ())) > 1 else 1)
+        if options.strategy is not None and len(roles.ranks.get(side, ())) > 1:
+            kind = registry.load("parallel", options.strategy.name).Strategy
+            updates = kind(options.strategy.options).sync_period
+            periods.append(updates // gcd(updates, options.updates_per_step))
     return lcm(*periods)
 
 

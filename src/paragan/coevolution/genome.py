@@ -14,7 +14,7 @@ from torch import Tensor
 
 from paragan.coevolution import tensor_bytes
 from paragan.core.errors import CheckpointError
-from paragan.core.pieces import StoredTensors
+from paragan.core.pieces import StoredTensors, shapes_of
 from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of
 
@@ -134,7 +134,7 @@ class Genome:
             found = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CheckpointError(f"genome: the received bytes are not a valid genome ({str(error)[:100]})") from None
-        check_same(found.weights, like.weights, "genome")
+        check_same(shapes_of(found.weights), shapes_of(like.weights), "genome")
         return found
 
     @property

@@ -24,6 +24,10 @@ class Pieces:
         return {name: box for name, box in found.items() if box.is_whole or not box.is_empty}
 
 
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
+    return {name: tuple(value.shape) for name, value in tensors.items()}
+
+
 class StoredTensors(Mapping[str, Tensor]):
     """Whole tensors by name, each read when it is accessed. shapes: known without reading. read_box: reads one box."""
 
@@ -34,8 +38,7 @@ class StoredTensors(Mapping[str, Tensor]):
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> StoredTensors:
         """Tensors that are in memory already."""
-        shapes = {name: tuple(value.shape) for name, value in tensors.items()}
-        return cls(shapes, lambda name, box: box.cut(tensors[name]))
+        return cls(shapes_of(tensors), lambda name, box: box.cut(tensors[name]))
 
     def under(self, prefix: str) -> StoredTensors:
         """Those whose names begin so, without it."""

@@ -164,6 +164,16 @@ class Strategy(Protocol):
     """How one player's network is placed on ranks, and how a turn runs there. Holds no state."""
 
     can: frozenset[Can]
+    joins_ranks: bool
+    """Whether several ranks train one network."""
+    needs_hosts: bool
+    """Whether it requires several hosts with several ranks each."""
+    exemption: str
+    """Why several ranks differ from one rank on the whole batch; empty where they are equal."""
+
+    @property
+    def sync_period(self) -> int:
+        """Updates after which all ranks hold the same weights again."""
 
     def prepare(self, make: Callable[[], nn.Module], mesh: Any) -> nn.Module:
         """Build and shard the network: the same forward, the same parameter names. mesh: the ranks, a `World`."""

@@ -17,6 +17,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.option_types import Choice
+from paragan.core.pieces import shapes_of
 from paragan.core.protocols import Source
 from paragan.export import generator_file
 from paragan.export.sampler import GeneratorInfo, Sampler
@@ -136,7 +137,7 @@ def _sampler(
     if "." not in config.model.name and reader.model is None:
         _refuse_other_sizes(make, weights, where)
     net = make()
-    check_same(weights, net.state_dict(), where)
+    check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
     _fill(net, weights, where)
     latent_of(net)
     remember_modes(net)
@@ -168,7 +169,7 @@ def _refuse_other_sizes(make: Callable[[], nn.Module], weights: dict[str, Tensor
     hook = register_module_parameter_registration_hook(count)
     try:
         with torch.device("meta"):
-            check_same(weights, make().state_dict(), where)
+            check_same(shapes_of(weights), shapes_of(make().state_dict()), where)
     except (RuntimeError, TypeError, OverflowError) as error:
         raise CheckpointError(f"{where}: invalid model ({str(error).splitlines()[0][:100]})") from None
     finally:

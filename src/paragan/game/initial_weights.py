@@ -30,7 +30,7 @@ def start_from(
     average: averaged weights, or empty; where the player has an average, it starts there. initial: returns the
     network's whole initial state; called only if some of it stays. Optimiser state and counters do not change.
     """
-    mine = {name: tuple(value.shape) for name, value in player.net.state_dict().items()}
+    mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     own = {name for name, _ in player.net.named_parameters()}
     matching = {name for name, shape in mine.items() if weights.shapes.get(name) == shape}
     left = {name: (shape, weights.shapes.get(name)) for name, shape in mine.items() if name not in matching}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError
-from paragan.core.layout import TensorLayout
+from paragan.core.layout import Shape, TensorLayout
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.pieces import Pieces, StoredTensors
 from paragan.core.shard import local_shard
@@ -74,9 +74,9 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     Every rank reads its pieces, one at a time. Another model's state raises `CheckpointError` and changes nothing.
     """
     weights, average = saved.under("net/"), saved.under("ema/")
-    mine = player.net.state_dict()
+    mine = {name: box.shape for name, box in player.strategy.layout(player.net).items()}
     for tensors in (weights, average) if average else (weights,):
-        check_same(tensors, mine, player.side.value)
+        check_same(tensors.shapes, mine, player.side.value)
     masters = {name: f"optimizer/{name}/master" for name, _ in player.net.named_parameters()}
     exact = StoredTensors(  # where weights were kept in low precision, the optimiser's copies are the true ones
         weights.shapes,
@@ -103,13 +103,10 @@ def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
     return replica if ranks == set(range(1, replicas)) else 0
 
 
-def check_same(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], what: str) -> None:
-    """The first tensor that differs in name or shape, by name. Of stored ones no value is read."""
-    shapes = [
-        t.shapes if isinstance(t, StoredTensors) else {n: tuple(v.shape) for n, v in t.items()} for t in (saved, mine)
-    ]
+def check_same(saved: Mapping[str, Shape], mine: Mapping[str, Shape], what: str) -> None:
+    """Raise `CheckpointError` with the first tensor that differs in name or shape, by name."""
     for name in sorted(saved.keys() | mine.keys()):
-        found, expected = (of.get(name, "none") for of in shapes)
+        found, expected = (shapes.get(name, "none") for shapes in (saved, mine))
         if found != expected:
             raise CheckpointError(
                 f"checkpoint of another model: {what}: {name}: found {found}, expected {expected}; "

@@ -30,6 +30,7 @@ class Sharded(none.Strategy):
     """The optimiser steps plain tensors, this rank's pieces: it knows nothing of the cut."""
 
     can = frozenset(Can) - {Can.WHOLE_WEIGHTS}
+    joins_ranks = True
     name = "zero3"
     reshards_after_forward = True
 

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
 from paragan.core.protocols import Network, Turn
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.types import LossTerms, Side
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel import _forward_backward, none
@@ -30,7 +30,7 @@ from paragan.parallel._reachable_parameters import unreachable_parameters, zero_
 class Strategy(none.Strategy):
     """torch's DistributedDataParallel around the network of one player."""
 
-    can = frozenset(Can)
+    joins_ranks = True
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())

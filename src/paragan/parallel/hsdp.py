@@ -32,6 +32,7 @@ class Strategy(Sharded):
     """HSDP (hybrid sharding), by FSDP2."""
 
     name = "hsdp"
+    needs_hosts = True
 
     def mesh(self, world: World) -> DeviceMesh:
         if self.options not in world.meshes:  # on all ranks or on none

@@ -47,9 +47,15 @@ class Strategy(none.Strategy):
     """Local SGD: weights are averaged over ranks every `every` updates."""
 
     can = frozenset(Can) - {Can.COUPLED}
+    joins_ranks = True
+    exemption = "ranks differ between two averagings by design"
 
     def __init__(self, options: Options = Options(), demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         super().__init__(options, demands)
+
+    @property
+    def sync_period(self) -> int:
+        return self.options.every
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         net = self.apply_memory_options(make())
@@ -81,7 +87,7 @@ class Strategy(none.Strategy):
         return _forward_backward.forward_backward(turn, nets, parts, gradient, factor)
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
-        return placement_of(net).world.size == 1 or version % self.options.every == 0
+        return placement_of(net).world.size == 1 or version % self.sync_period == 0
 
     @torch.no_grad()
     def synchronize(self, net: nn.Module, optimizer: Any, version: int, held: Sequence[Tensor]) -> None:

@@ -26,9 +26,16 @@ class Strategy:
     """No parallelism; also the base of strategies that replicate the network on every rank."""
 
     can = frozenset(Can)
+    joins_ranks = False
+    needs_hosts = False
+    exemption = ""
 
     def __init__(self, options: Any = None, demands: MemoryOptions = NO_MEMORY_OPTIONS) -> None:
         self.options, self.demands = options, demands
+
+    @property
+    def sync_period(self) -> int:
+        return 1
 
     def prepare(self, make: Callable[[], nn.Module], world: World) -> nn.Module:
         return self.apply_memory_options(make())

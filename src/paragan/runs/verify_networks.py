@@ -81,7 +81,7 @@ def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
     Raises `ConfigError` if they do not fit the shape or the game. Call it outside `exact_arithmetic()`: the game is
     tried once in float32, as in a run.
     """
-    config, data = _config(request)
+    config, data, strategies = _config(request)
     game = build.gan(config, data, _CPU, turns=False)  # the laws run the turns
     return VerifiedNetworks(
         {side: _in_float64(build.maker(config, side, data, _CPU)) for side in Side},
@@ -93,11 +93,15 @@ def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
         data.num_classes,
         data.has_pairs,
         batch=max(8, 4 * request.ranks),
+        strategies=strategies,
     )
 
 
-def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data]:
-    """Config of the recipe, or a minimal one for a module; players run on one process, in full precision."""
+def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, ...]]:
+    """Config of the recipe, or a minimal one for a module; players run on one process, in full precision.
+
+    Third, the custom strategies that the config names.
+    """
     is_recipe = request.target.endswith((".yaml", ".yml")) or request.target in registry.names("recipes")
     if is_recipe:
         config = load(request.target, request.overrides, ANY if request.trust else None)
@@ -110,6 +114,8 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data]:
         "offload": False,
         "channels_last": False,
     }
+    chosen = {options.strategy.name for options in (config.g, config.d) if options.strategy is not None}
+    strategies = tuple(sorted(chosen - set(registry.names("parallel"))))
     config = replace(config, g=replace(config.g, **plain), d=replace(config.d, **plain))
     if config.scheme.name == "asynchronous":  # without delay it equals shared_fakes; with delay no run repeats exactly
         config = replace(config, scheme=choose("schemes", "shared_fakes"))
@@ -124,7 +130,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data]:
         shape, classes, pairs = _SHAPE, 0, bool(getattr(kind, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
     source = (_ShapeOnlyPairs if pairs else _ShapeOnlySource)(request.shape or shape, classes)
-    return config, build.Data(source, source)
+    return config, build.Data(source, source), strategies
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:

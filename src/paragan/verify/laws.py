@@ -46,7 +46,6 @@ from paragan.verify.reference_run import (
     make_strategy,
 )
 
-ON_RANKS = ("ddp", "zero1", "zero2", "zero3")  # equal to one rank on the whole batch; `local_sgd` differs by design
 _WAIT_S = 60.0
 
 Traits = Mapping[Side, NetworkTraits]
@@ -244,7 +243,8 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each strategy in a group of one rank: equal to the reference run bit for bit."""
     world = None if ready.plain is None else join(None, torch.device("cpu"), _WAIT_S, alone_group=True)
     try:
-        for name in (*ON_RANKS, "local_sgd"):
+        alone = {name: at for name, at in ready.subject.joining_strategies.items() if not at.needs_hosts}
+        for name in alone:
             if refused := unsupported_penalty(ready.subject, name):
                 yield LawResult(ONE, name, "not run", None, refused)
                 continue
@@ -269,8 +269,9 @@ def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
 
 def explain_sharding(seen: Traits, found: LawResult) -> str:
     """Why a sharded strategy failed: a weight that is used while its block is sharded; empty where there is none."""
+    is_sharded = Can.WHOLE_WEIGHTS not in make_strategy(found.strategy.removesuffix(", uneven")).can
     for side, of in seen.items():
-        if of.used_outside and found.result == "FAILED" and found.strategy.startswith(("zero2", "zero3", "hsdp")):
+        if of.used_outside and found.result == "FAILED" and is_sharded:
             weight, block = of.used_outside[0]
             return (
                 f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, where it is sharded: "

@@ -25,7 +25,6 @@ from paragan.core.types import Can
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
 from paragan.verify.finding import DETERMINISTIC, RANKS, LawResult
 from paragan.verify.laws import (
-    ON_RANKS,
     PreparedLaws,
     explain_randomness,
     explain_sharding,
@@ -46,8 +45,7 @@ _TALK_S = 60.0  # one exchange
 _ROW_S = 240.0
 _GRACE_S = 15.0  # for the others, once one rank has failed
 _SECONDARY = ("onnection", "imed out", "timeout")  # in errors of a rank that are caused by the failure of another one
-_HOST = 2  # ranks that stand for one host under `hsdp`, so that there are both shards and replicas
-_BY_DESIGN = "ranks differ between two averagings by design"
+_HOST = 2  # ranks that stand for one host, so that there are both shards and replicas under `hsdp`
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,11 @@ class RankProcesses:
     folder: Path
 
     def __call__(self, ready: PreparedLaws) -> Iterator[LawResult]:
-        """Yield the rows of the law, and `local_sgd`, which is exempt."""
-        hybrid = self.size > _HOST and not self.size % _HOST
-        names = (*ON_RANKS, "hsdp") if hybrid else ON_RANKS
+        """Yield the rows of the law; strategies that are exempt, or need more ranks, follow."""
+        strategies = ready.subject.joining_strategies
+        exempt = {name: placed.exemption for name, placed in strategies.items() if placed.exemption}
+        too_few = {name for name, placed in strategies.items() if placed.needs_hosts and not self._has_hosts}
+        names = [name for name in strategies if name not in exempt and name not in too_few]
         rows = [Row(name, uneven) for name in names for uneven in (False, True)]
         instead = self._instead(ready)
         if instead is None:
@@ -96,9 +96,15 @@ class RankProcesses:
                 yield LawResult(RANKS, row.name, "not run", None, refused) if refused else next(found)
         else:
             yield from (replace(instead, strategy=row.name) for row in rows)
-        if not hybrid:
-            yield LawResult(RANKS, "hsdp", "not run", None, "needs 4 ranks for shards and replicas; pass --ranks 4")
-        yield LawResult(RANKS, "local_sgd", "exempt", None, _BY_DESIGN)
+        for name in sorted(too_few):
+            yield LawResult(RANKS, name, "not run", None, "needs 4 ranks for shards and replicas; pass --ranks 4")
+        for name, reason in exempt.items():
+            yield LawResult(RANKS, name, "exempt", None, reason)
+
+    @property
+    def _has_hosts(self) -> bool:
+        """Whether the ranks stand for several hosts."""
+        return self.size > _HOST and not self.size % _HOST
 
     def _instead(self, ready: PreparedLaws) -> LawResult | None:
         """The result where no process is needed; None: run the law."""

@@ -37,7 +37,7 @@ class VerifiedNetworks:
 
     makes: factories of the networks with their initial weights. game: loss, penalties and prior; its players are
     replaced. shape: (C, H, W) of one image. classes: number of classes of the data. conditioned: G maps images to
-    images. batch: rows of the global batch.
+    images. batch: rows of the global batch. strategies: dotted paths of strategies to verify besides the built-in ones.
     """
 
     makes: Mapping[Side, NetworkFactory]
@@ -49,6 +49,13 @@ class VerifiedNetworks:
     classes: int = 0
     conditioned: bool = False
     batch: int = 8
+    strategies: tuple[str, ...] = ()
+
+    @property
+    def joining_strategies(self) -> dict[str, Strategy]:
+        """The strategies to verify, by name: those in which several ranks train one network."""
+        found = {name: make_strategy(name) for name in (*registry.names("parallel"), *self.strategies)}
+        return {name: strategy for name, strategy in found.items() if strategy.joins_ranks}
 
     @property
     def penalties(self) -> tuple[Penalty, ...]:
@@ -94,8 +101,8 @@ def exact_arithmetic() -> Iterator[None]:
 
 def make_strategy(name: str) -> Strategy:
     """Build a strategy with its default options."""
-    module = registry.load("parallel", name)
-    strategy: Strategy = module.Strategy(module.Options() if hasattr(module, "Options") else None)
+    options = registry.options("parallel", name)
+    strategy: Strategy = registry.load("parallel", name).Strategy(options())
     return strategy
 
 
