@@ -126,9 +126,7 @@ def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.de
     demands = MemoryOptions(options.recompute, offload, options.reduce == "bf16", pure, options.norm_ranks)
     strategy: Strategy = registry.load("parallel", chosen.name).Strategy(chosen.options, demands)
     if world.size > 1 and not strategy.joins_ranks:
-        raise ConfigError(
-            f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …"
-        )
+        raise ConfigError(f"{side.value}.strategy={chosen.name} does not support {world.size} ranks; use ddp, zero3, …")
     return strategy
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -186,13 +187,15 @@ def describe_players(trainer: Trainer) -> dict[str, Any]:
 
 def describe_player(player: Player) -> dict[str, Any]:
     """Weights (number), precision, channels_last, device and strategy of a player."""
-    weights = list(player.net.parameters())
-    dtype = weights[0].dtype if player.calling.dtype is None else player.calling.dtype
+    weights = dict(player.net.named_parameters())
+    first = next(iter(weights.values()))
+    dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
+    layout = player.strategy.layout(player.net)
     return {
-        "weights": sum(p.numel() for p in weights),
+        "weights": sum(prod(layout[name].shape) for name in weights),
         "precision": {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype, str(dtype)),
         "channels_last": player.calling.channels_last,
-        "device": str(weights[0].device),
+        "device": str(first.device),
         "strategy": type(player.strategy).__module__.rpartition(".")[2],
     }
 
