@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 from paragan.core.errors import RankError
-from paragan.distributed.transports import gloo_link, thread_link
-from paragan.distributed.transports.link import Message
+from paragan.distributed.transports import gloo_link
+from paragan.distributed.transports.link import Message, ThreadLink
 
 WAIT_S = 20.0
 
@@ -39,7 +39,7 @@ def over_gloo(timeout_s=WAIT_S, most_bytes=1 << 20):
 
 
 def in_memory(timeout_s=WAIT_S):
-    link = thread_link.ThreadLink(timeout_s=timeout_s)
+    link = ThreadLink(timeout_s=timeout_s)
     return link, link
 
 

@@ -84,8 +84,8 @@ def test_a_killed_rank_of_either_player_is_replaced_unattended(tmp_path, started
     said, complaints = process.communicate(timeout=280)
     assert process.returncode == 0, said + complaints
     assert said.count("resuming at step 20") == 2, said
-    assert "restarting from the last checkpoint: rank 1 is gone" in said
-    assert "restarting from the last checkpoint: rank 0 is gone" in said
+    assert "restarting from the last checkpoint: rank 1 failed" in said
+    assert "restarting from the last checkpoint: rank 0 failed" in said
     assert newest(out) == "step-000000050"
 
 

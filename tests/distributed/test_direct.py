@@ -171,7 +171,7 @@ def test_who_is_stopped_waits_for_no_data():
 
 def test_who_leaves_amid_its_data_is_named_at_once():
     said, after_s = halted("drop")
-    assert "worker 1 has left" in said or "worker 1 is gone" in said
+    assert "worker 1 has left" in said or "worker 1 failed" in said
     assert after_s < FAR_S
 
 
@@ -254,7 +254,7 @@ def run(folder, size, what):
 
 def test_one_that_is_killed_amid_its_data_is_named_at_once(tmp_path):
     (told,) = run(tmp_path, 2, "amid")
-    assert told["worker"] == 1 and "worker 1 is gone" in told["error"]
+    assert told["worker"] == 1 and "worker 1 failed" in told["error"]
     assert told["after_s"] < FAR_S and told["drop_s"] < FAR_S
 
 

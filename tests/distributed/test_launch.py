@@ -182,8 +182,8 @@ def test_killed_ranks_are_replaced_unattended(tmp_path, started):
     said, complaints = process.communicate(timeout=280)
     assert process.returncode == 0, said + complaints
     assert said.count("resuming at step 20") == 2, said  # killed at 30, and in the save at 40
-    assert "restarting from the last checkpoint: rank 1 is gone" in said
-    assert "restarting from the last checkpoint: rank 0 is gone" in said
+    assert "restarting from the last checkpoint: rank 1 failed" in said
+    assert "restarting from the last checkpoint: rank 0 failed" in said
     attempts = [x["attempt"] for x in events(tmp_path / "killed" / "ranks" / "rank-1.jsonl") if x["kind"] == "start"]
     assert attempts == [0, 1, 2]
     started.append(straight := torchrun(tmp_path / "straight", *words))
@@ -220,7 +220,7 @@ def test_nobody_waits_for_a_rank_that_never_comes(tmp_path, started):
     started.append(process := by_hand(tmp_path / "run", 0, free_port(), "train.timeout_s=1"))
     said, complaints = process.communicate(timeout=100)
     assert process.returncode == 75, said + complaints
-    assert "rank 1 is gone or did not join within 1 s; the last checkpoint is intact" in complaints
+    assert "rank 1 failed or did not join within 1 s; the last checkpoint is intact" in complaints
     assert "Traceback" not in complaints
 
 

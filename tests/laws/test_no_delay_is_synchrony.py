@@ -14,7 +14,7 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Side
-from paragan.distributed.transports.thread_link import ThreadLink
+from paragan.distributed.transports.link import ThreadLink
 from paragan.game.buffer import Buffer, BufferOptions
 from paragan.game.snapshot import Snapshot
 from paragan.parallel import none

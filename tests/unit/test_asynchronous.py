@@ -15,7 +15,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Rows, Side
-from paragan.distributed.transports.thread_link import ThreadLink
+from paragan.distributed.transports.link import ThreadLink
 from paragan.engine.delays import DelayLog, mean_delays
 from paragan.game.scheme import FunctionScheme
 from paragan.parallel import none

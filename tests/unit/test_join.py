@@ -83,7 +83,7 @@ def test_who_does_not_come_is_named():
     threads = [threading.Thread(target=run, args=(n,)) for n in (0, 1)]
     [thread.start() for thread in threads]
     [thread.join(60) for thread in threads]
-    assert all("rank 2 is gone or did not join within 0.5 s" in told for told in found.values()) and len(found) == 2
+    assert all("rank 2 failed or did not join within 0.5 s" in told for told in found.values()) and len(found) == 2
 
 
 def test_a_request_to_stop_ends_the_wait():
@@ -221,14 +221,14 @@ def test_a_rank_that_is_gone_is_named(pair):
     pair[0].store.set("here/1", json.dumps([socket.gethostname(), gone.pid]))
     error = failure.resolve_failure(pair[0], BROKEN)
     assert isinstance(error, RankError) and error.exit_code == 75
-    assert str(error).startswith("rank 1 is gone")
+    assert str(error).startswith("rank 1 failed")
     assert "the last checkpoint is intact; run the same command to resume" in str(error)
 
 
 def test_a_rank_that_does_not_answer_is_not_waited_for(pair, monkeypatch):
     monkeypatch.setattr(failure, "LOOK_S", 0.2)
     error = failure.resolve_failure(pair[0], RuntimeError("Timed out waiting 2000ms for recv operation to complete"))
-    assert "another rank is gone or did not answer in time" in str(error)
+    assert "another rank failed or did not answer in time" in str(error)
 
 
 def test_what_a_layer_made_of_a_broken_collective_is_understood(pair, monkeypatch):

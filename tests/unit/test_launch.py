@@ -93,7 +93,7 @@ def test_a_rank_keeps_its_own_events(tmp_path):
         writer.write(Event("start", 0, 0, 0.1, {"resumed": attempt > 0, "commands": {}}))
         writer.write(Event("step", 20, 320, 0.5, {"images_per_s": 5.0, "data_wait": 0.1, "d/real": 1.0}))
         writer.write(Event("samples", 20, 320, 0.6, {"path": "x"}))
-        writer.write(Event("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 is gone"}))
+        writer.write(Event("end", 20, 320, 0.7, {"code": 75, "reason": "rank 0 failed"}))
         writer.close()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(x["kind"], x["attempt"], x["rank"]) for x in lines] == [
@@ -120,7 +120,7 @@ def test_the_environment_of_the_ranks(tmp_path):
     ("error", "asked", "code", "told"),
     [
         (ConfigError("g.micro_batches: no"), False, 2, "g.micro_batches: no\n"),
-        (RankError("rank 1 is gone"), False, 75, "rank 1 is gone\n"),
+        (RankError("rank 1 failed"), False, 75, "rank 1 failed\n"),
         (RankError("did not join"), True, 85, ""),
         (TypeError("odd"), False, 1, "rank 1: odd; its traceback is in"),
         (None, False, 75, "no rank could tell why it ended"),

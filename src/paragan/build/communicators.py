@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -21,14 +20,6 @@ from paragan.hardware import peers
 
 CONNECT_TIMEOUT_S = 60.0
 _MAX_GENOME_BYTES = 1 << 34  # per genome
-
-
-def open_store(host: str, timeout_s: float) -> dist.TCPStore:
-    """Open a store that listens on one address; by default torch would listen on all."""
-    server = socket.create_server((host, 0))
-    port = server.getsockname()[1]
-    timeout = timedelta(seconds=timeout_s)
-    return dist.TCPStore(host, port, None, True, timeout, wait_for_workers=False, master_listen_fd=server.detach())
 
 
 def connect_store(host: str, port: int, timeout_s: float) -> dist.Store:

@@ -7,13 +7,14 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 
-from paragan.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store, open_store
+from paragan.build.communicators import CONNECT_TIMEOUT_S, communicator_factory, connect_store
 from paragan.build.grid import GridFactory
 from paragan.coevolution.cell import Cell
 from paragan.coevolution.cell_state import Centre
@@ -25,6 +26,7 @@ from paragan.coevolution.workers.remote_population import RemotePopulation, init
 from paragan.coevolution.workers.worker import Worker
 from paragan.config import RunConfig, dump, loads
 from paragan.core.command import program_command
+from paragan.core.dist import serve_store
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import create_subfolder
 from paragan.distributed.launch.external_workers import ExternalWorkers
@@ -102,7 +104,7 @@ class _CoordinatorServer:
         host, port = config.coordinator_address
         token = os.environ.get(TOKEN) or new_token()
         listener = Listener(token, host, port)
-        store = open_store(host, config.train.timeout_s)
+        store = serve_store(host, 0, timedelta(seconds=config.train.timeout_s))
         welcome = {"config": dump(config), "folder": str(folder.resolve()), "store": store.port}
         local_workers = (
             LocalWorkers(listener.address, {TOKEN: token}, folder / "ranks") if external_workers is None else None

@@ -25,7 +25,7 @@ LOOK_S = 3.0  # for the reason of another
 _MOST_S = 15.0  # a few questions to the store
 _PAUSE_S = 0.05
 _GRACE_S = 0.5  # a rank may have left its reason and died since
-_SILENT = "another rank is gone or did not answer in time"
+_SILENT = "another rank failed or did not answer in time"
 _BROKEN = (
     *("gloo", "Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting"),
     "Timeout waiting for key",  # of the file in which local ranks meet
@@ -66,8 +66,8 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
         first = _publish(store, world, error)
         return error if first["rank"] == world.rank else _followed_error(world, first)
     except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or a value that no rank has written
-        gone = f"the process that served the store of the ranks has ended; {RESUME_HINT}"
-        return error if not is_collective_failure(error) else RankError(gone)
+        ended = f"the process that served the store of the ranks has ended; {RESUME_HINT}"
+        return error if not is_collective_failure(error) else RankError(ended)
 
 
 def is_collective_failure(error: BaseException) -> bool:
@@ -91,17 +91,17 @@ def _publish(store: dist.Store, world: World, error: BaseException) -> dict[str,
 
 
 def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
-    """The reason another rank left, or who is gone; empty where neither is known."""
+    """The reason another rank left, or which ranks have ended; empty where neither is known."""
     began = time.monotonic()
     while True:
         if store.check(["failed"]):
             return json.loads(store.get("failed"))
         waited = time.monotonic() - began
-        gone = _ended_ranks(store, world)
-        if waited > LOOK_S or (gone and waited > _GRACE_S):
+        ended = _ended_ranks(store, world)
+        if waited > LOOK_S or (ended and waited > _GRACE_S):
             break
         time.sleep(_PAUSE_S)
-    return f"rank {', '.join(map(str, gone))} is gone" if gone else ""
+    return f"rank {', '.join(map(str, ended))} failed" if ended else ""
 
 
 def _ended_ranks(store: dist.Store, world: World) -> list[int]:

@@ -175,4 +175,4 @@ def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) 
 
 def _absence_message(ranks: list[int], timeout_s: float) -> str:
     named = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
-    return f"rank {named} is gone or did not join within {timeout_s:g} s; {RESUME_HINT}"
+    return f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}"

@@ -90,7 +90,10 @@ def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = No
 
 
 def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:
-    """What `here` reads in one of `size` processes on this host. store: the path that `open_store` returns."""
+    """What `from_environment` reads in one of `size` processes on this host.
+
+    store: the path that `create_store_file` returns.
+    """
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     return {name: str(number) for name, number in numbers.items()} | {STORE: store} | loopback_environment()
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from paragan.core.errors import RankError
 
 _LOOK_S = 0.05  # at `stopped`
+_HOST = torch.device("cpu")
 
 
 class Communicator(Protocol):
@@ -107,13 +108,19 @@ def format_workers(workers: Iterable[int]) -> str:
     return f"worker{'s' * (len(found) != 1)} {', '.join(map(str, found)) or '(none)'}"
 
 
-def check_messages(tensors: Sequence[Tensor], most_bytes: int) -> None:
-    """ValueError for what is no message: the other end would read other bytes, or refuse them."""
+def failed_error(worker: int, reason: object) -> WorkerError:
+    """The error of a worker that ended, or whose connection broke."""
+    return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
+
+
+def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.device = _HOST) -> None:
+    """Raise `ValueError` for what is no message: the other end would read other bytes, or refuse them."""
     for tensor in tensors:
-        on_host = tensor.device.type == "cpu" and tensor.is_contiguous()
-        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not on_host:
+        is_there = tensor.device == device and tensor.is_contiguous()
+        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not is_there:
             kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
-            raise ValueError(f"found {kind}, expected a contiguous torch.uint8 of one dimension on cpu")
+            expected = f"a contiguous torch.uint8 of one dimension on {device}"
+            raise ValueError(f"found {kind}, expected {expected}")
         if len(tensor) > most_bytes:
             raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
 

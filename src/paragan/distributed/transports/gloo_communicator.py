@@ -1,7 +1,7 @@
 """Workers that are processes with gloo links: one to each worker they exchange with, and from all to worker 0.
 
-There is no group of all of them: a worker that dies breaks its own links. A link is one `gloo.pair` for both
-directions, with a `Sender` and a `Receiver` at either end, and a thread that sorts what comes.
+There is no group of all of them: a worker that dies breaks its own links. A link is one gloo group for both directions,
+with a `GlooSender` and a thread that receives at either end.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 import torch
@@ -19,8 +20,14 @@ from torch import Tensor
 
 from paragan.core.errors import RankError
 from paragan.distributed.transports.arrivals import ReceiveBuffer
-from paragan.distributed.transports.communicator import Backoff, WorkerError, never_stopped, wait_until
-from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
+from paragan.distributed.transports.communicator import (
+    Backoff,
+    WorkerError,
+    failed_error,
+    never_stopped,
+    wait_until,
+)
+from paragan.distributed.transports.gloo_link import GlooSender, connect_pair, incoming_messages
 from paragan.distributed.transports.link import Message
 from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind, PeerConnection
 
@@ -58,19 +65,9 @@ class GlooCommunicator(BaseCommunicator):
         store = dist.PrefixStore(name, own)
         _wait_for_all(store, rank, size + coordinated, timeout_s, stopped)
         groups = _connect_pairs(store, rank, self.links, timeout_s, stopped, host)
-        self._connections = {peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in groups.items()}
-
-    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        self._connections[peer].send(MessageKind.CALL, number, tensors)
-
-    def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
-        self._connections[peer].post(tensors)
-
-    def _peers_with_posts(self) -> list[int]:
-        return [peer for peer, way in self._connections.items() if way.is_posting]
-
-    def _send_leave(self, peer: int, lacked: int) -> None:
-        self._connections[peer].send(MessageKind.LEAVE, lacked, [])
+        self._connections: dict[int, _Link] = {
+            peer: _Link(group, rank, peer, arrivals, most_bytes) for peer, group in groups.items()
+        }
 
     def _leave(self, orderly: bool) -> None:
         ends = {peer: threading.Thread(target=way.close, daemon=True) for peer, way in self._connections.items()}
@@ -92,19 +89,19 @@ class _Link(PeerConnection):
 
     def __init__(self, group: Any, rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
         super().__init__(peer, arrivals)
-        self._group, self._other, timeout_s = group, int(rank < peer), arrivals.timeout_s
-        self._sender = GlooSender(group, self._other, _MOST, timeout_s)
-        self._inbox = GlooReceiver(group, self._other, most_bytes, timeout_s=timeout_s)
-        self._sorter = threading.Thread(target=self._sort, daemon=True, name=f"sorts what {peer} sends")
-        self._sorter.start()
+        self._group, self._other, self._most_bytes = group, int(rank < peer), most_bytes
+        self._sender = GlooSender(group, self._other, _MOST, arrivals.timeout_s)
+        self._receiving = threading.Thread(target=self._receive_all, daemon=True, name=f"from worker {peer}")
+        self._receiving.start()
 
     def close(self) -> None:
-        """Return when no thread is left: both ends have said that they leave, or the link is broken."""
+        """Return when no thread is left: both ends have said that they leave, or the link is broken.
+
+        A thread that comes back from gloo while Python ends takes the process with it.
+        """
         with suppress(RankError):
             self._sender.close()
-        self._sorter.join(self._arrivals.timeout_s)
-        with suppress(RankError):
-            self._inbox.close()  # a thread that comes back from gloo while Python ends takes the process with it
+        self._receiving.join(self._arrivals.timeout_s)
 
     def abort(self) -> None:
         """Break the link, from this end. gloo has no call for it, but one time-out ends all waits of a group."""
@@ -113,31 +110,26 @@ class _Link(PeerConnection):
 
     def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
         with suppress(RankError):  # the receiving thread gets the error as well, and reports it
-            self._sender.send(
-                Message(number, tensors[0] if tensors else _EMPTY, len(tensors) * len(MessageKind) + kind)
-            )
+            note = len(tensors) * len(MessageKind) + kind
+            self._sender.send(Message(number, tensors[0] if tensors else _EMPTY, note))
             for tensor in tensors[1:]:
                 self._sender.send(Message(number, tensor))
 
-    def _sort(self) -> None:
+    def _receive_all(self) -> None:
+        """Thread: dispatch all lists until the link ends, which is a failure unless the other end has left before."""
+        reason: object = "it has closed the link"
         try:
-            kind = None
-            while kind is not MessageKind.LEAVE:
-                head = self._receive()
-                num_messages, kind = head.note // len(MessageKind), MessageKind(head.note % len(MessageKind))
+            messages = incoming_messages(self._group, self._other, self._most_bytes)
+            for head in messages:
+                num_messages, kind = divmod(head.note, len(MessageKind))
                 if not 0 <= num_messages < _MOST:
                     raise RankError(f"found {num_messages} messages in a list, expected less than {_MOST}")
-                rest = [self._receive().data for _ in range(num_messages - 1)]
-                self._dispatch(kind, head.version, [head.data, *rest][:num_messages])
-        except RankError as error:
-            reason = str(error.__cause__ or error)[:200]
-            self._arrivals.mark_failed(self.peer, WorkerError(f"worker {self.peer} is gone: {reason}", self.peer))
-
-    def _receive(self) -> Message:
-        message = self._inbox.receive(threading.TIMEOUT_MAX)
-        if message is None:
-            raise RankError("it has closed the link")
-        return message
+                tensors = [head.data, *(message.data for message in islice(messages, max(0, num_messages - 1)))]
+                if len(tensors) >= num_messages:
+                    self._dispatch(MessageKind(kind), head.version, tensors[:num_messages])
+        except Exception as error:
+            reason = error
+        self._arrivals.mark_failed(self.peer, failed_error(self.peer, reason))
 
 
 def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, stopped: Callable[[], bool]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -65,9 +66,7 @@ class GlooSender:
         deadline = time.monotonic() + self.timeout_s
         while True:
             if self._error is not None:
-                raise RankError(
-                    f"rank {self.peer} of the link is unreachable: {str(self._error)[:200]}"
-                ) from self._error
+                raise _unreachable_error(self.peer, self._error) from self._error
             try:
                 return self._waiting.put(message, timeout=0.1)
             except queue.Full:
@@ -123,9 +122,7 @@ class GlooReceiver:
         if message is None:
             self._ended = True
             if self._error is not None:
-                raise RankError(
-                    f"rank {self.peer} of the link is unreachable: {str(self._error)[:200]}"
-                ) from self._error
+                raise _unreachable_error(self.peer, self._error) from self._error
         return message
 
     def close(self) -> None:
@@ -140,23 +137,30 @@ class GlooReceiver:
 
     def _run(self) -> None:
         try:
-            while True:
-                head = torch.empty(3, dtype=torch.int64)
-                self._take(head)
-                version, size, note = head.tolist()
-                if size == _ALIVE:
-                    continue
-                if size == _END:
-                    break
-                if not 0 <= size <= self.most_bytes:
-                    raise ValueError(f"found a message of {size} bytes, expected at most {self.most_bytes}")
-                data = torch.empty(size, dtype=torch.uint8)
-                if size:
-                    self._take(data)
-                self._queue.put(Message(version, data, note))
+            for message in incoming_messages(self.group, self.peer, self.most_bytes):
+                self._queue.put(message)
         except Exception as error:  # raised by the next receive
             self._error = error
         self._queue.put(None)
 
-    def _take(self, data: Tensor) -> None:
-        self.group.recv([data], self.peer, 0).wait()
+
+def incoming_messages(group: dist.ProcessGroup, peer: int, most_bytes: int) -> Iterator[Message]:
+    """All messages of a link, until the other end closes it; raises what breaks the link."""
+    head = torch.empty(3, dtype=torch.int64)
+    while True:
+        group.recv([head], peer, 0).wait()
+        version, size, note = head.tolist()
+        if size == _END:
+            return
+        if size == _ALIVE:
+            continue
+        if not 0 <= size <= most_bytes:
+            raise ValueError(f"found a message of {size} bytes, expected at most {most_bytes}")
+        data = torch.empty(size, dtype=torch.uint8)
+        if size:
+            group.recv([data], peer, 0).wait()
+        yield Message(version, data, note)
+
+
+def _unreachable_error(peer: int, error: BaseException) -> RankError:
+    return RankError(f"rank {peer} of the link is unreachable: {str(error)[:200]}")

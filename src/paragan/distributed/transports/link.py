@@ -1,7 +1,8 @@
-"""Messages of a link between two processes or threads, and the interface of its two ends."""
+"""Links between two processes or threads: messages, the interface of both ends, and the link between threads."""
 
 from __future__ import annotations
 
+import queue
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,3 +45,26 @@ class ReceiveEnd(Protocol):
 def timeout_error(who: str, timeout_s: float) -> RankError:
     """The error of a message that was not taken, or did not arrive, in time."""
     return RankError(f"{who} did not answer within {timeout_s:g} s")
+
+
+class ThreadLink:
+    """Both ends of the link (`SendEnd`, `ReceiveEnd`). room: messages in flight. `RankError` on a time-out."""
+
+    def __init__(self, room: int = 2, timeout_s: float = 300.0) -> None:
+        self.timeout_s = timeout_s
+        self._queue: queue.Queue[Message] = queue.Queue(room)
+
+    def send(self, message: Message) -> None:
+        try:
+            self._queue.put(message, timeout=self.timeout_s)
+        except queue.Full:
+            raise timeout_error("the other thread", self.timeout_s) from None
+
+    def receive(self, wait_s: float) -> Message | None:
+        try:
+            return self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """Do nothing: both threads end with their process."""

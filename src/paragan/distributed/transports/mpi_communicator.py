@@ -21,7 +21,7 @@ from torch import Tensor
 from paragan.distributed.transports import mpi_runtime
 from paragan.distributed.transports.communicator import Backoff, WorkerError, format_workers, never_stopped, wait_until
 from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel, PolledReceiveBuffer
-from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind
+from paragan.distributed.transports.peer_connection import BaseCommunicator
 
 _FAREWELL_S = 0.5
 _TEXT_TAG = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
@@ -119,7 +119,9 @@ class MpiCommunicator(BaseCommunicator):
         super().__init__(global_comm.rank, size, peers, most_bytes, arrivals, 0 if global_comm.size == size else size)
         self._global, self._local = global_comm, local
         self._halo = None if local is None else _Halo(local, self.rank)
-        self._connections = {peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links}
+        self._connections: dict[int, MpiChannel] = {
+            peer: MpiChannel(peer, arrivals, global_comm, most_bytes) for peer in self.links
+        }
         self._out = _EMPTY  # what goes out together lies here
         self._pending: Any = None  # what MPI reads and writes, whatever becomes of the call that began it
         arrivals.progress = self._progress
@@ -160,18 +162,9 @@ class MpiCommunicator(BaseCommunicator):
                 made[key][place] = tensor
         return {peer: made[tuple(map(id, tensors))] for peer, tensors in sends.items()}
 
-    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        self._connections[peer].send(MessageKind.CALL, number, tensors)
-
-    def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
+    def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
         self._progress()
-        self._connections[peer].post(tensors)
-
-    def _peers_with_posts(self) -> list[int]:
-        return [peer for peer, way in self._connections.items() if way.is_posting]
-
-    def _send_leave(self, peer: int, lacked: int) -> None:
-        self._connections[peer].send(MessageKind.LEAVE, lacked, [])
+        super().post(sends)
 
     def _progress(self) -> None:
         for way in self._connections.values():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.distributed.transports.arrivals import ReceiveBuffer
-from paragan.distributed.transports.communicator import Backoff, WorkerError
+from paragan.distributed.transports.communicator import Backoff, WorkerError, failed_error
 from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
 
 try:
@@ -112,9 +112,7 @@ class MpiChannel(PeerConnection):
             do()
         except MPI.Exception as error:
             self._broken = True
-            self._arrivals.mark_failed(
-                self.peer, WorkerError(f"worker {self.peer} is gone: {str(error)[:200]}", self.peer)
-            )
+            self._arrivals.mark_failed(self.peer, failed_error(self.peer, error))
         except WorkerError as error:
             self._broken = True
             self._arrivals.mark_failed(self.peer, error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,7 +17,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.transports.communicator import Backoff, WorkerError, wait_until
+from paragan.distributed.transports.communicator import (
+    Backoff,
+    WorkerError,
+    check_messages,
+    failed_error,
+    wait_until,
+)
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 
 Pair = Callable[[dist.Store, int, torch.device, float], Any]
@@ -36,26 +42,17 @@ class NcclCommunicator(GlooCommunicator):
 
     pair: creates the group of two workers from their store, the rank there, the device and a time-out, once both are
     present: it has `send`, `recv` and `abort`, and its works have `is_completed`. `ConfigError` where it fails though
-    both workers are alive. options: those of `GlooCommunicator`.
+    both workers are alive. place, options: those of `GlooCommunicator`.
     """
 
     def __init__(
-        self,
-        store: dist.Store,
-        name: str,
-        rank: int,
-        size: int,
-        peers: Iterable[int],
-        *,
-        device: torch.device,
-        pair: Pair,
-        **options: Any,
+        self, store: dist.Store, name: str, *place: Any, device: torch.device, pair: Pair, **options: Any
     ) -> None:
-        super().__init__(store, name, rank, size, peers, **options)
+        super().__init__(store, name, *place, **options)
         self.device = device
         self._groups: dict[int, Any] = {}
         try:
-            own = store.clone()  # type: ignore[attr-defined]  # as `Linked` has its own
+            own = store.clone()  # type: ignore[attr-defined]
             self._pair_up(dist.PrefixStore(f"{name}/direct", own), pair)
         except BaseException:
             self.abort()
@@ -66,7 +63,7 @@ class NcclCommunicator(GlooCommunicator):
         self._check(dict.fromkeys(sends, ()), self.peers)
         going = {peer: [t for t in tensors if is_on_device(self.device, t)] for peer, tensors in sends.items()}
         for tensors in going.values():
-            _check_messages(tensors, self.most_bytes)
+            check_messages(tensors, self.most_bytes, self.device)
         headers = self.exchange_with_root({peer: self._header(tensors) for peer, tensors in sends.items()})
         with self._recording_failure():
             room = {peer: self._room(peer, *parts) for peer, parts in headers.items()}
@@ -170,15 +167,6 @@ def is_on_device(device: torch.device, tensor: Tensor) -> bool:
     return tensor.device == device
 
 
-def _check_messages(tensors: Sequence[Tensor], most_bytes: int) -> None:
-    for tensor in tensors:
-        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not tensor.is_contiguous():
-            kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
-            raise ValueError(f"found {kind}, expected a contiguous torch.uint8 of one dimension")
-        if len(tensor) > most_bytes:
-            raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
-
-
 def _abort(group: Any) -> None:
     with suppress(RuntimeError):
         group.abort()
@@ -189,4 +177,4 @@ def _worker_errors(peer: int) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise WorkerError(f"worker {peer} is gone: {str(error)[:200]}", peer) from error
+        raise failed_error(peer, error) from error

@@ -14,7 +14,7 @@ from paragan.distributed.transports.arrivals import CLOSED, NO_FAILURE, ReceiveB
 from paragan.distributed.transports.communicator import WorkerError, check_messages, format_workers
 
 
-class BaseCommunicator(ABC):
+class BaseCommunicator:
     """`Communicator` without the transport.
 
     peers: the workers that this one exchanges with. root: the process that gathers: worker 0, or an additional one
@@ -33,6 +33,7 @@ class BaseCommunicator(ABC):
             )
         self.links = sorted(others if rank == root else self.peers | {root})
         self._arrivals = arrivals
+        self._connections: Mapping[int, PeerConnection] = {}  # by the worker at the other end: all of `links`
         self._num_exchanges = self._num_gathers = 0
         self._failed_worker, self._has_left = NO_FAILURE, False
 
@@ -50,7 +51,7 @@ class BaseCommunicator(ABC):
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
         self._check(sends, self.peers)
         for peer, tensors in sends.items():
-            self._post(peer, tensors)
+            self._connections[peer].post(tensors)
 
     def newest(self) -> dict[int, list[Tensor]]:
         with self._recording_failure():
@@ -77,8 +78,7 @@ class BaseCommunicator(ABC):
         if not self._has_left:
             self._has_left = True
             self._arrivals.discard()
-            for peer in self.links:
-                self._send_leave(peer, self._failed_worker)
+            self._send_leave(self._failed_worker)
             self._leave(orderly=False)
 
     def close(self) -> None:
@@ -86,8 +86,7 @@ class BaseCommunicator(ABC):
             self._arrivals.wait_until(
                 lambda: [peer for peer in self._peers_with_posts() if not self._arrivals.has_closed(peer)]
             )
-            for peer in self.links:
-                self._send_leave(peer, CLOSED)
+            self._send_leave(CLOSED)
             self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
         self._has_left = True
         self._arrivals.discard()
@@ -112,23 +111,19 @@ class BaseCommunicator(ABC):
         for tensors in sends.values():
             check_messages(tensors, self.most_bytes)
 
-    @abstractmethod
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
         """Start to send, without blocking. The failure of a worker is raised by the calls that wait for it."""
-
-    @abstractmethod
-    def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
-        """Send as soon as the previous post is taken, unless a newer one replaces it; without blocking."""
+        self._connections[peer].send(MessageKind.CALL, number, tensors)
 
     def _peers_with_posts(self) -> list[int]:
         """Workers to which a posted message is in flight or waiting."""
-        return []
+        return [peer for peer, connection in self._connections.items() if connection.is_posting]
 
-    @abstractmethod
-    def _send_leave(self, peer: int, lacked: int) -> None:
-        """Announce that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
+    def _send_leave(self, lacked: int) -> None:
+        """Announce to all that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
+        for connection in self._connections.values():
+            connection.send(MessageKind.LEAVE, lacked, [])
 
-    @abstractmethod
     def _leave(self, orderly: bool) -> None:
         """Close the connections. orderly: all others do, too; otherwise within half a second."""
 
@@ -143,7 +138,10 @@ class MessageKind(IntEnum):
 
 
 class PeerConnection(ABC):
-    """A connection to one worker, both ways. At most one post is in flight: a slow worker gets the newest next."""
+    """A connection to one worker, both ways.
+
+    At most one post is in flight, and of those that wait the newest is sent: a slow worker skips the others.
+    """
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:
         self.peer, self._arrivals = peer, arrivals

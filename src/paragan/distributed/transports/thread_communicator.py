@@ -9,7 +9,7 @@ from torch import Tensor
 
 from paragan.distributed.transports.arrivals import ReceiveBuffer
 from paragan.distributed.transports.communicator import never_stopped
-from paragan.distributed.transports.peer_connection import BaseCommunicator
+from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind, PeerConnection
 
 
 def create_communicators(
@@ -29,16 +29,21 @@ class ThreadCommunicator(BaseCommunicator):
     def __init__(self, rank: int, size: int, arrivals: Sequence[ReceiveBuffer]) -> None:
         peers = set(range(size)) - {rank} if rank < size else set()
         super().__init__(rank, size, peers, sys.maxsize, arrivals[rank], size if len(arrivals) > size else 0)
-        self._all = arrivals
+        self._connections = {peer: _ThreadConnection(rank, peer, arrivals) for peer in self.links}
 
-    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        self._all[peer].put(self.rank, number, list(tensors))
 
-    def _post(self, peer: int, tensors: Sequence[Tensor]) -> None:
-        self._all[peer].post(self.rank, list(tensors))
+class _ThreadConnection(PeerConnection):
+    """Puts messages into the buffer of the other worker. arrivals: of all workers, by rank."""
 
-    def _send_leave(self, peer: int, lacked: int) -> None:
-        self._all[peer].mark_left(self.rank, lacked)
+    def __init__(self, rank: int, peer: int, arrivals: Sequence[ReceiveBuffer]) -> None:
+        super().__init__(peer, arrivals[rank])
+        self._rank, self._theirs = rank, arrivals[peer]
 
-    def _leave(self, orderly: bool) -> None:
-        """There are no ways to give up."""
+    def post(self, tensors: Sequence[Tensor]) -> None:
+        self._theirs.post(self._rank, list(tensors))
+
+    def _put(self, kind: MessageKind, number: int, tensors: Sequence[Tensor]) -> None:
+        if kind is MessageKind.LEAVE:
+            self._theirs.mark_left(self._rank, number)
+        else:
+            self._theirs.put(self._rank, number, list(tensors))

@@ -12,7 +12,7 @@ import torch
 
 from paragan.core.errors import RankError
 from paragan.core.types import Batch, Report, Side, Update
-from paragan.distributed.transports.thread_link import ThreadLink
+from paragan.distributed.transports.link import ThreadLink
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
