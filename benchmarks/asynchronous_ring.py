@@ -68,7 +68,7 @@ def batches(seed: int, batch: int) -> Iterator[Batch]:
     step = 0
     while True:
         rows = Rows(step, 0, batch, batch)
-        yield Batch(rows, points(seed, "real", rows))
+        yield Batch(rows, {"image": points(seed, "real", rows)})
         step += 1
 
 

@@ -83,7 +83,7 @@ def upstream(data: Path, shape: str, batches: int, **changes: Any) -> Upstream:
 def images(data: Path) -> Tensor:
     """(N, 1, 28, 28) uint8, those to train with."""
     found = mnist.source(mnist.Options(path=str(data)), "train")
-    return found.fetch(torch.arange(len(found)).numpy())[0]
+    return found.fetch(torch.arange(len(found)).numpy())["image"]
 
 
 @cache

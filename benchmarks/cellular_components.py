@@ -29,7 +29,7 @@ def step(data: Path, pairs: int) -> Ratio:
     """Steps of one cell, images at hand: G on every batch, D on every second, rates mutated by theirs each time."""
     theirs, ours = upstream(data, "1x1", STEPS).cells[0], population(data, "1x1", STEPS).cells[0]
     ready = list(islice(ours.batches, STEPS))
-    theirs._loader = [batch.x_BCHW for batch in ready]  # type: ignore[assignment]
+    theirs._loader = [batch.image for batch in ready]  # type: ignore[assignment]
     ours.batches = cycle(ready)  # type: ignore[assignment]
     executor, g, d = LoopExecutor(), theirs.g, theirs.d
     return compare(lambda: theirs._train(g, d), lambda: executor.train([ours], STEPS, lambda cell, batch: 0), pairs)

@@ -121,7 +121,7 @@ def main() -> None:
         transposed=told.transposed,
     )
     found = mnist.source(mnist.Options(path=str(told.data)), "train")
-    images_u8, _ = found.fetch(torch.arange(len(found)).numpy())
+    images_u8 = found.fetch(torch.arange(len(found)).numpy())["image"]
     extractor = extractors.load_extractor("mnist-cnn", extractors.find_weights(str(told.data), "mnist-cnn"))
     upstream = Upstream(config, images_u8, extractor)
     print(f"{record.machine()}, {gflops():.0f} GFLOP per CPU second; CPU seconds per cell and iteration:")

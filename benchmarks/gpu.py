@@ -80,9 +80,9 @@ def stepper(
     prior = Prior(0, sngan.Options().latent, CLASSES, world.device)
     gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), prior)
     rows = Rows(0, 0, batch, batch)
-    real = (rng.uniform(1, "x", rows, SHAPE) * 2 - 1, rng.integers(1, "y", rows, CLASSES))
-    real = tuple(tensor.to(world.device) for tensor in real)
-    batches = (Batch(Rows(step, 0, batch, batch), *real) for step in count())
+    x = (rng.uniform(1, "x", rows, SHAPE) * 2 - 1).to(world.device)
+    y = rng.integers(1, "y", rows, CLASSES).to(world.device)
+    batches = (Batch(Rows(step, 0, batch, batch), {"image": x, "label": y}) for step in count())
     return lambda: scheme.step(gan, batches)
 
 

@@ -26,7 +26,7 @@ from benchmarks.record import write
 from paragan.core import registry, rng
 from paragan.core.dist import ALONE
 from paragan.core.network_factory import NetworkFactory
-from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side
+from paragan.core.types import Batch, DiscriminatorOutput, Rows, Side, present_tensors
 from paragan.game.gan import GAN, Loss
 from paragan.game.network import Calling
 from paragan.game.player import Player
@@ -101,7 +101,7 @@ def ours(case: Case, calling: Calling, scheme: Any, device: torch.device, batch:
     slopes = [module.Penalty(module.Options(weight=case.slopes)) for module in (r1, r2)] if case.slopes else []
     gan = GAN(seats[Side.G], seats[Side.D], loss, prior, d_penalties=tuple(slopes))
     x, y = images(case, device, batch)
-    batches = (Batch(Rows(step, 0, batch, batch), x, y) for step in count())
+    batches = (Batch(Rows(step, 0, batch, batch), present_tensors(image=x, label=y)) for step in count())
     return lambda: scheme.step(gan, batches)
 
 

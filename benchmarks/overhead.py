@@ -58,7 +58,7 @@ def plain(width: int, prior: Prior):
     def step() -> None:
         number = next(steps)
         batch = real(number)
-        naive.train_step(number, g, d, average, *adam, batch.x_BCHW, batch.y_B, draw)
+        naive.train_step(number, g, d, average, *adam, batch.image, batch.label, draw)
 
     def draw(stream, number):
         return prior.draw(stream, Rows(number, 0, naive.BATCH, naive.BATCH))
@@ -68,7 +68,8 @@ def plain(width: int, prior: Prior):
 
 def real(step: int) -> Batch:
     rows = Rows(step, 0, naive.BATCH, naive.BATCH)
-    return Batch(rows, rng.uniform(1, "x", rows, (1, 8, 8)) * 2 - 1, rng.integers(1, "y", rows, naive.CLASSES))
+    x = rng.uniform(1, "x", rows, (1, 8, 8)) * 2 - 1
+    return Batch(rows, {"image": x, "label": rng.integers(1, "y", rows, naive.CLASSES)})
 
 
 def main(pairs: int = 41) -> dict[str, Ratio]:

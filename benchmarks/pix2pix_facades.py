@@ -44,7 +44,7 @@ def medians(train: Paired) -> Tensor:
     """uint8 (12, 3): of the photos' pixels of each class."""
     counts = torch.zeros(len(PALETTE), 3, 256, dtype=torch.int64)
     for row in range(len(train)):
-        photo, labels = train.fetch_pairs(np.array([row]))
+        photo, labels = train.fetch(np.array([row])).values()
         kind = classes(labels)[0]
         for channel in range(3):
             at = kind.flatten() * 256 + photo[0, channel].flatten().long()

@@ -45,7 +45,7 @@ def steps(strategy, world: World):
         return Player(side, net, strategy, Policy(), Calling(channels_last=True), ema)
 
     gan = GAN(seat(Side.G), seat(Side.D), Loss(hinge.d_loss, hinge.g_loss), Prior(0, sngan.Options().latent))
-    real = (Batch(r := Rows(n, 0, BATCH, BATCH), rng.uniform(0, "x", r, SHAPE)) for n in count())
+    real = (Batch(r := Rows(n, 0, BATCH, BATCH), {"image": rng.uniform(0, "x", r, SHAPE)}) for n in count())
     return lambda: [synchronous.step(gan, real) for _ in range(STEPS)]
 
 

@@ -123,8 +123,7 @@ def naive(data: str, seed: int, share: float) -> Curve:
     """The same pair and settings in a plain loop, for a share of the length."""
     config = load("sngan-cifar10", [f"data.path={data}", "data.variant=lossless", f"seed={seed}"])
     found = build.open_data(config)
-    x_BCHW, y_B = found.train.fetch(np.arange(len(found.train)))
-    assert y_B is not None
+    x_BCHW, y_B = found.train.fetch(np.arange(len(found.train))).values()
     x_BCHW = x_BCHW.float() / 127.5 - 1
     torch.manual_seed(config.seed)
     width, batch = config.model.options.width, config.train.batch

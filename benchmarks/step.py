@@ -44,10 +44,7 @@ class Images:
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...] = ()
-
-
-class ImagePairs(Images):
-    fetch_pairs = None
+    has_pairs: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,8 +60,7 @@ class Case:
 
     def game(self, *words: str) -> GAN:
         """The library's."""
-        kind = Images if self.classes else ImagePairs
-        source: Any = kind((3, self.side, self.side), tuple(map(str, range(self.classes))))
+        source: Any = Images((3, self.side, self.side), tuple(map(str, range(self.classes))), not self.classes)
         return build.gan(self.config(*words), build.Data(source, source), torch.device("cpu"))
 
     def config(self, *words: str) -> RunConfig:
@@ -77,8 +73,8 @@ class Case:
         rows, shape = Rows(0, 0, self.batch, self.batch), (3, self.side, self.side)
         x, condition = (rng.uniform(1, name, rows, shape) * 2 - 1 for name in ("x", "condition"))
         if self.classes:
-            return Batch(rows, x, rng.integers(1, "y", rows, self.classes))
-        return Batch(rows, x, condition=condition)
+            return Batch(rows, {"image": x, "label": rng.integers(1, "y", rows, self.classes)})
+        return Batch(rows, {"image": x, "condition": condition})
 
     def nets(self) -> tuple[nn.Module, nn.Module]:
         """The plain G and D."""
@@ -94,7 +90,7 @@ class Case:
     def plain(self) -> Callable[[], None]:
         """A step of the plain loop."""
         (g, d), real = self.nets(), self.real()
-        x, y, condition = (t if t is not None else torch.empty(0) for t in (real.x_BCHW, real.y_B, real.condition))
+        x, y, condition = (t if t is not None else torch.empty(0) for t in (real.image, real.label, real.condition))
         if self.classes:
             return step_loop.labelled(g, d, x, y, 80 if "model=biggan" in self.words else 128)
         return step_loop.conditioned(g, d, x, condition)

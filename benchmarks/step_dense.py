@@ -38,12 +38,12 @@ def networks() -> tuple[nn.Module, nn.Module]:
 
 def real(batch: int) -> Batch:
     rows = Rows(0, 0, batch, batch)
-    return Batch(rows, rng.uniform(1, "x", rows, SHAPE) * 2 - 1)
+    return Batch(rows, {"image": rng.uniform(1, "x", rows, SHAPE) * 2 - 1})
 
 
 def plain(batch: int) -> Callable[[], None]:
     """A step as users of torch write it."""
-    (g, d), x = networks(), real(batch).x_BCHW
+    (g, d), x = networks(), real(batch).image
     adam_g, adam_d = (torch.optim.Adam(net.parameters(), 2e-4, betas=(0.5, 0.999)) for net in (g, d))
     ones, zeros = torch.ones(batch, 1), torch.zeros(batch, 1)
     bce = F.binary_cross_entropy_with_logits

@@ -62,8 +62,7 @@ class Images:
 
     @classmethod
     def of(cls, source: Source, rows: Tensor | None = None) -> Images:
-        x_NCHW, y_N = source.fetch(np.arange(len(source)) if rows is None else rows.numpy())
-        assert y_N is not None
+        x_NCHW, y_N = source.fetch(np.arange(len(source)) if rows is None else rows.numpy()).values()
         return cls(x_NCHW, y_N)
 
 

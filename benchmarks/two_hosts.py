@@ -51,7 +51,7 @@ def steps(strategy, world: World):
         return Player(side, strategy.prepare(make, world), strategy, Policy())
 
     gan = GAN(seat(Side.G), seat(Side.D), Loss(hinge.d_loss, hinge.g_loss), Prior(0, dcgan.Options().latent))
-    real = (Batch(r := Rows(n, *world.share(BATCH), BATCH), rng.uniform(0, "x", r, SHAPE)) for n in count())
+    real = (Batch(r := Rows(n, *world.share(BATCH), BATCH), {"image": rng.uniform(0, "x", r, SHAPE)}) for n in count())
     weights = sum(p.numel() for p in (*gan.g.net.parameters(), *gan.d.net.parameters()))
     return weights, lambda: [synchronous.step(gan, real) for _ in range(STEPS)]
 

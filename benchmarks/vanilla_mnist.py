@@ -48,7 +48,7 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
     """The same pair and settings in a plain loop; fd after each epoch."""
     config = load("vanilla-mnist", [f"data.path={data}", f"seed={seed}"])
     found = build.open_data(config)
-    x_BCHW, _ = found.train.fetch(np.arange(len(found.train)))
+    x_BCHW = found.train.fetch(np.arange(len(found.train)))["image"]
     x = x_BCHW.float().flatten(1) / 127.5 - 1
     torch.manual_seed(seed)
     act = nn.LeakyReLU(0.2)

@@ -84,7 +84,8 @@ def main(steps=200, seed=0):
     )
     for step in range(steps):
         pair = torch.stack([shapes(BATCH, "disc", draws), shapes(BATCH, "square", draws)], 1)
-        report = synchronous.step(gan, iter([pg.Batch(pg.Rows(step, 0, BATCH, BATCH), pair, condition=pair)]))
+        batch = pg.Batch(pg.Rows(step, 0, BATCH, BATCH), {"image": pair, "condition": pair})
+        report = synchronous.step(gan, iter([batch]))
         if step % 50 == 0:
             print(step, report.read())
     discs = shapes(64, "disc", draws)

@@ -47,7 +47,6 @@ def by_hand(g, d, batches, draw):
         loss_d.backward()
         nn.utils.clip_grad_norm_(d.parameters(), CLIP)
         opt_d.step()
-
         d.requires_grad_(False)
         loss_g = -d(g(draw("g", step))).mean()
         opt_g.zero_grad()
@@ -72,7 +71,8 @@ def ported(g, d, batches, prior):
         d_penalties=(r1.Penalty(r1.Options(GAMMA, R1_EVERY)),),
     )
     for step, real in enumerate(batches):
-        synchronous.step(gan, iter([pg.Batch(pg.Rows(step, 0, BATCH, BATCH), real)]))  # a rank's batch is a whole one
+        batch = pg.Batch(pg.Rows(step, 0, BATCH, BATCH), {"image": real})  # a rank's batch is a whole one
+        synchronous.step(gan, iter([batch]))
     return g, d, ema.net
 
 

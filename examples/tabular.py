@@ -75,10 +75,10 @@ def main(steps=1500, seed=0):
         pg.Player(pg.Side.G, g, policy=policy, ema=pg.Ema(copy.deepcopy(g), EmaOptions(half_life_kimg=10))),
         pg.Player(pg.Side.D, discriminator(), policy=replace(policy, updates_per_step=2)),
         pg.Loss(wasserstein.d_loss, wasserstein.g_loss),
-        pg.Prior(seed, LATENT),
+        pg.Prior(seed, LATENT, arguments=("row",)),
         d_penalties=(gradient_penalty.Penalty(gradient_penalty.Options(weight=1.0)),),
     )
-    batches = (pg.Batch(pg.Rows(n, 0, BATCH, BATCH), table(BATCH, draws)) for n in range(2 * steps))
+    batches = (pg.Batch(pg.Rows(n, 0, BATCH, BATCH), {"row": table(BATCH, draws)}) for n in range(2 * steps))
     for step in range(steps):
         report = synchronous.step(gan, batches)
         if step % 500 == 0:

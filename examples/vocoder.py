@@ -43,7 +43,7 @@ class Vocoder(nn.Module):
         first, last = nn.Conv1d(BANDS + HOP, width, 7, padding=3), nn.Conv1d(width // 2, 1, 7, padding=3)
         self.layers = nn.Sequential(first, *(nn.Sequential(nn.LeakyReLU(0.1), layer) for layer in (*up, last)))
 
-    def forward(self, z, y, frames):
+    def forward(self, z, frames):
         return self.layers(frames).tanh()
 
 
@@ -58,7 +58,7 @@ class Discriminators(nn.Module):
         ears = ([nn.Conv2d(a, b, (5, 1), (stride, 1), (2, 0)) for a, b, stride in sizes] for _ in self.folds)
         self.ears = nn.ModuleList(map(nn.ModuleList, ears))
 
-    def forward(self, wave, y, frames):
+    def forward(self, wave, frames):
         logits, features = [], []
         for (period, averaged), ear in zip(self.folds, self.ears, strict=True):
             h = F.avg_pool1d(wave, averaged)
@@ -76,22 +76,23 @@ def main(steps=400, seed=0):
     draws = torch.Generator().manual_seed(seed)
     adam = pg.Policy(lr=3e-3, arguments={"betas": (0.5, 0.99)})
     matching = pg.Term("features", lambda o, _: (o.fake.features - o.real.features).abs(), 2.0)
-    spectral = pg.Term("spectral", lambda o, inputs: (spectrogram(o.images) - inputs.condition[:, :BANDS]).abs(), 5.0)
+    spectral = pg.Term("spectral", lambda o, i: (spectrogram(o.images) - i.tensors["frames"][:, :BANDS]).abs(), 5.0)
     gan = pg.GAN(
         pg.Player(pg.Side.G, Vocoder(), policy=adam),
         pg.Player(pg.Side.D, Discriminators(), policy=adam),
         pg.Loss(least_squares.d_loss, least_squares.g_loss, g_needs_real=True),  # for the features
-        pg.Prior(seed, latent=0),  # no noise
+        pg.Prior(seed, latent=0, arguments=("audio", "frames")),  # no noise
         g_penalties=(matching, spectral),
     )
     for step in range(steps):
         wave, frames = chirps(BATCH, draws)
-        report = synchronous.step(gan, iter([pg.Batch(pg.Rows(step, 0, BATCH, BATCH), wave, condition=frames)]))
+        batch = pg.Batch(pg.Rows(step, 0, BATCH, BATCH), {"audio": wave, "frames": frames})
+        report = synchronous.step(gan, iter([batch]))
         if step % 100 == 0:
             print(step, report.read())
     wave, frames = chirps(200, draws)
     with torch.no_grad():
-        return wave, gan.g.net(None, None, frames)
+        return wave, gan.g.net(None, frames)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def main(steps=300, seed=0):
     """Train; returns held-out digits, their reconstructions, and the tokens (N, 4, 4) between them."""
     torch.manual_seed(seed)
     train, held_out = (digits.source(digits.Options(size=16), split) for split in ("train", "held_out"))
-    (train, _), (held_out, _) = (s.fetch(torch.arange(len(s)).numpy()) for s in (train, held_out))
+    train, held_out = (s.fetch(torch.arange(len(s)).numpy())["image"] for s in (train, held_out))
     train, held_out = train / 127.5 - 1, held_out / 127.5 - 1
     policy = pg.Policy(lr=2e-3, arguments={"betas": (0.5, 0.99)})
     reconstruction = pg.Term("reconstruction", lambda outputs, inputs: (outputs.images - inputs.condition).abs(), 4.0)
@@ -85,7 +85,7 @@ def main(steps=300, seed=0):
     )
     for step in range(steps):
         x = train[torch.randint(len(train), (BATCH,))]
-        report = synchronous.step(gan, iter([pg.Batch(pg.Rows(step, 0, BATCH, BATCH), x, condition=x)]))
+        report = synchronous.step(gan, iter([pg.Batch(pg.Rows(step, 0, BATCH, BATCH), {"image": x, "condition": x})]))
         if step % 50 == 0:
             print(step, report.read())
     net = gan.g.net.eval()

@@ -40,12 +40,13 @@ def turn(side: Side, *penalties, step: int = 4) -> Turn:
     """The penalties alone, for `side`; the adversarial loss is nought."""
     rows = Rows(step, 0, BATCH, BATCH)
     x = rng.uniform(SEED, "x", rows, SHAPE).double() * 2 - 1
-    real = Batch(rows, x, rng.integers(SEED, "real/y", rows, CLASSES))
+    real = Batch(rows, {"image": x, "label": rng.integers(SEED, "real/y", rows, CLASSES)})
     z, y = rng.normal(SEED, "z", rows, (OPTIONS.latent,)).double(), rng.integers(SEED, "y", rows, CLASSES)
     fakes = (rng.normal(SEED, "fakes", rows, SHAPE).double().tanh(),) if side is Side.D else None
     chain = (Side.D,) if side is Side.D else (Side.G, Side.D)
     needs_real = side is Side.D or any(penalty.needs_real for penalty in penalties)
-    return Turn(side, chain, TurnInputs(rows, SEED, z, y, real=real, fakes=fakes), _nothing, penalties, needs_real)
+    feed = TurnInputs(rows, SEED, {"latent": z, "label": y}, real, fakes)
+    return Turn(side, chain, feed, _nothing, penalties, needs_real)
 
 
 def play(played: Turn, pair: dict[Side, nn.Module], parts: int = 1) -> tuple[LossTerms, dict[str, Tensor]]:

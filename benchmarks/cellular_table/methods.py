@@ -74,7 +74,7 @@ def _upstream(options: CellularOptions, grid: GridResult, folder: Path) -> tuple
     judge = scorer.build_evaluator(*evaluation.scoring(config, data, cache))
     assert judge is not None
     rows, columns = map(int, grid.shape.split("x"))
-    images_u8, _ = data.train.fetch(np.arange(len(data.train)))
+    images_u8 = data.train.fetch(np.arange(len(data.train)))["image"]
     settings = cellular_upstream.Config(rows, columns, options.batches)
     loop = cellular_upstream.Upstream(settings, images_u8, judge().judge.net)
     torch.set_num_threads(1)

@@ -54,7 +54,7 @@ Layers:
     BatchNorm, spectral_norm, begin_update
 
 Interfaces of outside code:
-    Penalty, PenaltyContext, Augment, Source
+    Penalty, PenaltyContext, Augment, Source, TensorSpec
 
 Errors:
     ParaganError is the base of ConfigError, DataError, CheckpointError, DivergedError and RankError.
@@ -103,6 +103,7 @@ if TYPE_CHECKING:  # for type checkers and editors; `_read_public_names` reads i
         PenaltyContext as PenaltyContext,
         Source as Source,
         Strategy as Strategy,
+        TensorSpec as TensorSpec,
         Turn as Turn,
     )
     from paragan.core.types import (

@@ -1,4 +1,4 @@
-"""What every data set keeps: uint8 images fetched by row, the same in any company, in two parts."""
+"""What every data set keeps: declared tensors fetched by row, the same in any company, in two parts."""
 
 from __future__ import annotations
 
@@ -108,38 +108,36 @@ def parts(make):
     return {split: make(split) for split in ("train", "held_out")}
 
 
-def test_images_and_labels(parts):
+def test_samples_are_as_declared(parts):
     for source in parts.values():
-        x, y = source.fetch(np.array([0, len(source) - 1, 3]))
-        assert x.dtype == torch.uint8
-        assert tuple(x.shape) == (3, *source.shape) and x.is_contiguous()
-        if source.class_names:
-            assert y.dtype == torch.int64
-            assert tuple(y.shape) == (3,)
-            assert all(0 <= label < len(source.class_names) for label in y.tolist())
-        else:
-            assert y is None
+        found = source.fetch(np.array([0, len(source) - 1, 3]))
+        assert {name: (tuple(x.shape), x.dtype) for name, x in found.items()} == {
+            name: ((3, *spec.shape), spec.dtype) for name, spec in source.tensors.items()
+        }
+        assert source.tensors["image"].is_image and found["image"].is_contiguous()
+        assert ("label" in found) == bool(source.class_names)
+        assert all(0 <= label < len(source.class_names) for label in found.get("label", torch.empty(0)).tolist())
 
 
 def test_a_row_is_the_same_in_any_company(parts):
     for source in parts.values():
         rows = np.array([5, 0, 5, len(source) - 1])
-        together, _ = source.fetch(rows)
-        alone = torch.cat([source.fetch(rows[i : i + 1])[0] for i in range(4)])
+        together = source.fetch(rows)["image"]
+        alone = torch.cat([source.fetch(rows[i : i + 1])["image"] for i in range(4)])
         assert torch.equal(together, alone)
 
 
 def test_rows_are_copies(parts):
-    before, _ = parts["train"].fetch(np.array([0]))
-    parts["train"].fetch(np.array([0]))[0].zero_()
-    assert torch.equal(parts["train"].fetch(np.array([0]))[0], before)
+    before = parts["train"].fetch(np.array([0]))["image"]
+    parts["train"].fetch(np.array([0]))["image"].zero_()
+    assert torch.equal(parts["train"].fetch(np.array([0]))["image"], before)
 
 
 def test_the_parts_agree_and_share_no_image(parts):
     train, held_out = parts["train"], parts["held_out"]
     assert (train.shape, train.class_names) == (held_out.shape, held_out.class_names)
-    seen = {image.numpy().tobytes() for image in train.fetch(np.arange(min(5000, len(train))))[0]}
-    unseen = {image.numpy().tobytes() for image in held_out.fetch(np.arange(min(1000, len(held_out))))[0]}
+    seen = {image.numpy().tobytes() for image in train.fetch(np.arange(min(5000, len(train))))["image"]}
+    unseen = {image.numpy().tobytes() for image in held_out.fetch(np.arange(min(1000, len(held_out))))["image"]}
     assert not seen & unseen
 
 
@@ -172,7 +170,8 @@ def test_labels_that_are_left_out_reach_no_network_but_the_judge(given):
         (labelled.train, labelled.held_out), (hidden.train, hidden.held_out), hidden.scored, strict=True
     ):
         assert (len(left), left.shape, left.class_names) == (len(there), there.shape, ())
-        x, y = left.fetch(np.array([3, 0]))
-        assert y is None and torch.equal(x, there.fetch(np.array([3, 0]))[0])
+        found = left.fetch(np.array([3, 0]))
+        assert found.keys() == left.tensors.keys() == there.tensors.keys() - {"label"}
+        assert torch.equal(found["image"], there.fetch(np.array([3, 0]))["image"])
         assert scored.class_names == there.class_names
         assert (left.fingerprint == there.fingerprint) is (not there.class_names)

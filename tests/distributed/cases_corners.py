@@ -53,7 +53,7 @@ def pure(world: World, name: str) -> tuple[list[str], float]:
         gan = game(on, *players)
         gan.prior = replace(gan.prior, dtype=dtype)
         for batch in itertools.islice(stream(on, *share), 20):
-            synchronous.step(gan, iter([replace(batch, x_BCHW=batch.x_BCHW.to(dtype))]))
+            synchronous.step(gan, iter([replace(batch, tensors={**batch.tensors, "image": batch.image.to(dtype)})]))
         seats[:] = players
         copies = getattr(players[0].optimizer, "copies", None) or [p.detach() for p in players[0].net.parameters()]
         return torch.cat([c.detach().double().flatten() for c in copies])
@@ -76,7 +76,7 @@ def skipped_on_one_rank(world: World, moments: str) -> list[bool]:
     gan = game(on, *(player(side, on, kind, world) for side in (G, D)))
     for step, batch in zip(range(4), stream(on, *world.share(BATCH)), strict=False):
         if world.rank == 1 and step in (0, 1):
-            batch = replace(batch, x_BCHW=batch.x_BCHW * float("inf"))
+            batch = replace(batch, tensors={**batch.tensors, "image": batch.image * float("inf")})
         synchronous.step(gan, iter([batch]))
     nets = (gan.g.net, gan.d.net, gan.g.ema.net)
     sums = [[float(t.double().sum()) for t in net.state_dict().values()] for net in nets]

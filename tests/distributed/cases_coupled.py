@@ -72,7 +72,7 @@ def stream(first: int = 0, count: int = BATCH):
     for step in range(STEPS):
         rows = Rows(step, first, count, BATCH)
         x = rng.uniform(3, "x", rows, SHAPE).double() * 2 - 1
-        yield Batch(rows, x, rng.integers(3, "y", rows, CLASSES))
+        yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, CLASSES)})
 
 
 @cache

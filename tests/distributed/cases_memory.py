@@ -57,7 +57,7 @@ def held(world: World, name: str, width: int, steps: int = 1) -> dict[str, int]:
     gan = GAN(*seats, Loss(hinge.d_loss, hinge.g_loss), Prior(0, 64))
     for step in range(steps):
         rows = Rows(step, *world.share(4), 4)
-        synchronous.step(gan, iter([Batch(rows, torch.zeros(rows.count, 1, 8, 8))]))
+        synchronous.step(gan, iter([Batch(rows, {"image": torch.zeros(rows.count, 1, 8, 8)})]))
     state = [t for seat in seats for entry in seat.optimizer.state.values() for t in entry.values()]
     return {
         "weights": _bytes(local_shard(p) for seat in seats for p in seat.net.parameters()),

@@ -41,7 +41,7 @@ def on(device):
 
 
 def moved(batch, device):
-    return type(batch)(batch.rows, batch.x_BCHW.to(device), batch.y_B.to(device))
+    return type(batch)(batch.rows, {name: tensor.to(device) for name, tensor in batch.tensors.items()})
 
 
 EXECUTORS = {

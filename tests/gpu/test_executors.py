@@ -30,7 +30,7 @@ STEPS = 6  # recording begins at the third call
 
 def moved(stream):
     for batch in stream:
-        yield replace(batch, x_BCHW=batch.x_BCHW.cuda(), y_B=batch.y_B.cuda())
+        yield replace(batch, tensors={name: tensor.cuda() for name, tensor in batch.tensors.items()})
 
 
 def on_gpu(executor, interval):

@@ -28,7 +28,7 @@ SMALL = [
 
 def moved(stream, device):
     for batch in stream:
-        yield type(batch)(batch.rows, batch.x_BCHW.to(device), batch.y_B.to(device))
+        yield type(batch)(batch.rows, {name: tensor.to(device) for name, tensor in batch.tensors.items()})
 
 
 def on(device):

@@ -76,8 +76,8 @@ def played(name, world, steps=3, share=(0, matrix_gan.BATCH), **how):
     dtype = how.get("dtype", torch.float64)
     gan = matrix_gan.game(ON, *(seat(side, name, world, **how) for side in Side))
     gan.prior = replace(gan.prior, device=world.device, dtype=dtype)
-    stream = ((b, b.x_BCHW.to(world.device, dtype), b.y_B.to(world.device)) for b in matrix_gan.stream(ON, *share))
-    batches = (replace(b, x_BCHW=x, y_B=y) for b, x, y in stream)
+    stream = ((b, b.image.to(world.device, dtype), b.label.to(world.device)) for b in matrix_gan.stream(ON, *share))
+    batches = (replace(b, tensors={"image": x, "label": y}) for b, x, y in stream)
     for _ in range(steps):
         synchronous.step(gan, batches)
     return gan

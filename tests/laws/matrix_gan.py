@@ -141,4 +141,4 @@ def game(on: Switches, g: Player, d: Player) -> GAN:
 def stream(on: Switches, first: int = 0, count: int = BATCH):
     """Rows of an endless stream of global batches."""
     for batch in batches(first, count, total=BATCH):
-        yield batch if on.conditional else Batch(batch.rows, batch.x_BCHW)
+        yield batch if on.conditional else Batch(batch.rows, {"image": batch.image})

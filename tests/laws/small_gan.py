@@ -108,7 +108,7 @@ def batches(first=0, count=BATCH, seed=3, total=BATCH):
     while True:
         rows = Rows(step, first, count, total)
         x = rng.uniform(seed, "x", rows, (1, 8, 8)).double() * 2 - 1
-        yield Batch(rows, x, rng.integers(seed, "y", rows, CLASSES))
+        yield Batch(rows, {"image": x, "label": rng.integers(seed, "y", rows, CLASSES)})
         step += 1
 
 

@@ -43,7 +43,7 @@ def game(parts):
 def batches():
     for step in range(3):
         rows = pg.Rows(step, 0, BATCH, BATCH)
-        yield pg.Batch(rows, rng.normal(1, "x", rows, SHAPE).double().tanh())
+        yield pg.Batch(rows, {"image": rng.normal(1, "x", rows, SHAPE).double().tanh()})
 
 
 @pytest.mark.parametrize("parts", [2, 4])

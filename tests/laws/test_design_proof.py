@@ -75,15 +75,14 @@ class TwoPriors:
     def feed(self, stream, real):
         draws = [prior.draw(stream, Rows(real.rows.step, 0, BATCH, BATCH)) for prior in self.cells]
         z, y = (torch.stack(t, 1).flatten(0, 1) for t in zip(*draws, strict=True))
-        return TurnInputs(real.rows, 0, z, y, None, real)
+        return TurnInputs(real.rows, 0, {"latent": z, "label": y}, real)
 
 
 def two_streams(seeds):
     for both in zip(*(batches(seed=s) for s in seeds), strict=False):
         rows = Rows(both[0].rows.step, 0, 2 * BATCH, BATCH)
-        yield Batch(
-            rows, *(torch.stack(t, 1).flatten(0, 1) for t in zip(*((b.x_BCHW, b.y_B) for b in both), strict=True))
-        )
+        names = both[0].tensors
+        yield Batch(rows, {name: torch.stack([b.tensors[name] for b in both], 1).flatten(0, 1) for name in names})
 
 
 @pytest.mark.parametrize("scheme", [synchronous, shared_fakes.Scheme()])

@@ -77,7 +77,7 @@ class Stream:
         rows = Rows(self.position, 0, BATCH, BATCH)
         self.position += 1
         x = rng.uniform(self.cell, "x", rows, SHAPE).double() * 2 - 1
-        return Batch(rows, x, rng.integers(self.cell, "y", rows, 3))
+        return Batch(rows, {"image": x, "label": rng.integers(self.cell, "y", rows, 3)})
 
 
 def player(side, number, make, per_step, ema):

@@ -37,7 +37,7 @@ def naive():
 def real_batch(naive, step: int) -> Batch:
     rows = Rows(step, 0, BATCH, BATCH)
     x = rng.uniform(1, "x", rows, (1, 8, 8)).to(DTYPE) * 2 - 1
-    return Batch(rows, x, rng.integers(1, "y", rows, naive.CLASSES))
+    return Batch(rows, {"image": x, "label": rng.integers(1, "y", rows, naive.CLASSES)})
 
 
 def library_game(naive, nets, prior) -> GAN:
@@ -76,7 +76,7 @@ def test_the_one_file_example_equals_the_library(naive):
         batch = real_batch(naive, step)
         report = synchronous.step(gan, iter([batch])).read()
         losses = naive.train_step(
-            step, g, d, average, *adam, batch.x_BCHW, batch.y_B, lambda s, n: prior.draw(s, Rows(n, 0, BATCH, BATCH))
+            step, g, d, average, *adam, batch.image, batch.label, lambda s, n: prior.draw(s, Rows(n, 0, BATCH, BATCH))
         )
         told = (report["d/loss/adversarial"] + report.get("d/loss/r1", 0.0), report["g/loss/adversarial"])
         assert told == pytest.approx([float(loss) for loss in losses], abs=1e-5)

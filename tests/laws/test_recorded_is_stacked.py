@@ -79,7 +79,7 @@ def spoiled(stream, position):
     """With one batch that is not finite."""
     for batch in stream:
         bad = batch.rows.step == position
-        yield replace(batch, x_BCHW=batch.x_BCHW * float("nan")) if bad else batch
+        yield replace(batch, tensors={**batch.tensors, "image": batch.image * float("nan")}) if bad else batch
 
 
 def test_a_step_that_is_skipped_in_one_cell_is_skipped_there_alone():

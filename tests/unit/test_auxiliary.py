@@ -47,10 +47,10 @@ def test_it_is_the_papers(side, fakes, parts):
     played = turn(Side(side), penalty)
     feed, d = played.feed, pair[Side.D]
     if side == "d":
-        expected = wrong(d(feed.real.x_BCHW, feed.real.y_B), feed.real.y_B)
-        expected = expected + fakes * wrong(d(feed.fakes[0], feed.y_B), feed.y_B)
+        expected = wrong(d(feed.real.image, feed.real.label), feed.real.label)
+        expected = expected + fakes * wrong(d(feed.fakes[0], feed.label), feed.label)
     else:
-        expected = wrong(d(pair[Side.G](feed.z_BZ, feed.y_B), feed.y_B), feed.y_B)
+        expected = wrong(d(pair[Side.G](feed.latent, feed.label), feed.label), feed.label)
     expected = 1.5 * expected
     slopes = torch.autograd.grad(expected.sum() / BATCH, list(pair[Side(side)].parameters()), allow_unused=True)
     terms, grads = play(played, pair, parts)
@@ -73,7 +73,8 @@ def test_d_without_class_logits_is_refused(side):
 def test_data_without_labels_is_refused():
     penalty, played = auxiliary.Penalty(auxiliary.Options(side="g")), turn(Side.G)
     pair = pair_that_tells()
-    bare = dataclasses.replace(played, feed=dataclasses.replace(played.feed, y_B=None), penalties=(penalty,))
+    feed = dataclasses.replace(played.feed, tensors={"latent": played.feed.latent})
+    bare = dataclasses.replace(played, feed=feed, penalties=(penalty,))
     pair[Side.G] = sngan.Generator(sngan.Options(latent=5, width=4, conditional=False), SHAPE).double()
     with pytest.raises(
         ConfigError,

@@ -238,7 +238,7 @@ def test_refused_image_prints_no_warning(tmp_path):
 def test_large_image_is_read(tmp_path):
     for number in range(2):
         Image.new("1", (8192, 1024)).save(tmp_path / f"{number}.png")
-    assert folder.source(folder.Options(str(tmp_path), 8), "train").fetch([0])[0].shape == (1, 3, 8, 8)
+    assert folder.source(folder.Options(str(tmp_path), 8), "train").fetch([0])["image"].shape == (1, 3, 8, 8)
 
 
 def test_a_text_chunk_that_unpacks_to_too_much(tmp_path):

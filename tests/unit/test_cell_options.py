@@ -93,9 +93,9 @@ def test_record_names_losses_if_cells_differ(tmp_path):
 
 def test_cell_trains_on_its_classes_only(tmp_path):
     cells = grid(tmp_path, CELLS).cells
-    labels = torch.cat([next(cells[1].batches).y_B for _ in range(60)])
+    labels = torch.cat([next(cells[1].batches).label for _ in range(60)])
     assert set(labels.tolist()) == {2, 7}
-    assert set(torch.cat([next(cells[0].batches).y_B for _ in range(60)]).tolist()) == set(range(10))
+    assert set(torch.cat([next(cells[0].batches).label for _ in range(60)]).tolist()) == set(range(10))
     _, asked = cells[1].gan.prior.draw("g", Rows(0, 0, 200, 200))
     assert set(asked.tolist()) == {2, 7} and 60 < int((asked == 2).sum()) < 140
     z, _ = cells[1].gan.prior.draw("g", Rows(5, 3, 4, 200))
@@ -114,7 +114,7 @@ def test_prior_of_the_run_draws_all_classes(tmp_path):
 
 def test_fitness_uses_the_data_of_the_cell(tmp_path):
     evaluator = grid(tmp_path, CELLS).make_evaluator(3)
-    assert set(evaluator.reals(1).y_B.tolist()) == {2, 7}
+    assert set(evaluator.reals(1).label.tolist()) == {2, 7}
     # the same data is one batch, evaluated once
     assert evaluator.reals(0) is evaluator.reals(2) is not evaluator.reals(1)
 
@@ -122,7 +122,7 @@ def test_fitness_uses_the_data_of_the_cell(tmp_path):
 def test_unconditional_cell_draws_no_labels(tmp_path):
     cells = grid(tmp_path, "model.conditional=false", "model.name=mlp", CELLS).cells
     assert cells[1].gan.prior.draw("g", Rows(0, 0, 5, 5))[1] is None
-    assert set(next(cells[1].batches).y_B.tolist()) == {2, 7}
+    assert set(next(cells[1].batches).label.tolist()) == {2, 7}
 
 
 DIGITS = digits.source(digits.Options(8), "train")
@@ -138,7 +138,7 @@ def test_disjoint_diets_follow_the_cell_numbers_and_shares():
     rows = [set(part._rows.tolist()) for part in parts]
     assert [len(part) for part in parts[::2]] == [len(DIGITS) // 8, len(DIGITS) // 2] and len(parts[3]) == 179
     assert sum(map(len, rows)) == len(set.union(*rows))
-    _, y = parts[1].fetch(range(len(parts[1])))
+    y = parts[1].fetch(range(len(parts[1])))["label"]
     assert set(y.tolist()) == {0, 1, 2} and 30 < len(parts[1]) < 80
 
 

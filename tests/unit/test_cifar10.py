@@ -66,19 +66,19 @@ def test_the_binary_files(tmp_path, small, packed):
             (tmp_path / "cifar-10-batches-bin" / name).write_bytes(rows.tobytes())
     train, held_out = read(tmp_path), read(tmp_path, "held_out")
     assert (len(train), len(held_out)) == (20, 4)
-    x, y = train.fetch(range(20))
+    x, y = train.fetch(range(20)).values()
     expected = np.concatenate([small[name] for name in FILES[:5]])
     assert torch.equal(x, torch.from_numpy(expected[:, 1:].reshape(20, 3, 32, 32)))
     assert y.tolist() == expected[:, 0].tolist()
     assert x[:, 1].min() >= 100 > x[:, [0, 2]].max()
-    assert held_out.fetch([0])[1].item() == small["test_batch.bin"][0, 0]
+    assert held_out.fetch([0])["label"].item() == small["test_batch.bin"][0, 0]
 
 
 def test_the_lossless_part(tmp_path):
     np.savez(tmp_path / LOSSLESS, images=PIXELS, labels=LABELS)
     train, held_out = read(tmp_path), read(tmp_path, "held_out")
-    assert torch.bincount(train.fetch(range(30))[1]).tolist() == [3] * 10 or len(train) == 36
-    x = torch.cat([s.fetch(range(len(s)))[0] for s in (train, held_out)])
+    assert torch.bincount(train.fetch(range(30))["label"]).tolist() == [3] * 10 or len(train) == 36
+    x = torch.cat([s.fetch(range(len(s)))["image"] for s in (train, held_out)])
     found = sorted(image.numpy().tobytes() for image in x)
     assert found == sorted(np.ascontiguousarray(image.transpose(2, 0, 1)).tobytes() for image in PIXELS)
 
@@ -87,7 +87,7 @@ def test_the_jpeg_files(tmp_path):
     plain = np.full((32, 32, 3), (250, 10, 10), np.uint8)
     tar(tmp_path / JPEG, {"train/00000_6.jpg": jpeg(plain), "test/cat_0001_3.jpg": jpeg(plain)}, "w:xz")
     for split, label in (("train", 6), ("held_out", 3)):
-        x, y = read(tmp_path, split).fetch([0])
+        x, y = read(tmp_path, split).fetch([0]).values()
         assert y.tolist() == [label]
         assert (x[0, 0].float().mean() - 250).abs() < 3
         assert x[0, 1:].float().mean() < 15
@@ -167,5 +167,6 @@ def test_a_cut_archive_is_refused(tmp_path, small, name, mode, cut):
 def test_the_real_lossless_images(data_root):
     train, held_out = (read(data_root / "cifar10", split) for split in ("train", "held_out"))
     assert (len(train), len(held_out)) == (3600, 400)
-    counts = torch.bincount(train.fetch(np.arange(3600))[1]) + torch.bincount(held_out.fetch(np.arange(400))[1])
+    labels = torch.cat([train.fetch(np.arange(3600))["label"], held_out.fetch(np.arange(400))["label"]])
+    counts = torch.bincount(labels)
     assert counts.tolist() == [396, 366, 420, 384, 422, 393, 414, 385, 407, 413]

@@ -35,8 +35,8 @@ def by_hand(played, d, weight, fake_weight):
     for row in range(BATCH):
         value = 0
         for kind, w, x, y in (
-            ("real", weight, feed.real.x_BCHW, feed.real.y_B),
-            ("fake", fake_weight, feed.fakes[0], feed.y_B),
+            ("real", weight, feed.real.image, feed.real.label),
+            ("fake", fake_weight, feed.fakes[0], feed.label),
         ):
             varied = naive(x[row], draws[kind][row])
             of = [d(image[None], y[row : row + 1]).logits_B[0] for image in (x[row], varied)]
@@ -93,11 +93,11 @@ def test_a_pair_is_varied_together():
     rows = Rows(0, 0, BATCH, BATCH)
     x = rng.normal(0, "x", rows, SHAPE)
     feed = turn(Side.D).feed
-    real = type(feed.real)(rows, x, None, x)
+    real = type(feed.real)(rows, {"image": x, "condition": x})
     net = Pairs()
     outputs = Outputs(DiscriminatorOutput(torch.zeros(BATCH, 8)), DiscriminatorOutput(net(x, None, x)), x)
     part = PenaltyContext(
-        CalledNetwork(net), TurnInputs(rows, 0, real=real, condition=x, fakes=(x,)), outputs, lambda out, x: out
+        CalledNetwork(net), TurnInputs(rows, 0, {"condition": x}, real, fakes=(x,)), outputs, lambda out, x: out
     )
     values = consistency.Penalty(consistency.Options(1.0, 1.0))(part)
     assert values.shape == (BATCH,)
@@ -106,7 +106,7 @@ def test_a_pair_is_varied_together():
 
 def test_samples_that_are_no_images_are_refused():
     feed = turn(Side.D).feed
-    real = type(feed.real)(feed.rows, torch.zeros(BATCH, 7))
+    real = type(feed.real)(feed.rows, {"image": torch.zeros(BATCH, 7)})
     outputs = Outputs(
         DiscriminatorOutput(torch.zeros(BATCH)), DiscriminatorOutput(torch.zeros(BATCH)), torch.zeros(BATCH, 7)
     )

@@ -42,19 +42,19 @@ def test_parts_of_parts():
 @pytest.mark.parametrize("first", [0, 2])
 def test_turn_inputs_parts_cut_all_tensors_equally(first):
     rows, x = Rows(0, first, 6, 12), torch.arange(6.0)
-    real = Batch(rows, x.view(6, 1, 1, 1), x.long(), x + 100)
-    made = TurnInputs(rows, 0, x).parts(2)
-    fakes = tuple(part.z_BZ for part in made)
-    feed = TurnInputs(rows, 0, x.view(6, 1), x.long(), x, real, fakes, version=3)
+    real = Batch(rows, {"image": x.view(6, 1, 1, 1), "label": x.long(), "condition": x + 100})
+    made = TurnInputs(rows, 0, {"latent": x}).parts(2)
+    fakes = tuple(part.latent for part in made)
+    feed = TurnInputs(rows, 0, {"latent": x.view(6, 1), "label": x.long(), "condition": x}, real, fakes, version=3)
     for n in (1, 2, 3):
         parts = feed.parts(n)
         for part in parts:
             here = torch.tensor(numbers(part.rows)).float() - first
-            assert torch.equal(part.z_BZ[:, 0], here)
+            assert torch.equal(part.latent[:, 0], here)
             assert torch.equal(part.real.condition, here + 100)
             assert torch.equal(part.fakes[0], here)
             assert part.version == 3
-        assert torch.equal(torch.cat([part.z_BZ[:, 0] for part in parts]).sort().values, x)
+        assert torch.equal(torch.cat([part.latent[:, 0] for part in parts]).sort().values, x)
 
 
 def test_draws_do_not_depend_on_how_the_batch_is_shared():

@@ -89,9 +89,9 @@ def test_each_side_compares_its_own_images(module, side):
     played = turn(side, penalty)
     feed = played.feed
     if side is Side.D:
-        verdict, y_B = pair[Side.D](feed.real.x_BCHW, feed.real.y_B), feed.real.y_B
+        verdict, y_B = pair[Side.D](feed.real.image, feed.real.label), feed.real.label
     else:
-        verdict, y_B = pair[Side.D](pair[Side.G](feed.z_BZ, feed.y_B), feed.y_B), feed.y_B
+        verdict, y_B = pair[Side.D](pair[Side.G](feed.latent, feed.label), feed.label), feed.label
     e, p = (part.tolist() for part in verdict.features.unbind(1))
     by_hand = contrastive_by_hand(e, p, y_B, 1.0) if module is contrastive else None
     by_hand = by_hand or data_to_data_by_hand(e, p, y_B, 0.5, 0.98, 0.02)

@@ -13,7 +13,6 @@ from PIL import Image
 from paragan.cli import data as verb
 from paragan.cli.main import main
 from paragan.core.errors import DataError
-from paragan.core.protocols import notices
 from paragan.datasets import _damaged_images, folder, paired
 from paragan.writers.report import render
 
@@ -72,14 +71,14 @@ def test_skip_leaves_the_damaged_out_of_both_parts_and_moves_no_other_image(phot
 
 def test_skip_counts_and_names_them(photos):
     expected = "2 of 24 images are damaged and excluded (data.damaged=skip): 'cats/03.png', 'dogs/20.png'"
-    assert notices(read(photos)) == (expected,) == notices(read(photos, "held_out"))
+    assert read(photos).notices == (expected,) == read(photos, "held_out").notices
 
 
 def test_skip_without_damage_is_the_same_data(tmp_path):
     for number in range(4):
         put(tmp_path / "photos" / f"{number}.png", number)
     source, plain = read(tmp_path / "photos"), folder.source(folder.Options(str(tmp_path / "photos"), 8), "train")
-    assert source.fingerprint == plain.fingerprint and notices(source) == ()
+    assert source.fingerprint == plain.fingerprint and source.notices == ()
 
 
 def test_the_result_is_stored_until_a_file_changes(photos, cache, monkeypatch):
@@ -104,7 +103,7 @@ def test_a_stored_result_that_makes_no_sense_is_decoded_anew(photos, cache, cont
 def test_skip_works_where_nothing_can_be_stored(photos, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "file"))
-    assert len(notices(read(photos))) == 1
+    assert len(read(photos).notices) == 1
 
 
 def test_damaged_images_of_zip_are_skipped(photos, tmp_path):
@@ -114,7 +113,7 @@ def test_damaged_images_of_zip_are_skipped(photos, tmp_path):
             archive.write(path, path.relative_to(photos))
     source = read(tmp_path / "photos.zip")
     assert paths(source) == paths(read(photos))
-    assert notices(source)[1] == "class folder 'birds' has no images; it is not a class"
+    assert source.notices[1] == "class folder 'birds' has no images; it is not a class"
 
 
 def test_damaged_pairs_are_skipped(tmp_path):
@@ -125,7 +124,7 @@ def test_damaged_pairs_are_skipped(tmp_path):
     options = paired.Options(str(tmp_path / "pairs"), size=8, damaged="skip")
     parts = [paired.source(options, split) for split in ("train", "held_out")]
     assert sum(map(len, parts)) == 4
-    assert notices(parts[0])[0].startswith("2 of 6 images are damaged")
+    assert parts[0].notices[0].startswith("2 of 6 images are damaged")
 
 
 def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
@@ -135,7 +134,7 @@ def test_a_class_whose_images_all_are_damaged_is_no_class(photos):
     put(photos / "birds" / "1.png", 1)
     source = read(photos)
     assert source.class_names == ("birds", "cats")
-    assert notices(source)[1] == "class folder 'dogs' has no images; it is not a class"
+    assert source.notices[1] == "class folder 'dogs' has no images; it is not a class"
 
 
 def test_empty_class_folders_are_named_in_one_line(tmp_path):
@@ -144,7 +143,7 @@ def test_empty_class_folders_are_named_in_one_line(tmp_path):
     for name in ("c", "d/inner", ".hidden"):
         (tmp_path / name).mkdir(parents=True)
     expected = "2 class folders have no images; they are not classes: 'c', 'd'"
-    assert notices(folder.source(folder.Options(str(tmp_path), 8), "train"))[0] == expected
+    assert folder.source(folder.Options(str(tmp_path), 8), "train").notices[0] == expected
 
 
 @pytest.mark.parametrize("top", ["", "mine/"])
@@ -152,7 +151,7 @@ def test_an_empty_folder_that_leaves_one_class_leaves_none(tmp_path, top):
     for number in range(4):
         put(tmp_path / top / "cats" / f"{number}.png", number)
     (tmp_path / top / "dogs").mkdir()
-    (line,) = notices(folder.source(folder.Options(str(tmp_path), 8), "train"))
+    (line,) = folder.source(folder.Options(str(tmp_path), 8), "train").notices
     named = f"class folder '{top}dogs' has no images; it is not a class"
     assert line == f"{named}; fewer than two folders have images, so no classes are left"
 
@@ -164,7 +163,7 @@ def test_a_class_with_no_image_to_train_on_is_named(tmp_path):
     (tmp_path / "val" / "b").mkdir()  # a class by the other part
     source = folder.source(folder.Options(str(tmp_path), 8), "train")
     expected = ("class folder 'train/e' has no images; it is not a class", "class 'c' has no training images")
-    assert source.class_names == ("a", "b", "c") and notices(source) == expected
+    assert source.class_names == ("a", "b", "c") and source.notices == expected
 
 
 def test_data_check_warns_and_its_command_skips(photos, capsys):

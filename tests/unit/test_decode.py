@@ -25,7 +25,7 @@ def of_first(root, **options):
     """The picture 0 in the folder, beside another."""
     Image.new("RGB", (8, 8)).save(root / "1.png")
     (mine,) = [source for source in both(root, **options) if source._part.paths[0].startswith("0")]
-    return mine.fetch([0])[0][0]
+    return mine.fetch([0])["image"][0]
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "jpeg", "webp", "bmp", "gif", "tif", "tiff", "PNG", "JpEg"])

@@ -62,12 +62,12 @@ def test_more_disjoint_subsets_than_images_raise():
 def test_a_diet_is_a_source_of_these_rows():
     rows = np.array([3, 50, 99])
     part = SubsetSource(source(torch.arange(NUM) % 3), rows)
-    x, y = part.fetch(np.array([2, 0, 2]))
+    x, y = part.fetch(np.array([2, 0, 2])).values()
     assert (x[:, 0, 0, 0].tolist(), y.tolist()) == ([99, 3, 99], [0, 0, 0])
     assert (len(part), part.shape, part.class_names) == (3, (1, 2, 2), ("a", "b", "c"))
     assert part.fingerprint == SubsetSource(source(), rows).fingerprint != SubsetSource(source(), rows[:2]).fingerprint
     loader = Loader(part, 4, 0, torch.device("cpu"))
-    seen = {round(float((v + 1) * 127.5)) for _ in range(5) for v in next(loader).x_BCHW[:, 0, 0, 0]}
+    seen = {round(float((v + 1) * 127.5)) for _ in range(5) for v in next(loader).image[:, 0, 0, 0]}
     assert seen == {3, 50, 99}
 
 

@@ -15,7 +15,7 @@ PUBLISHED_COUNTS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]  # of optd
 def whole(size):
     """Both parts together."""
     parts = [digits.source(digits.Options(size), split) for split in ("train", "held_out")]
-    return [torch.cat(column) for column in zip(*(p.fetch(np.arange(len(p))) for p in parts), strict=True)]
+    return [torch.cat(column) for column in zip(*(p.fetch(np.arange(len(p))).values() for p in parts), strict=True)]
 
 
 def test_the_file_holds_the_published_set():
@@ -36,8 +36,8 @@ def test_shapes_and_names(size):
 
 @pytest.mark.parametrize("size", [16, 32])
 def test_enlarging_is_bilinear_between_pixel_centres(size):
-    small = digits.source(digits.Options(8), "held_out").fetch([3])[0][0, 0].double() * 16 / 255
-    large = digits.source(digits.Options(size), "held_out").fetch([3])[0][0, 0].double()
+    small = digits.source(digits.Options(8), "held_out").fetch([3])["image"][0, 0].double() * 16 / 255
+    large = digits.source(digits.Options(size), "held_out").fetch([3])["image"][0, 0].double()
     for row, column in ((0, 0), (5, 7), (size - 1, 2), (size // 2, size // 3)):
         expected = (
             plain_bilinear(small.round(), (row + 0.5) * 8 / size - 0.5, (column + 0.5) * 8 / size - 0.5) * 255 / 16
@@ -65,11 +65,11 @@ def test_the_parts_are_the_whole_and_at_8_pixels_ink_is_only_scaled():
 
 def test_a_fifth_of_each_class_is_held_out():
     source = digits.source(digits.Options(8), "held_out")
-    held_out = torch.bincount(source.fetch(np.arange(len(source)))[1])
+    held_out = torch.bincount(source.fetch(np.arange(len(source)))["label"])
     assert len(source) == 360
     assert (held_out - torch.tensor(PUBLISHED_COUNTS) / 5).abs().max() <= 1
 
 
 def test_the_split_never_changes():
-    labels = [digits.source(digits.Options(size), "held_out").fetch(np.arange(20))[1].tolist() for size in SIZES]
+    labels = [digits.source(digits.Options(size), "held_out").fetch(np.arange(20))["label"].tolist() for size in SIZES]
     assert labels == [[1, 6, 4, 6, 7, 5, 3, 1, 4, 6, 0, 2, 3, 9, 3, 3, 2, 2, 8, 0]] * 3

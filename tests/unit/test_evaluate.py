@@ -41,7 +41,7 @@ def real_rows(source, skip=0):
     """In the order of the reference, after so many."""
 
     def generate(first, count):
-        x, y = source.fetch(Order(len(source), 0).at(np.arange(skip + first, skip + first + count)))
+        x, y = source.fetch(Order(len(source), 0).at(np.arange(skip + first, skip + first + count))).values()
         return normalise(x), y
 
     return generate
@@ -92,7 +92,7 @@ def test_evaluator_noise_has_a_bad_score(evaluator):
 
 
 def test_evaluator_one_image_per_class_has_low_coverage(evaluator, small):
-    x, y = small[0].fetch(np.arange(len(small[0])))
+    x, y = small[0].fetch(np.arange(len(small[0]))).values()
     best = normalise(torch.stack([x[y == c][0] for c in range(10)]))
     metrics = evaluator.score(lambda first, count: (best[labels(first, count)], labels(first, count))).metrics
     assert metrics["label_accuracy"] >= 0.9
@@ -157,7 +157,7 @@ def test_evaluator_coverage_uses_as_many_images_as_held_out(small, judge):
     def generate(first, count):
         x, y = noise(first, count)
         late = torch.arange(first, first + count) >= 360
-        real, _ = small[1].fetch(np.arange(first, first + count) % 360)
+        real = small[1].fetch(np.arange(first, first + count) % 360)["image"]
         return torch.where(late[:, None, None, None], normalise(real), x), y
 
     assert Evaluator(judge, *small, 1000).score(generate).metrics["coverage"] < 0.3

@@ -21,6 +21,6 @@ def test_cell_streams_of_any_kind_give_their_batches(plain):
     streams = [iter([next(loader(n))]) if n in plain else loader(n) for n in range(3)]
     batch = next(CellStreams(streams))
     expected = [next(loader(n)) for n in range(3)]
-    assert torch.equal(batch.x_BCHW, torch.cat([one.x_BCHW for one in expected]))
-    assert torch.equal(batch.y_B, torch.cat([one.y_B for one in expected]))
+    assert torch.equal(batch.image, torch.cat([one.image for one in expected]))
+    assert torch.equal(batch.label, torch.cat([one.label for one in expected]))
     assert batch.rows.count == 12 and batch.rows.total == 4

@@ -40,7 +40,7 @@ def test_pretrained_resnet_score_has_its_name(data_root, pictures):
 
 def test_load_pretrained_mnist_32_is_cropped(data_root):
     path = data_root / "classifiers" / "mnist_cnn.npz"
-    x_BCHW, _ = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out").fetch(np.arange(20))
+    x_BCHW = mnist.source(mnist.Options(str(data_root / "mnist")), "held_out").fetch(np.arange(20))["image"]
     plain, framed = (load_pretrained("mnist-cnn", path, size) for size in (28, 32))
     assert (plain.shape, framed.shape) == ((1, 28, 28), (1, 32, 32))
     noise = torch.rand(20, 1, 32, 32)

@@ -48,7 +48,7 @@ class Discriminator(nn.Module):
 def real(step):
     rows = Rows(step, 0, BATCH, BATCH)
     draw = torch.Generator().manual_seed(step)
-    return Batch(rows, torch.randn(BATCH, 2, 1, 1, generator=draw, dtype=torch.float64) + 1)
+    return Batch(rows, {"image": torch.randn(BATCH, 2, 1, 1, generator=draw, dtype=torch.float64) + 1})
 
 
 def game(kind=torch.optim.SGD, strategy=None, dtype=torch.float64, lr=LR, **arguments):
@@ -65,7 +65,7 @@ def naive(kind, **arguments):
 
     def set_gradients(batch):
         (z_d, _), (z_g, _) = prior.draw("d", batch.rows), prior.draw("g", batch.rows)
-        d.w.grad = torch.autograd.grad((d(g(z_d)) - d(batch.x_BCHW)).mean(), d.w)[0]
+        d.w.grad = torch.autograd.grad((d(g(z_d)) - d(batch.image)).mean(), d.w)[0]
         g.w.grad = torch.autograd.grad(-d(g(z_g)).mean(), g.w)[0]
 
     for step in range(STEPS):
@@ -124,7 +124,7 @@ def test_where_plain_steps_circle_it_arrives():
         gan.d.net.decay = 0.0
         for step in range(200):
             ones = torch.ones(BATCH, 2, 1, 1, dtype=torch.float64)
-            scheme.step(gan, iter([Batch(Rows(step, 0, BATCH, BATCH), ones)]))
+            scheme.step(gan, iter([Batch(Rows(step, 0, BATCH, BATCH), {"image": ones})]))
         apart[name] = float((gan.g.net.w - 1).detach().norm() + gan.d.net.w.detach().norm())
     assert apart["extragradient"] < 0.2 < 1.0 < apart["plain"], apart
 
@@ -137,7 +137,7 @@ def test_a_step_that_is_not_finite_is_skipped_from_where_it_began(demands, kind)
     """Gradients of the look ahead are fine, those there are not."""
     gan = game(kind, none.Strategy(demands=demands), torch.float32)
     start = gan.d.net.w.detach().clone()
-    turn = gan.d_turn(Batch(real(0).rows, real(0).x_BCHW.float()))
+    turn = gan.d_turn(Batch(real(0).rows, {"image": real(0).image.float()}))
     played = gan.d.compute_gradients(turn, against=gan.g)
     gan.d.look_ahead(played)
     assert not gan.d.net.w.equal(start)

@@ -16,7 +16,7 @@ def test_files_are_read_and_classes_have_their_names(tmp_path):
     (tmp_path / "train-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, 2, 28, 28) + images.tobytes())
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 2) + bytes([9, 0]))
     source = fashion_mnist.source(fashion_mnist.Options(str(tmp_path)), "train")
-    x, y = source.fetch([0, 1])
+    x, y = source.fetch([0, 1]).values()
     assert (x[:, 0].numpy() == images).all()
     assert [source.class_names[label] for label in y] == ["Ankle boot", "T-shirt/top"]
 

@@ -27,7 +27,9 @@ def test_it_is_the_papers():
     penalty = feature_matching.Penalty(feature_matching.Options(weight=0.5, interval=3))
     played = turn(Side.G, penalty)
     feed, g, d = played.feed, pair[Side.G], pair[Side.D]
-    expected = 1.5 * naive(d(feed.real.x_BCHW, feed.real.y_B).features, d(g(feed.z_BZ, feed.y_B), feed.y_B).features)
+    expected = 1.5 * naive(
+        d(feed.real.image, feed.real.label).features, d(g(feed.latent, feed.label), feed.label).features
+    )
     slopes = torch.autograd.grad(expected, list(g.parameters()), allow_unused=True)
     terms, grads = play(played, pair)
     values = terms.loss_B["feature_matching"]

@@ -34,7 +34,7 @@ def genome(net):
 def real(cell):
     draw = torch.Generator().manual_seed(cell)
     x = torch.rand((NUM, *SHAPE), generator=draw, dtype=torch.float64) * 2 - 1
-    return Batch(Rows(0, 0, NUM, NUM), x, torch.arange(NUM) % 3)
+    return Batch(Rows(0, 0, NUM, NUM), {"image": x, "label": torch.arange(NUM) % 3})
 
 
 def evaluator(reals):
@@ -54,7 +54,7 @@ def test_fitness_equals_a_loop_over_pairs(topology, by, same_data):
     aggregate = {"mean": lambda values: math.fsum(values) / len(values), "worst": max, "best": min}[by]
     with torch.no_grad():
         for cell, near in enumerate(topology.neighbours):
-            x, y = batches[cell].x_BCHW, batches[cell].y_B
+            x, y = batches[cell].image, batches[cell].label
             for one in near:
                 fakes = players[one][Side.G](found.z_BZ, found.y_B)
                 g = [LOSS.g(players[d][Side.D](fakes, found.y_B).logits_B, None).mean() for d in near]

@@ -65,7 +65,7 @@ def test_single_root_folder_is_skipped(tmp_path, alone):
     assert listing(train) == [f"{alone}train/cats/a.png", f"{alone}train/dogs/b.png"]
     assert listing(held_out) == [f"{alone}val/cats/c.png", f"{alone}val/dogs/d.png"]
     assert train.class_names == ("cats", "dogs")
-    assert held_out.fetch([1])[1].tolist() == [1]
+    assert held_out.fetch([1])["label"].tolist() == [1]
 
 
 @pytest.mark.parametrize("names", [("a.png", "b.png"), ("only/a.png", "only/b.png")])
@@ -74,7 +74,7 @@ def test_images_in_one_folder_have_no_labels(tmp_path, names):
         put(tmp_path, name)
     source = read(tmp_path)
     assert source.class_names == ()
-    assert source.fetch([0])[1] is None
+    assert "label" not in source.fetch([0])
 
 
 @pytest.mark.parametrize("unseen", ["held_out", "val", "valid", "validation", "test"])
@@ -85,7 +85,7 @@ def test_folders_of_the_parts_are_respected(tmp_path, unseen):
     assert listing(train) == ["train/a/1.png", "train/b/2.png", "train/b/3.png"]
     assert listing(held_out) == [f"{unseen}/b/4.png"]
     assert train.class_names == held_out.class_names == ("a", "b")
-    assert held_out.fetch([0])[1].tolist() == [1]
+    assert held_out.fetch([0])["label"].tolist() == [1]
 
 
 def test_image_stays_in_its_split_when_others_are_added(tmp_path):
@@ -229,7 +229,7 @@ def test_a_zip_is_read_like_its_folder(tmp_path):
         one, other = read(tmp_path / "root", split), read(tmp_path / "root.zip", split)
         assert listing(one) == listing(other)
         rows = np.arange(len(one))
-        assert all(map(torch.equal, one.fetch(rows), other.fetch(rows)))
+        assert all(map(torch.equal, one.fetch(rows).values(), other.fetch(rows).values()))
 
 
 def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
@@ -240,9 +240,9 @@ def test_image_cache_is_bounded_and_correct(tmp_path, monkeypatch):
     monkeypatch.setattr(FolderReader, "read", lambda self, path: (reads.append(path), original(self, path))[1])
     source = read(tmp_path, size=256, cache_mb=1)  # room for five
     rows = np.arange(len(source))
-    before, _ = source.fetch(rows)
+    before = source.fetch(rows)["image"]
     assert len(reads) == len(source)
-    after, _ = source.fetch(rows)
+    after = source.fetch(rows)["image"]
     assert len(reads) == 2 * len(source) - 5
     assert torch.equal(before, after)
     assert before.is_contiguous() and after.is_contiguous()  # kernels go by strides, too

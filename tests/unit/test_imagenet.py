@@ -73,7 +73,7 @@ def refused(path, split="train"):
 def is_right(source, wnids):
     """Whether these are the classes of the rows, and what they show."""
     wnids = list(wnids)
-    x, y = source.fetch(range(len(source)))
+    x, y = source.fetch(range(len(source))).values()
     assert [WNIDS[label] for label in y.tolist()] == wnids
     expected = torch.tensor([COLOURS[wnid] for wnid in wnids], dtype=torch.float64)
     assert (x.double().mean((2, 3)) - expected).abs().max() < 3
@@ -126,11 +126,11 @@ def test_the_square_in_the_middle_as_other_folders_have_it(root):
     pixels = np.zeros((48, 96, 3), np.uint8)
     pixels[:, 24:72] = np.random.default_rng(0).integers(100, 256, (48, 48, 3), np.uint8)
     Image.fromarray(pixels).save(path, quality=95)
-    x, _ = read(root, size=16).fetch([0])
+    x = read(root, size=16).fetch([0])["image"]
     assert x.min() > 60  # nothing of what lies left and right
     theirs = folder.source(folder.Options(str(root / "train"), size=16, held_out=0.01), "train")
     row = list(theirs._part.paths).index(f"{WNIDS[0]}/{path.name}")
-    assert torch.equal(x, theirs.fetch([row])[0])
+    assert torch.equal(x, theirs.fetch([row])["image"])
 
 
 def test_what_is_stored_otherwise_is_read(root):
@@ -138,7 +138,7 @@ def test_what_is_stored_otherwise_is_read(root):
     paths = [root / "train" / WNIDS[0] / f"{WNIDS[0]}_{number}.JPEG" for number in range(2)]
     Image.new("RGB", (20, 20), (10, 200, 10)).save(paths[0], "PNG")
     Image.new("CMYK", (20, 20), (0, 0, 0, 255)).save(paths[1], "JPEG")
-    x, _ = read(root).fetch([0, 1])
+    x = read(root).fetch([0, 1])["image"]
     assert x[0, :, 0, 0].tolist() == [10, 200, 10]
     assert x[1].double().mean() < 40
 

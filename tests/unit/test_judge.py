@@ -67,13 +67,13 @@ def test_judge_recognizes_held_out_digits():
 
 
 def test_judge_accuracy_is_of_held_out_images(kept, small):
-    x, y = small[1].fetch(np.arange(360))
+    x, y = small[1].fetch(np.arange(360)).values()
     judged = kept[1].judge(normalise(x), y)
     assert float((judged.logits_BK.argmax(1) == judged.requested_labels_B).double().mean()) == kept[1].accuracy > 0.9
 
 
 def test_judge_returns_features_and_logits(kept, small):
-    x = normalise(small[1].fetch(np.arange(7))[0])
+    x = normalise(small[1].fetch(np.arange(7))["image"])
     judged = kept[1].judge(x)
     assert judged.features_BF.shape == (7, 64)
     assert judged.logits_BK.shape == (7, 10)
@@ -89,7 +89,7 @@ def test_judge_every_feature_is_active(kept, small):
 
 def test_judge_result_is_independent_of_batch(kept, small):
     """In evaluation mode: the company of an image does not change what is seen in it."""
-    x = normalise(small[1].fetch(np.arange(20))[0])
+    x = normalise(small[1].fetch(np.arange(20))["image"])
     alone = torch.cat([kept[1].judge(row[None]).features_BF for row in x])
     assert torch.allclose(kept[1].judge(x).features_BF, alone, atol=1e-5)
 
@@ -99,7 +99,7 @@ def test_judge_rows_are_in_order_with_labels(kept, small, monkeypatch):
     monkeypatch.setattr(judging, "_AT_ONCE", 7)
     cut = kept[1].judge_rows(small[1], 50)
     rows = Order(len(small[1]), 0).at(np.arange(50))  # files may lie class by class
-    assert torch.equal(whole.requested_labels_B, small[1].fetch(rows)[1])
+    assert torch.equal(whole.requested_labels_B, small[1].fetch(rows)["label"])
     assert torch.allclose(cut.features_BF, whole.features_BF, atol=1e-5)
 
 
@@ -187,7 +187,7 @@ def test_judge_unwritable_folder_is_ignored_if_optional(small, tmp_path, fits):
 def test_rotated_source_rows_and_labels(shape, turns):
     images = torch.arange(3 * shape[1] * shape[2], dtype=torch.uint8).view(3, *shape)
     turned = judging.RotatedSource(InMemorySource(images))
-    x, y = turned.fetch(np.arange(3 * turns))
+    x, y = turned.fetch(np.arange(3 * turns)).values()
     assert len(turned) == 3 * turns
     assert y.tolist() == [turn for turn in range(turns) for _ in range(3)]
     assert torch.equal(x[:3], images)

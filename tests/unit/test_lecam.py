@@ -58,8 +58,8 @@ def test_gradients_take_the_means_as_given():
     pair, penalty = nets(), lecam.Penalty(lecam.Options(weight=0.5))
     played = turn(Side.D, penalty)
     d, feed = pair[Side.D], played.feed
-    real = [d(x[None], y[None]).logits_B[0] for x, y in zip(feed.real.x_BCHW, feed.real.y_B, strict=True)]
-    fake = [d(x[None], y[None]).logits_B[0] for x, y in zip(feed.fakes[0], feed.y_B, strict=True)]
+    real = [d(x[None], y[None]).logits_B[0] for x, y in zip(feed.real.image, feed.real.label, strict=True)]
+    fake = [d(x[None], y[None]).logits_B[0] for x, y in zip(feed.fakes[0], feed.label, strict=True)]
     of_real, of_fake = (math.fsum(v.item() for v in values) / BATCH for values in (real, fake))
     loss = sum(0.5 * ((r - of_fake) ** 2 + (f - of_real) ** 2) for r, f in zip(real, fake, strict=True)) / BATCH
     slopes = torch.autograd.grad(loss, list(d.parameters()), allow_unused=True)

@@ -11,7 +11,8 @@ import torch
 from paragan import build
 from paragan.config import load
 from paragan.core.errors import ConfigError
-from paragan.core.types import Rows
+from paragan.core.protocols import Source, image_specs
+from paragan.core.types import Rows, present_tensors
 from paragan.loading.loader import Loader
 from paragan.loading.order import Order
 
@@ -19,26 +20,25 @@ CPU = torch.device("cpu")
 WORDS = ("model={name: dcgan, width: 4, latent: 4}", "augment=null", "evaluation.features=null", "train.batch=16")
 
 
-class Numbered:
+class Numbered(Source):
     """`n` images of 1x2x2; the first pixel is the row number."""
-
-    shape = (1, 2, 2)
 
     def __init__(self, n, labelled=True):
         self.n, self.class_names = n, ("even", "odd") if labelled else ()
+        self.tensors = image_specs((1, 2, 2), labelled)
 
     def __len__(self):
         return self.n
 
-    def fetch(self, indices):
+    def fetch(self, indices, places=None, seed=0):
         rows = torch.as_tensor(indices)
         x = torch.full((len(rows), 1, 2, 2), 7, dtype=torch.uint8)
         x[:, 0, 0, 0] = rows
-        return x, rows % 2 if self.class_names else None
+        return present_tensors(image=x, label=rows % 2 if self.class_names else None)
 
 
 def row_numbers(batch):
-    return ((batch.x_BCHW[:, 0, 0, 0] + 1) * 127.5).round().long()
+    return ((batch.image[:, 0, 0, 0] + 1) * 127.5).round().long()
 
 
 def test_batch_contains_the_rows_of_its_positions():
@@ -75,7 +75,7 @@ def test_a_batch_may_span_several_epochs():
 
 def mirrored(batch):
     """Which images are; the first pixel is the row, the others are 7."""
-    left, right = batch.x_BCHW[:, 0, 0].round(decimals=4).unbind(1)
+    left, right = batch.image[:, 0, 0].round(decimals=4).unbind(1)
     assert ((left == round(7 / 127.5 - 1, 4)) != (right == round(7 / 127.5 - 1, 4))).all()
     return (left == round(7 / 127.5 - 1, 4)).tolist()
 
@@ -106,29 +106,29 @@ def test_data_that_is_to_be_mirrored_is_in_training_alone(tmp_path):
     config = load("digits", [f"data={{name: npz, path: {tmp_path / 'x.npz'}, flip: true}}", *WORDS])
     found = build.open_data(config)
     batches = build.trainer(config, tmp_path, print, stop=lambda: False).batches
-    seen = torch.cat([next(batches).x_BCHW for _ in range(8)])
+    seen = torch.cat([next(batches).image for _ in range(8)])
     left = (seen[:, 0, 0, 0] == 1).double().mean()
     assert found.flip and 0.3 < left < 0.7
-    assert (found.held_out.fetch(np.arange(4))[0][:, :, :, :2] == 255).all()
+    assert (found.held_out.fetch(np.arange(4))["image"][:, :, :, :2] == 255).all()
     assert not build.open_data(load("digits", WORDS)).flip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_images_are_normalised_and_labels_whole(dtype):
     batch = next(Loader(Numbered(50), 8, seed=0, device=CPU, dtype=dtype))
-    assert batch.x_BCHW.dtype == dtype
-    assert torch.equal(batch.x_BCHW[0, 0, 1], torch.full((2,), 7 / 127.5 - 1, dtype=torch.float64).to(dtype))
-    assert batch.y_B.dtype == torch.int64
-    assert torch.equal(batch.y_B, row_numbers(batch) % 2)
+    assert batch.image.dtype == dtype
+    assert torch.equal(batch.image[0, 0, 1], torch.full((2,), 7 / 127.5 - 1, dtype=torch.float64).to(dtype))
+    assert batch.label.dtype == torch.int64
+    assert torch.equal(batch.label, row_numbers(batch) % 2)
 
 
 def test_grey_levels_reach_from_minus_one_to_one():
     batches = [next(Loader(Numbered(256), 256, seed=0, device=CPU))]
-    assert (batches[0].x_BCHW.min(), batches[0].x_BCHW.max()) == (-1, 1)
+    assert (batches[0].image.min(), batches[0].image.max()) == (-1, 1)
 
 
 def test_without_labels_there_are_none():
-    assert next(Loader(Numbered(50, labelled=False), 8, seed=0, device=CPU)).y_B is None
+    assert next(Loader(Numbered(50, labelled=False), 8, seed=0, device=CPU)).label is None
 
 
 def test_the_position_is_the_whole_state():
@@ -136,7 +136,7 @@ def test_the_position_is_the_whole_state():
     for _ in range(9):
         next(first)
     second.position = first.position
-    assert torch.equal(next(first).x_BCHW, next(second).x_BCHW)
+    assert torch.equal(next(first).image, next(second).image)
     assert first.position == 10
 
 
@@ -145,8 +145,8 @@ def test_shares_are_the_batch():
     for loader in loaders:
         loader.position = 5
     whole, *parts = (next(loader) for loader in loaders)
-    assert torch.equal(torch.cat([p.x_BCHW for p in parts]), whole.x_BCHW)
-    assert torch.equal(torch.cat([p.y_B for p in parts]), whole.y_B)
+    assert torch.equal(torch.cat([p.image for p in parts]), whole.image)
+    assert torch.equal(torch.cat([p.label for p in parts]), whole.label)
     assert parts[2].rows == Rows(5, 4, 3, 7)
 
 

@@ -50,7 +50,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs 
 def test_shared_images_come_from_the_mapped_file(cache):
     source = share_on_host(InMemorySource(images(), fingerprint="some"))
     assert torch.equal(source.images_NCHW, images())
-    x_BCHW, _ = source.fetch([3, 1])
+    x_BCHW = source.fetch([3, 1])["image"]
     assert torch.equal(x_BCHW, images()[[3, 1]])
     found = mapping(cache / "some.u8")
     assert found["Rss"] >= COUNT * SIDE * SIDE // 1024 and found["Anonymous"] == 0

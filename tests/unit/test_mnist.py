@@ -45,14 +45,14 @@ def refused(folder):
 
 def test_gzipped_and_plain_files_are_read(folder):
     source = read(folder)
-    x, y = source.fetch([4, 0])
+    x, y = source.fetch([4, 0]).values()
     assert source.shape == (1, 28, 28)
     assert torch.equal(x[:, 0], torch.from_numpy(PIXELS[[4, 0]]))
     assert y.tolist() == [4, 3]
 
 
 def test_32_pixels_are_28_in_a_black_frame(folder):
-    x, _ = read(folder, 32).fetch(np.arange(5))
+    x = read(folder, 32).fetch(np.arange(5))["image"]
     assert torch.equal(x[:, 0, 2:-2, 2:-2], torch.from_numpy(PIXELS))
     assert x.sum() == PIXELS.sum()
 
@@ -131,5 +131,5 @@ def test_the_real_files(data_root, split, count):
     source = mnist.source(mnist.Options(str(data_root / "mnist")), split)
     assert len(source) == count
     if split == "train":
-        counts = torch.bincount(source.fetch(np.arange(count))[1])
+        counts = torch.bincount(source.fetch(np.arange(count))["label"])
         assert counts.tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]

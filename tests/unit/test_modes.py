@@ -100,7 +100,7 @@ def test_training_leaves_a_frozen_part_as_it_was():
         gradient_penalty.Penalty(gradient_penalty.Options()),
     )
     gan = pg.GAN(g, d, loss, pg.Prior(seed=0, latent=16), d_penalties=(penalty,))
-    batches = (Batch(Rows(step, 0, 4, 4), torch.randn(4, *SHAPE)) for step in range(2))
+    batches = (Batch(Rows(step, 0, 4, 4), {"image": torch.randn(4, *SHAPE)}) for step in range(2))
     for _ in range(2):
         synchronous.step(gan, batches)
         sample(CalledNetwork(g.net), torch.randn(4, 16), None)

@@ -46,7 +46,9 @@ def refused(path, **options):
 )
 def test_each_layout_is_read(save, stored, seen):
     path = save(images=stored)
-    x = torch.cat([read(path, split).fetch(np.arange(len(read(path, split))))[0] for split in ("train", "held_out")])
+    x = torch.cat(
+        [read(path, split).fetch(np.arange(len(read(path, split))))["image"] for split in ("train", "held_out")]
+    )
     assert sorted(image.tobytes() for image in x.numpy()) == sorted(np.ascontiguousarray(i).tobytes() for i in seen)
 
 
@@ -54,10 +56,10 @@ def test_each_class_has_equal_held_out_share(save):
     path = save(images=IMAGES, labels=LABELS.astype(np.uint8), class_names=np.array(["a", "b", "c", "d"]))
     train, held_out = read(path), read(path, "held_out")
     assert train.class_names == ("a", "b", "c", "d")
-    assert held_out.fetch(range(4))[1].tolist() == [0, 1, 2, 3]
-    assert torch.bincount(train.fetch(range(36))[1]).tolist() == [9] * 4
+    assert held_out.fetch(range(4))["label"].tolist() == [0, 1, 2, 3]
+    assert torch.bincount(train.fetch(range(36))["label"]).tolist() == [9] * 4
     index = {image.tobytes(): int(label) for image, label in zip(IMAGES.transpose(0, 3, 1, 2), LABELS, strict=True)}
-    x, y = train.fetch(range(36))
+    x, y = train.fetch(range(36)).values()
     assert [index[image.numpy().tobytes()] for image in x] == y.tolist()
 
 

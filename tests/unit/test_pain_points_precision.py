@@ -59,7 +59,7 @@ def _seats(d: nn.Module):
 
 def reals(factor: float):
     for batch in batches():
-        yield Batch(batch.rows, (batch.x_BCHW + 1).float() * factor)
+        yield Batch(batch.rows, {"image": (batch.image + 1).float() * factor})
 
 
 def parameters(net: nn.Module) -> torch.Tensor:
@@ -79,7 +79,7 @@ def test_one_loss_scale_for_two_optimisers_lets_an_overflow_of_one_change_the_ot
 
     gan = scaled(Judge(), 1024.0, dtype=None)
     bad = next(reals(1.0))
-    bad.x_BCHW[0] = float("inf")
+    bad.image[0] = float("inf")
     synchronous.step(gan, iter([bad]))
     assert [float(seat.scaler.scale) for seat in (gan.g, gan.d)] == [1024.0, 512.0]
     assert [int(seat.updates) for seat in (gan.g, gan.d)] == [1, 0]
@@ -130,7 +130,7 @@ def test_float16_overflows_once_and_is_nan_for_ever():
     optimizer = torch.optim.SGD(naive.parameters(), 1e-3)
     for _ in range(12):
         with torch.autocast("cpu", torch.float16):
-            loss = hinge.d_loss(naive(next(stream).x_BCHW), naive(torch.zeros(8, 64))).mean()
+            loss = hinge.d_loss(naive(next(stream).image), naive(torch.zeros(8, 64))).mean()
         optimizer.zero_grad()
         (loss * 2.0**20).backward()
         for p in naive.parameters():
@@ -158,7 +158,7 @@ def test_a_penalty_in_float16_squares_beyond_its_range():
         d[1].weight.fill_(300.0)
         d[1].bias.zero_()
     exact = 0.3 / 2 * 64 * 300.0**2
-    x = next(reals(1e-3)).x_BCHW
+    x = next(reals(1e-3)).image
     half = x.half().requires_grad_()
     with torch.autocast("cpu", torch.float16):
         (slope,) = torch.autograd.grad(d(half).sum(), half, create_graph=True)

@@ -47,14 +47,14 @@ def places(n, first=0):
 def test_left_is_made_into_right_or_back(root):
     left, right = (torch.from_numpy(half).permute(2, 0, 1) for half in halves(0))
     for direction, (condition, target) in (("a_to_b", (left, right)), ("b_to_a", (right, left))):
-        x, given = source(root, direction=direction).fetch_pairs([0])
+        x, given = source(root, direction=direction).fetch([0]).values()
         assert torch.equal(x[0], target) and torch.equal(given[0], condition)
-        assert torch.equal(source(root, direction=direction).fetch([0])[0][0], target)
+        assert torch.equal(source(root, direction=direction).fetch([0])["image"][0], target)
 
 
 def test_parts_come_from_the_folders(root):
     assert [len(source(root, split)) for split in ("train", "held_out")] == [12, 6]
-    blue = source(root, "held_out").fetch_pairs(range(6))[1][:, 2, 0, 0]
+    blue = source(root, "held_out").fetch(range(6))["condition"][:, 2, 0, 0]
     assert blue.tolist() == [22, 23, 24, 25, 26, 27]
 
 
@@ -63,7 +63,7 @@ def moves(root, size=24, **wanted):
     data = source(root, size=size, load_size=SIDE, **wanted)
     for row in range(12):
         for place in range(40):
-            both = data.fetch_pairs([row], [place], 3)
+            both = tuple(data.fetch([row], [place], 3).values())
             yield [
                 (int(h[0, 0, 0, 0]) // 4, int(h[0, 1, 0].min()) // 4, bool(h[0, 1, 0, 0] > h[0, 1, 0, -1]))
                 for h in both
@@ -85,15 +85,15 @@ def test_without_flip_nothing_is_mirrored(root):
 
 def test_held_out_pairs_are_as_they_are(root):
     data = source(root, "held_out", size=24, load_size=SIDE, flip=True)
-    still = data.fetch_pairs([1])
+    still = tuple(data.fetch([1]).values())
     for place in range(6):
-        assert all(torch.equal(a, b) for a, b in zip(data.fetch_pairs([1], [place], 0), still, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(data.fetch([1], [place], 0).values(), still, strict=True))
 
 
 def test_random_crop_depends_on_seed_and_place(root):
     data = source(root, size=16, load_size=SIDE, flip=True)
     first, again, other, later = (
-        data.fetch_pairs([0] * 8, at, seed)[0]
+        data.fetch([0] * 8, at, seed)["image"]
         for at, seed in ((places(8), 0), (places(8), 0), (places(8), 1), (places(8, 8), 0))
     )
     assert torch.equal(first, again)
@@ -107,18 +107,18 @@ def test_any_share_and_any_resume_sees_the_same(root):
     whole, *parts = loader(), loader((0, 2)), loader((2, 3))
     batches = [next(whole) for _ in range(4)]
     for batch, *mine in zip(batches, *(iter(part) for part in parts), strict=False):
-        for name in ("x_BCHW", "condition"):
+        for name in ("image", "condition"):
             assert torch.equal(torch.cat([getattr(m, name) for m in mine]), getattr(batch, name))
     resumed = loader()
     resumed.position = 3
     assert torch.equal(next(resumed).condition, batches[3].condition)
-    assert batches[0].condition.min() >= -1 and batches[0].y_B is None
+    assert batches[0].condition.min() >= -1 and batches[0].label is None
     assert batches[0].parts(2)[1].condition.shape[0] == 2
 
 
 def test_a_pair_is_cropped_anew_in_every_epoch(root):
     loader = Loader(source(root, size=16, load_size=SIDE), 12, 0, CPU)
-    epochs = [next(loader).x_BCHW for _ in range(2)]
+    epochs = [next(loader).image for _ in range(2)]
     corners = [{int(x[2, 0, 0] * 127.5): (float(x[0, 0, 0]), float(x[1, 0, 0])) for x in epoch} for epoch in epochs]
     assert corners[0].keys() == corners[1].keys() and len(corners[0]) == 12
     assert sum(corners[0][pair] != corners[1][pair] for pair in corners[0]) >= 9
@@ -126,17 +126,17 @@ def test_a_pair_is_cropped_anew_in_every_epoch(root):
 
 def test_sizes_are_brought_to_the_load_size(root):
     data = source(root, size=16, load_size=None)
-    assert data.fetch_pairs([0], [0], 0)[0].shape == (1, 3, 16, 16)
+    assert data.fetch([0], [0], 0)["image"].shape == (1, 3, 16, 16)
     assert data._wide.shape == (3, 18, 36)
     assert source(root, "held_out", size=16, load_size=None)._wide.shape == (3, 16, 32)
-    assert source(root, channels=1).fetch_pairs([0])[1].shape == (1, 1, SIDE, SIDE)
+    assert source(root, channels=1).fetch([0])["condition"].shape == (1, 1, SIDE, SIDE)
 
 
 def test_halves_do_not_run_into_each_other(tmp_path):
     wide = np.concatenate([np.zeros((30, 30, 3), np.uint8), np.full((30, 30, 3), 255, np.uint8)], 1)
     for name in "ab":
         Image.fromarray(wide).save(tmp_path / f"{name}.png")
-    x, condition = source(tmp_path, size=8, load_size=8, held_out=0.5).fetch_pairs([0])
+    x, condition = source(tmp_path, size=8, load_size=8, held_out=0.5).fetch([0]).values()
     assert (condition == 0).all() and (x == 255).all()
 
 
@@ -154,7 +154,7 @@ def test_archives_hold_what_the_folder_holds(root, tmp_path, packed):
         mine, theirs = source(root, split), source(file, split)
         assert len(mine) == len(theirs)
         everything = range(len(mine))
-        assert torch.equal(mine.fetch_pairs(everything)[1], theirs.fetch_pairs(everything)[1])
+        assert torch.equal(mine.fetch(everything)["condition"], theirs.fetch(everything)["condition"])
     assert source(file, "train").fingerprint != source(file, "held_out").fingerprint
 
 
@@ -164,7 +164,7 @@ def test_invalid_pairs_raise_one_line(root, tmp_path):
     for name in "ab":
         Image.fromarray(np.zeros((8, 9, 3), np.uint8)).save(tmp_path / f"{name}.png")
     with pytest.raises(DataError, match="the image is 9 px wide; the width must be even"):
-        source(tmp_path).fetch_pairs([0])
+        source(tmp_path).fetch([0])
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass
     with pytest.raises(DataError, match="fewer than two images"):
@@ -192,6 +192,6 @@ def test_facades(data_root):
     options = paired.Options(str(path), direction="b_to_a")
     train, held_out = (paired.source(options, split) for split in ("train", "held_out"))
     assert (len(train), len(held_out), train.shape) == (400, 100, (3, 256, 256))
-    photo, labels = (normalise(x) for x in held_out.fetch_pairs(range(4)))
+    photo, labels = (normalise(x) for x in held_out.fetch(range(4)).values())
     flat = [(x[..., 1:] - x[..., :-1]).abs().lt(0.05).double().mean() for x in (photo, labels)]
     assert flat[1] > 0.8 > flat[0]  # label maps are flat almost everywhere

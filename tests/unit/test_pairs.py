@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from paragan.core.errors import ConfigError
+from paragan.core.protocols import Source, image_specs
 from paragan.evaluation.pair_evaluator import PairEvaluator
 from paragan.game.prior import Prior
 from paragan.metrics import l1, psnr, ssim
@@ -76,19 +77,19 @@ def test_paired_metric_without_pairs_raises():
         l1.Metric().compute()
 
 
-class Held:
+class Held(Source):
     """Seven pairs; the target is the condition, darker."""
 
-    shape, class_names, fingerprint = (3, 12, 12), (), "held"
+    tensors, fingerprint = image_specs((3, 12, 12), has_pairs=True), "held"
 
     def __len__(self):
         return 7
 
-    def fetch_pairs(self, indices, places=None, seed=0):
+    def fetch(self, indices, places=None, seed=0):
         assert places is None
         condition = torch.full((len(indices), 3, 12, 12), 100, dtype=torch.uint8)
         condition += torch.as_tensor(np.asarray(indices), dtype=torch.uint8).view(-1, 1, 1, 1) * 10
-        return condition - 51, condition
+        return {"image": condition - 51, "condition": condition}
 
 
 class Copy(nn.Module):

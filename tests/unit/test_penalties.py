@@ -26,22 +26,22 @@ def gradients(loss: torch.Tensor, net: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def r1_by_hand(played, d):
-    x = played.feed.real.x_BCHW.detach().clone().requires_grad_()
-    (grad,) = torch.autograd.grad(d(x, played.feed.real.y_B).logits_B.sum(), x, create_graph=True)
+    x = played.feed.real.image.detach().clone().requires_grad_()
+    (grad,) = torch.autograd.grad(d(x, played.feed.real.label).logits_B.sum(), x, create_graph=True)
     return 1.5 / 2 * (grad**2).sum((1, 2, 3))
 
 
 def r2_by_hand(played, d):
     x = played.feed.fakes[0].detach().clone().requires_grad_()
-    (grad,) = torch.autograd.grad(d(x, played.feed.y_B).logits_B.sum(), x, create_graph=True)
+    (grad,) = torch.autograd.grad(d(x, played.feed.label).logits_B.sum(), x, create_graph=True)
     return 1.5 / 2 * (grad**2).sum((1, 2, 3))
 
 
 def gradient_penalty_by_hand(played, d):
     feed = played.feed
     e = rng.uniform(SEED, "gradient_penalty", feed.rows, (1, 1, 1)).double()
-    x = (e * feed.real.x_BCHW.detach() + (1 - e) * feed.fakes[0]).requires_grad_()
-    (grad,) = torch.autograd.grad(d(x, feed.real.y_B).logits_B.sum(), x, create_graph=True)
+    x = (e * feed.real.image.detach() + (1 - e) * feed.fakes[0]).requires_grad_()
+    (grad,) = torch.autograd.grad(d(x, feed.real.label).logits_B.sum(), x, create_graph=True)
     return 1.5 * ((grad**2).sum((1, 2, 3)).sqrt() - 1) ** 2
 
 
@@ -122,7 +122,7 @@ def test_patch_logits_count_as_their_mean(module):
     played = turn(Side.D)
     found = []
     for net in (patches, means):
-        x = played.feed.real.x_BCHW.requires_grad_()
+        x = played.feed.real.image.requires_grad_()
         fakes = played.feed.fakes[0].requires_grad_()
         outputs = Outputs(net(fakes), net(x), images=fakes)
         part = PenaltyContext(

@@ -43,7 +43,7 @@ def test_a_nan_in_d_skips_d_and_not_g(kind):
     before, average, updates = weights(gan.d), dict(copy.deepcopy(gan.d.ema.net).state_dict()), int(gan.d.updates)
     lr = float(gan.d.optimizer.param_groups[0]["lr"])
     g_before, bad = weights(gan.g), next(stream)
-    bad.x_BCHW[0, 0, 0, 0] = float("nan")
+    bad.image[0, 0, 0, 0] = float("nan")
     told = synchronous.step(gan, iter([bad])).read()
 
     assert not torch.isfinite(torch.tensor(told["d/gradient_norm"]))
@@ -65,7 +65,7 @@ def test_the_spectral_vectors_of_a_skipped_update_stay_finite():
     gan = plain_game()
     stream = batches()
     bad = next(stream)
-    bad.x_BCHW.fill_(float("nan"))
+    bad.image.fill_(float("nan"))
     synchronous.step(gan, iter([bad]))
     assert all(torch.isfinite(t).all() for t in gan.d.net.state_dict().values())
 
@@ -188,7 +188,7 @@ def test_the_loss_scale_leaves_the_gradient_and_backs_off_alone():
     assert distance(weights(plain.g), weights(scaled.g)) <= 1e-12
     assert float(scaled.d.scaler.scale) == 2.0**11
     bad = next(batches())
-    bad.x_BCHW.fill_(float("inf"))
+    bad.image.fill_(float("inf"))
     synchronous.step(scaled, iter([bad]))
     assert float(scaled.d.scaler.scale) == 2.0**10
     assert float(scaled.g.scaler.scale) == 2.0**12

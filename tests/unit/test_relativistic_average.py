@@ -66,8 +66,8 @@ def test_the_game_gives_it_the_whole_batch_with_its_gradient(side):
     objective = game._d_objective if side is Side.D else game._g_objective
     played = replace(turn(side), objective=objective, needs_real=True)
     feed, d = played.feed, pair[Side.D]
-    images = feed.fakes[0] if side is Side.D else pair[Side.G](feed.z_BZ, feed.y_B)
-    real, fake = d(feed.real.x_BCHW, feed.real.y_B).logits_B, d(images, feed.y_B).logits_B
+    images = feed.fakes[0] if side is Side.D else pair[Side.G](feed.latent, feed.label)
+    real, fake = d(feed.real.image, feed.real.label).logits_B, d(images, feed.label).logits_B
     a, b = (real, fake) if side is Side.D else (fake, real)
     expected = -((a - b.mean()).sigmoid().log() + (a.mean() - b).sigmoid().log())
     slopes = torch.autograd.grad(expected.mean(), list(pair[side].parameters()), allow_unused=True)

@@ -87,7 +87,7 @@ class Broken(Stream):
     def __next__(self):
         batch = super().__next__()
         if batch.rows.step in (2, 4):
-            batch.x_BCHW[0, 0, 0, 0] = float("inf")
+            batch.image[0, 0, 0, 0] = float("inf")
         return batch
 
 

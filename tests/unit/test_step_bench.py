@@ -54,11 +54,11 @@ def test_both_sides_are_the_same_networks(name, unfolded):
     if unfolded:
         step.unfold(g), step.unfold(d)
     real = case.real()
-    x = torch.randn(real.x_BCHW.shape, dtype=torch.float64)
+    x = torch.randn(real.image.shape, dtype=torch.float64)
     if case.classes:
         z = torch.randn(case.batch, g.latent, dtype=torch.float64)
-        images, plain_images = g(z, real.y_B), plain_g(z, real.y_B)
-        logits, plain_logits = d(images, real.y_B).logits_B, plain_d(plain_images, real.y_B)
+        images, plain_images = g(z, real.label), plain_g(z, real.label)
+        logits, plain_logits = d(images, real.label).logits_B, plain_d(plain_images, real.label)
     else:
         images, plain_images = g(None, None, x), plain_g(x)
         logits = d(images, None, x).logits_B.unsqueeze(1)
@@ -90,7 +90,7 @@ def test_both_sides_make_a_step(name):
 def test_dense_networks_are_the_same():
     plain_g, plain_d = step_dense.networks()
     gan = step_dense.ours(4).args[0]
-    z, x = torch.randn(4, step_dense.LATENT), step_dense.real(4).x_BCHW
+    z, x = torch.randn(4, step_dense.LATENT), step_dense.real(4).image
     for mine, theirs, inputs in ((gan.g.net, plain_g, z), (gan.d.net, plain_d, x)):
         theirs.load_state_dict(dict(zip(theirs.state_dict(), mine.state_dict().values(), strict=True)))
         out = mine(inputs)

@@ -234,7 +234,7 @@ def test_path_length_is_the_papers():
         terms, grads = play(played, pair)
         feed = played.feed
         noise = rng.normal(SEED, "path_length", Rows(step, 0, BATCH, BATCH), SHAPE).double()[::2]
-        by_hand, mean = path_length_by_hand(net, feed.z_BZ[::2], feed.y_B[::2], noise, mean)
+        by_hand, mean = path_length_by_hand(net, feed.latent[::2], feed.label[::2], noise, mean)
         expected = [weight * value.item() for value in by_hand for weight in (2 * 0.7 * 3, 0)]
         torch.testing.assert_close(terms.loss_B["path_length"].tolist(), expected, rtol=1e-9, atol=1e-12)
         torch.testing.assert_close(penalty.state["mean"], mean, rtol=1e-12, atol=0)

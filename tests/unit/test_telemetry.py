@@ -71,7 +71,7 @@ def real_batches(dtype):
     for step in range(100):
         rows = Rows(step, 0, 8, 8)
         x = rng.uniform(3, "x", rows, (1, 8, 8)).to(dtype) * 2 - 1
-        yield Batch(rows, x, rng.integers(3, "y", rows, 3))
+        yield Batch(rows, {"image": x, "label": rng.integers(3, "y", rows, 3)})
 
 
 def everything(gan):
@@ -249,5 +249,5 @@ def test_telemetry_works_with_few_images(images, held_out):
 
 def test_telemetry_images_are_spread_over_sorted_data():
     sorted_by_class = InMemorySource(source(90).images_NCHW, torch.arange(90) // 30, ("a", "b", "c"))
-    _, labels, _ = look(train=sorted_by_class)._train
+    labels = look(train=sorted_by_class)._train["label"]
     assert labels.bincount(minlength=3).min() >= 6  # at random: not the first class alone

@@ -26,7 +26,7 @@ class Two(nn.Module):
 def batches():
     step = 0
     while True:
-        yield pg.Batch(pg.Rows(step, 0, 8, 8), torch.ones(8, 4))
+        yield pg.Batch(pg.Rows(step, 0, 8, 8), {"image": torch.ones(8, 4)})
         step += 1
 
 

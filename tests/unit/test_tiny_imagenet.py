@@ -71,7 +71,7 @@ def refused(path, split="train"):
 def is_right(source, wnids, size=64):
     """Whether these are the classes of the rows, and what they show."""
     wnids = list(wnids)
-    x, y = source.fetch(range(len(source)))
+    x, y = source.fetch(range(len(source))).values()
     assert [WNIDS[label] for label in y.tolist()] == wnids
     assert tuple(x.shape[1:]) == (3, size, size)
     expected = torch.tensor([COLOURS[wnid] for wnid in wnids], dtype=torch.float64)
@@ -108,7 +108,7 @@ def test_archives_hold_what_the_folder_holds(official, tmp_path, packed, named):
         mine, theirs = read(official, split), read(file if named else file.parent, split)
         assert mine.class_names == theirs.class_names == NAMES
         everything = range(len(mine))
-        assert all(map(torch.equal, mine.fetch(everything), theirs.fetch(everything)))
+        assert all(map(torch.equal, mine.fetch(everything).values(), theirs.fetch(everything).values()))
 
 
 def test_other_sizes_are_resized(official):
@@ -223,5 +223,5 @@ def test_the_real_part(data_root):
     assert train.class_names[:3] == ("goldfish", "American alligator", "black widow")
     for source, each in ((train, 500), (held_out, 50)):
         assert (np.bincount(source._part.labels) == each).all()
-    x, y = held_out.fetch(np.arange(0, 2500, 100))
+    x, y = held_out.fetch(np.arange(0, 2500, 100)).values()
     assert tuple(x.shape) == (25, 3, 64, 64) and y.tolist() == list(range(0, 50, 2))

@@ -8,7 +8,7 @@ from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
-from paragan.core.protocols import Source, paired
+from paragan.core.protocols import Source
 from paragan.datasets._host_shared import share_on_host
 from paragan.datasets._unlabelled import UnlabelledSource
 from paragan.game.validation import refuse_mismatched_data
@@ -26,7 +26,7 @@ class Data:
 
     @property
     def has_pairs(self) -> bool:
-        return paired(self.train) is not None
+        return self.train.has_pairs
 
     @property
     def scored(self) -> tuple[Source, Source]:

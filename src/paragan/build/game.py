@@ -21,7 +21,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model, NetworkFactory
 from paragan.core.option_types import Choice
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.protocols import Strategy, paired
+from paragan.core.protocols import Strategy
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.types import Can, Side
 from paragan.engine.multi_writer import MultiWriter
@@ -253,7 +253,7 @@ def trainer(
         scorer(config, found, folder / "judge", say, not reading, roles.batch_world, never if roles.is_split else stop),
         stop,
         Telemetry(found.train, found.held_out, batch=config.train.batch),
-        fixed_samples=FixedSamples(config.evaluation.mode, paired(found.held_out)),
+        fixed_samples=FixedSamples(config.evaluation.mode, found.held_out if found.has_pairs else None),
         roles=roles,
         sync_period=_period(config, roles),
     )

@@ -44,7 +44,7 @@ from paragan.game.prior import Prior
 from paragan.game.sample import Mode, sample
 from paragan.game.state_buffers import refuse_state
 from paragan.hardware import device as devices
-from paragan.loading.loader import Loader, normalise
+from paragan.loading.loader import Loader, normalise_images
 from paragan.loading.order import Order
 from paragan.metrics._sample_features import SampleFeatures
 
@@ -213,9 +213,9 @@ class GridFactory:
         def real(number: int | None) -> Batch:
             source = self.data.train if number is None else self.diets.of(number)
             order = Order(len(source), rng.key(prior.seed, "fitness"))
-            x, labels = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
-            y = None if labels is None else labels.to(prior.device)
-            return prior.real_batch(Batch(Rows(time, 0, count, count), normalise(x.to(prior.device)), y))
+            fetched = source.fetch(order.at(np.arange(time * count, (time + 1) * count)))
+            tensors = {name: tensor.to(prior.device) for name, tensor in fetched.items()}
+            return prior.real_batch(Batch(Rows(time, 0, count, count), normalise_images(tensors, source)))
 
         def real_of_cell(number: int) -> Batch:
             return real(None if self.diets.of(number) is self.data.train else number)

@@ -81,8 +81,7 @@ class FitnessEvaluator:
     def _real_logits(self, d: Genome, cell: int) -> Tensor:
         real = self.reals(cell)
         if (d, id(real)) not in self._logits_of_reals:
-            assert real.x_BCHW is not None
-            self._logits_of_reals[d, id(real)] = self._logits(d, real.x_BCHW, real.y_B)
+            self._logits_of_reals[d, id(real)] = self._logits(d, real.image, real.label)
         return self._logits_of_reals[d, id(real)]
 
     def _images(self, g: Genome) -> Tensor:

@@ -1,4 +1,5 @@
-"""Protocols between packages: networks, turns, opponents, penalties, augmentations, strategies, data sources."""
+"""Protocols between packages: networks, turns, opponents, penalties, augmentations, strategies; base class of data
+sources."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -133,7 +134,7 @@ class Turn:
 
     def with_labels(self, y_B: Tensor) -> Turn:
         """Return the same turn with other labels of the fakes."""
-        return replace(self, feed=replace(self.feed, y_B=y_B))
+        return replace(self, feed=replace(self.feed, tensors={**self.feed.tensors, "label": y_B}))
 
     def with_inputs_of(self, other: Turn, fakes: tuple[Tensor, ...], version: int) -> Turn:
         """Return the same turn with the inputs of another one, to which these fakes belong."""
@@ -228,38 +229,59 @@ class Strategy(Protocol):
         """Copy this rank's boxes of all parameters and buffers into a network, or into its average."""
 
 
-class Source(Protocol):
-    """One split of a data set: uint8 images by index. shape: (channels, height, width)."""
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and type of one tensor of one sample."""
 
-    shape: tuple[int, int, int]
-    class_names: tuple[str, ...]  # empty: no labels
+    shape: tuple[int, ...]
+    dtype: torch.dtype
 
     @property
-    def fingerprint(self) -> str:
-        """Equal for equal data; cheap, not computed from all pixels."""
+    def is_image(self) -> bool:
+        """Whether the loader maps its values from 0…255 to [-1, 1]: uint8 of shape (channels, height, width)."""
+        return self.dtype == torch.uint8 and len(self.shape) == 3
 
+
+class Source(ABC):
+    """Base class of one split of a data set: samples of named tensors, by index.
+
+    tensors: what each sample consists of; images are called `image`, with `label` and `condition` where there are some.
+    class_names: empty without labels. notices: warnings, a line each: skipped images, folders that are no classes.
+    fingerprint: equal for equal data; cheap, not computed from all samples.
+    """
+
+    tensors: Mapping[str, TensorSpec]
+    class_names: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    fingerprint: str
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of `image`."""
+        channels, height, width = self.tensors["image"].shape
+        return channels, height, width
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether every image has a condition, an image of the same shape that it is generated from."""
+        return "condition" in self.tensors
+
+    @abstractmethod
     def __len__(self) -> int: ...
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """Return uint8 x_BCHW and int64 y_B. indices: int64 array (B,)."""
+    @abstractmethod
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        """Return the tensors of these samples by name, each (B, *shape). indices: int64 array (B,).
 
-
-class Paired(Source, Protocol):
-    """A split in which every image has a condition, an image of the same shape that it is generated from."""
-
-    def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Return uint8 x_BCHW, as `fetch` does, and its condition_BCHW. indices: int64 array (B,).
-
-        places: positions of the rows in the endless stream of batches, int64 (B,); crops and flips of a training split
-        depend on the seed and the position alone. None: no crops and flips.
+        places: positions of the rows in the endless stream of batches, int64 (B,); random crops and flips of a training
+        split depend on the seed and the position alone. None: no crops and flips.
         """
 
 
-def paired(source: Source) -> Paired | None:
-    """Return the same source if it has pairs, else None."""
-    return cast(Paired, source) if hasattr(source, "fetch_pairs") else None
-
-
-def notices(source: Source) -> tuple[str, ...]:
-    """Return the warnings of the source, a line each: skipped images, folders that are no classes."""
-    return tuple(getattr(source, "notices", ()))
+def image_specs(
+    shape: tuple[int, int, int], has_labels: bool = False, has_pairs: bool = False
+) -> dict[str, TensorSpec]:
+    """Return the declaration of uint8 images of this shape."""
+    image = TensorSpec(shape, torch.uint8)
+    label = {"label": TensorSpec((), torch.int64)} if has_labels else {}
+    return {"image": image, **label, **({"condition": image} if has_pairs else {})}

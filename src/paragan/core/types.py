@@ -71,20 +71,34 @@ class Rows:
         return slice(start, start + self.count * step, step)
 
 
+IMAGE_ARGUMENTS = ("image", "label", "condition")
+
+
 @dataclass(frozen=True)
 class Batch:
-    """Real samples: images in [-1, 1], labels in [0, classes), an optional paired input."""
+    """Real samples: tensors by name, with one row for each sample; empty where only the row numbers are needed.
+
+    A source of images has `image`, uint8 mapped to [-1, 1], `label` in [0, classes) and, for pairs, `condition`. Other
+    sources declare other names.
+    """
 
     rows: Rows
-    x_BCHW: Tensor | None = None
-    y_B: Tensor | None = None
-    condition: Tensor | None = None
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def image(self) -> Tensor:
+        return self.tensors["image"]
+
+    @property
+    def label(self) -> Tensor | None:
+        return self.tensors.get("label")
+
+    @property
+    def condition(self) -> Tensor | None:
+        return self.tensors.get("condition")
 
     def parts(self, n: int) -> tuple[Batch, ...]:
-        return tuple(
-            Batch(rows, *(_cut(t, self.rows, rows) for t in (self.x_BCHW, self.y_B, self.condition)))
-            for rows in self.rows.parts(n)
-        )
+        return tuple(Batch(rows, _cut(self.tensors, self.rows, rows)) for rows in self.rows.parts(n))
 
 
 @dataclass(frozen=True)
@@ -132,43 +146,59 @@ class GeneratorOutput:
 class TurnInputs:
     """Inputs of one turn: draws for the global batch, cut to these rows.
 
+    tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn that needs them.
+    arguments: names of D's arguments, in order; the first is what G generates. G receives `latent` and the others. An
+    argument without a tensor is None.
+
     fakes: generated images, one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared
     between both turns (`schemes/shared_fakes`), then with their graph. version: of the generator that made them.
     """
 
     rows: Rows
     seed: int
-    z_BZ: Tensor | None = None
-    y_B: Tensor | None = None
-    condition: Tensor | None = None
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
     real: Batch | None = None
     fakes: tuple[Tensor, ...] | None = None
     version: int | None = None
+    arguments: tuple[str, ...] = IMAGE_ARGUMENTS
+
+    @property
+    def latent(self) -> Tensor | None:
+        return self.tensors.get("latent")
+
+    @property
+    def label(self) -> Tensor | None:
+        return self.tensors.get("label")
+
+    @property
+    def condition(self) -> Tensor | None:
+        return self.tensors.get("condition")
+
+    @property
+    def real_sample(self) -> Tensor:
+        """The real samples that D judges: images, or whatever the generator generates."""
+        assert self.real is not None
+        return self.real.tensors[self.arguments[0]]
 
     @property
     def fake_inputs(self) -> tuple[Tensor | None, ...]:
         """The arguments of the generator."""
-        return (self.z_BZ, self.y_B) if self.condition is None else (self.z_BZ, self.y_B, self.condition)
+        return (self.latent, *(self.tensors.get(name) for name in self.arguments[1:]))
 
     @property
     def real_inputs(self) -> tuple[Tensor | None, ...]:
         """The arguments of the discriminator's call on the real samples."""
         assert self.real is not None
-        inputs = (self.real.x_BCHW, self.real.y_B)
-        return inputs if self.condition is None else (*inputs, self.real.condition)
+        return tuple(self.real.tensors.get(name) for name in self.arguments)
 
     def parts(self, n: int) -> tuple[TurnInputs, ...]:
         if n == 1 and (self.fakes is None or len(self.fakes) == 1):
             return (self,)
+        parts = self.rows.parts(n)
         reals = [None] * n if self.real is None else self.real.parts(n)
-
-        def cut(tensor: Tensor | None) -> list[Tensor | None]:
-            return [_cut(tensor, self.rows, rows) for rows in self.rows.parts(n)]
-
-        columns = (self.rows.parts(n), cut(self.z_BZ), cut(self.y_B), cut(self.condition), reals, self._fake_parts(n))
         return tuple(
-            replace(self, rows=rows, z_BZ=z, y_B=y, condition=condition, real=real, fakes=fakes)
-            for rows, z, y, condition, real, fakes in zip(*columns, strict=True)
+            replace(self, rows=rows, tensors=_cut(self.tensors, self.rows, rows), real=real, fakes=fakes)
+            for rows, real, fakes in zip(parts, reals, self._fake_parts(n), strict=True)
         )
 
     def _fake_parts(self, n: int) -> list[tuple[Tensor, ...] | None]:
@@ -254,5 +284,11 @@ def take_batches(batches: Iterator[Batch], n: int) -> Iterator[Batch]:
         yield next(batches)
 
 
-def _cut(tensor: Tensor | None, whole: Rows, part: Rows) -> Tensor | None:
-    return None if tensor is None else tensor[part.within(whole)]
+def present_tensors(**tensors: Tensor | None) -> dict[str, Tensor]:
+    """Return the tensors by name, without those that are None."""
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def _cut(tensors: Mapping[str, Tensor], whole: Rows, part: Rows) -> dict[str, Tensor]:
+    rows = part.within(whole)
+    return {name: tensor[rows] for name, tensor in tensors.items()}

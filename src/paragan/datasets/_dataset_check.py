@@ -100,11 +100,11 @@ def _check_npz(path: str) -> DatasetReport:
     counts: Counter[int] = Counter()
     for split, part in zip(("train", "held_out"), parts, strict=True):
         for row in range(len(part)):
-            x_1CHW, y_1 = part.fetch([row])
+            sample = part.fetch([row])
             _note_duplicate(
-                report, first_names, hashlib.sha256(x_1CHW.numpy().tobytes()).digest(), f"{split} row {row}"
+                report, first_names, hashlib.sha256(sample["image"].numpy().tobytes()).digest(), f"{split} row {row}"
             )
-            counts.update([] if y_1 is None else y_1.tolist())
+            counts.update(sample["label"].tolist() if "label" in sample else [])
     report.classes = {name: counts[label] for label, name in enumerate(parts[0].class_names)}
     report.advice = _advice(report)
     if sides[0] != sides[1] or sides[0] not in _MODEL_SIDES:

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
+from paragan.core.protocols import Source, image_specs
+from paragan.core.types import present_tensors
 from paragan.datasets._image_paths import SplitPaths
 from paragan.storage import zip_files
 
@@ -104,7 +106,7 @@ class ZipReader:
         return [name for name in inside if not name.startswith((b".", b"__MACOSX"))]
 
 
-class ImageFiles:
+class ImageFiles(Source):
     """A `Source` of image files.
 
     decode: returns uint8 (C, H, W) from the bytes of a file and its name in messages. settings: what determines the
@@ -124,7 +126,7 @@ class ImageFiles:
         settings: str,
         notices: tuple[str, ...] = (),
     ) -> None:
-        self.shape = shape
+        self.tensors = image_specs(shape, part.labels is not None)
         self.class_names = part.class_names
         self.notices = notices
         self._files = files
@@ -140,15 +142,15 @@ class ImageFiles:
         return len(self._part.paths)
 
     @cached_property
-    def fingerprint(self) -> str:
+    def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
         """Hash of the settings and of all paths, sizes and modification times; no file is opened."""
         digest = hashlib.blake2b(f"{self.shape} {self._settings}".encode(), digest_size=8)
         for path in self._part.paths:
             digest.update(os.fsencode(f"\0{path}\0{self._files.stamp(path)}"))
         return digest.hexdigest()
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """Return uint8 x_BCHW and int64 y_B. indices: int64 array (B,) in [0, N).
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return uint8 images and int64 labels. indices: int64 array (B,) in [0, N).
 
         Raises `DataError` that names a damaged file.
         """
@@ -157,7 +159,8 @@ class ImageFiles:
             raise IndexError(f"rows {min(rows)} to {max(rows)} of {len(self)}")
         x_BCHW = np.stack([self._row(row) for row in rows]) if rows else np.empty((0, *self.shape), np.uint8)
         labels = self._part.labels
-        return torch.from_numpy(x_BCHW), None if labels is None else torch.from_numpy(labels[rows].astype(np.int64))
+        y_B = None if labels is None else torch.from_numpy(labels[rows].astype(np.int64))
+        return present_tensors(image=torch.from_numpy(x_BCHW), label=y_B)
 
     def _row(self, row: int) -> NDArray[np.uint8]:
         if (index := self._cache_index[row]) >= 0:

@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paragan.core.protocols import Source, image_specs
+from paragan.core.types import present_tensors
 
-class InMemorySource:
+
+class InMemorySource(Source):
     """A `Source` of uint8 images (N, C, H, W) and, for a labelled data set, int64 labels (N,)."""
 
     def __init__(
@@ -25,16 +28,16 @@ class InMemorySource:
         self.class_names = class_names
         self.fingerprint = fingerprint
         channels, height, width = images_NCHW.shape[1:]
-        self.shape: tuple[int, int, int] = (channels, height, width)
+        self.tensors = image_specs((channels, height, width), labels_N is not None)
 
     def __len__(self) -> int:
         return len(self.images_NCHW)
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """Return copies of rows: uint8 x_BCHW and int64 y_B. indices: int64 array (B,) in [0, N)."""
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return copies of rows. indices: int64 array (B,) in [0, N)."""
         rows = torch.as_tensor(indices, dtype=torch.int64)
-        x_BCHW = self.images_NCHW.index_select(0, rows)
-        return x_BCHW, None if self.labels_N is None else self.labels_N.index_select(0, rows)
+        labels_B = None if self.labels_N is None else self.labels_N.index_select(0, rows)
+        return present_tensors(image=self.images_NCHW.index_select(0, rows), label=labels_B)
 
 
 def compute_fingerprint(*parts: object) -> str:

@@ -9,19 +9,19 @@ from torch import Tensor
 from paragan.core.protocols import Source
 
 
-class UnlabelledSource:
+class UnlabelledSource(Source):
     """A `Source` of the images of another source, without labels."""
-
-    class_names: tuple[str, ...] = ()
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.shape = source.shape
+        self.tensors = {name: spec for name, spec in source.tensors.items() if name != "label"}
+        self.notices = source.notices
         self.fingerprint = f"{source.fingerprint} without labels"
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """Return uint8 x_BCHW and no labels."""
-        return self.source.fetch(indices)[0], None
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return the tensors of the source except `label`."""
+        fetched = self.source.fetch(indices, places, seed)
+        return {name: tensor for name, tensor in fetched.items() if name != "label"}

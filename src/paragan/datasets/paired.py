@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import Count, FilePath, Interval, Natural
-from paragan.core.protocols import Paired
+from paragan.core.protocols import Source, image_specs
 from paragan.datasets import _archives, _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._image_files import FolderReader, ImageFiles
@@ -55,7 +55,7 @@ class Options:
     """
 
 
-def source(options: Options, split: Literal["train", "held_out"]) -> Paired:
+def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """Return a split of pairs, each image of shape (channels, size, size).
 
     Only the file names are read; a damaged file raises `DataError` when it is fetched.
@@ -97,38 +97,33 @@ def read_inputs(path: str, shape: tuple[int, int, int]) -> Tensor:
     return torch.stack(images)
 
 
-class PairedImages:
-    """A `Paired` source of the halves of wide images. reverse: the right half is the condition."""
+class PairedImages(Source):
+    """A `Source` of the halves of wide images. reverse: the right half is the condition."""
 
     def __init__(self, wide: ImageFiles, size: int, reverse: bool, flip: bool) -> None:
         self._wide = wide
         self._reverse = reverse
         self._flip = flip
         self._num_offsets = wide.shape[1] - size + 1  # of a crop, along either axis
-        self.shape = (wide.shape[0], size, size)
-        self.class_names: tuple[str, ...] = ()
+        self.tensors = image_specs((wide.shape[0], size, size), has_pairs=True)
         self.notices = wide.notices
 
     def __len__(self) -> int:
         return len(self._wide)
 
-    @property
-    def fingerprint(self) -> str:
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]  # computed when it is read
         return self._wide.fingerprint
 
-    def fetch(self, indices: Any) -> tuple[Tensor, None]:
-        """Return the targets only, uint8 x_BCHW, with centred crops. indices: int64 array (B,)."""
-        return self.fetch_pairs(indices)[0], None
-
-    def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Return targets and conditions, uint8 (B, C, H, W) each, as `core.protocols.Paired` defines."""
-        wide_BCHW, _ = self._wide.fetch(indices)
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return targets and their conditions, uint8 (B, C, H, W) each. places None: centred crops."""
+        wide_BCHW = self._wide.fetch(indices)["image"]
         both = torch.stack(wide_BCHW.chunk(2, 3)[:: -1 if self._reverse else 1])
         centred = (self._num_offsets // 2, self._num_offsets // 2, False)
         draws = [centred] * len(wide_BCHW) if places is None else [self._draw_crop(seed, int(p)) for p in places]
         crops = [self._crop(both[:, row], *draw) for row, draw in enumerate(draws)]
         condition, x = torch.stack(crops, 1) if crops else both[..., : self.shape[1], : self.shape[2]]
-        return x.contiguous(), condition.contiguous()
+        return {"image": x.contiguous(), "condition": condition.contiguous()}
 
     def _draw_crop(self, seed: int, place: int) -> tuple[int, int, bool]:
         """Random crop and flip for a place of the stream, equal on every rank and for both halves of a pair."""

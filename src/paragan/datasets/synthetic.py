@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.option_types import Interval, Natural
-from paragan.core.protocols import Source
+from paragan.core.protocols import Source, image_specs
 from paragan.datasets._in_memory import compute_fingerprint
 
 _RING, _GRID = 8, 5
@@ -51,7 +51,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     return SyntheticImages(options, split)
 
 
-class SyntheticImages:
+class SyntheticImages(Source):
     """A `Source` of drawn images: row i depends only on the options, the split and i."""
 
     def __init__(self, options: Options, split: str) -> None:
@@ -60,7 +60,7 @@ class SyntheticImages:
         self._count = options.num_images if split == "train" else options.num_images // _HELD_OUT_EVERY
         dots = {"ring": _RING, "grid": _GRID**2}.get(options.kind)
         self.class_names = tuple(SHAPES) if dots is None else tuple(map(str, range(dots)))
-        self.shape: tuple[int, int, int] = (3 if dots is None else 1, options.size, options.size)
+        self.tensors = image_specs((3 if dots is None else 1, options.size, options.size), has_labels=True)
         self.fingerprint = compute_fingerprint("synthetic", options, split)
         axis = (np.arange(options.size) + 0.5) / options.size * 2 - 1
         self._x_HW, self._y_HW = np.meshgrid(axis, axis)
@@ -68,11 +68,12 @@ class SyntheticImages:
     def __len__(self) -> int:
         return self._count
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor]:
-        """Return uint8 x_BCHW and int64 y_B. indices: int64 array (B,) in [0, N)."""
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
+        """Return uint8 images and int64 labels. indices: int64 array (B,) in [0, N)."""
         rows = [self._row(operator.index(row)) for row in indices]
         pixels_BCHW = np.stack([pixels for pixels, _ in rows]) if rows else np.empty((0, *self.shape), np.uint8)
-        return torch.from_numpy(pixels_BCHW), torch.tensor([label for _, label in rows], dtype=torch.int64)
+        labels_B = torch.tensor([label for _, label in rows], dtype=torch.int64)
+        return {"image": torch.from_numpy(pixels_BCHW), "label": labels_B}
 
     def _row(self, row: int) -> tuple[NDArray[np.uint8], int]:
         if not 0 <= row < self._count:

@@ -15,7 +15,6 @@ import torch
 from paragan.core.dist import ALONE, World
 from paragan.core.event import Event, Writer
 from paragan.core.files import open_regular_file
-from paragan.core.protocols import notices, paired
 from paragan.core.types import Report
 from paragan.engine.advice import Advice, advise
 from paragan.engine.delays import DelayLog, mean_delays
@@ -67,7 +66,7 @@ class Session:
         if self.is_complete:
             return
         self._write("start", {**self.run_info, **self._start()})
-        for text in (*self.messages, *(f"warning: {text}" for text in notices(self.trainer.batches.source))):
+        for text in (*self.messages, *(f"warning: {text}" for text in self.trainer.batches.source.notices)):
             self._write("event", {"text": text})
         self._advise()
         for stage in self.trainer.stages():
@@ -160,7 +159,7 @@ class Session:
 
     def _advice(self) -> tuple[Advice, ...]:
         source, augmented = self.trainer.batches.source, self.trainer.gan.augment is not None
-        return advise(self._history, len(source), augmented, paired(source) is not None)
+        return advise(self._history, len(source), augmented, source.has_pairs)
 
     def _start(self) -> dict[str, Any]:
         source, held_out = self.trainer.batches.source, self.trainer.fixed_samples.held_out

@@ -17,13 +17,13 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import parametrize
 
 from paragan.core import rng
-from paragan.core.protocols import Network, Source, paired
+from paragan.core.protocols import Network, Source
 from paragan.core.shard import gather_full
 from paragan.core.types import DiscriminatorOutput, GeneratorOutput, Rows
 from paragan.game.gan import GAN
 from paragan.layers.precision import at_least_float32
 from paragan.layers.random import preserved_state
-from paragan.loading.loader import normalise
+from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 
 _MAX_BYTES = 1 << 27  # of real images, per split
@@ -81,7 +81,7 @@ class Telemetry:
 
     def _of_images(self, gan: GAN, g: Network, d: Network) -> dict[str, Tensor]:
         """The values that follow from real images, fakes and D's logits of them."""
-        train = _placed(self._train, gan)
+        train = _placed(self._train, self.train, gan)
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(0, 0, count, count))
         made = _in_pieces(lambda *latents: GeneratorOutput.of(g(*latents)).images, (z, y, train[2]), self.batch)
@@ -98,17 +98,17 @@ class Telemetry:
         on_train, on_fake = judged(train, "train"), judged(fake, "fake")
         values = judgement(_per_sample(on_train), _per_sample(on_fake))
         if len(self.held_out):
-            on_held_out = judged(_placed(self._held_out, gan), "held_out")
+            on_held_out = judged(_placed(self._held_out, self.held_out, gan), "held_out")
             values |= overfitting(*map(_per_sample, (on_train, on_held_out, on_fake)))
         diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
         return {**values, "d/saturation": saturation(gan.loss.d, on_train, on_fake), "diversity": diversity}
 
     @cached_property
-    def _train(self) -> Inputs:
+    def _train(self) -> Mapping[str, Tensor]:
         return _some(self.train, self.num_images)
 
     @cached_property
-    def _held_out(self) -> Inputs:
+    def _held_out(self) -> Mapping[str, Tensor]:
         return _some(self.held_out, self.num_images)
 
 
@@ -175,27 +175,19 @@ def _weight(module: nn.Module) -> Tensor | None:
     return weight
 
 
-def _some(source: Source, most: int) -> Inputs:
+def _some(source: Source, most: int) -> Mapping[str, Tensor]:
     """Fetch `most` random rows, at least two; always the same ones. Random because files are often sorted by class."""
-    pairs = paired(source)
-    most = most if pairs is None else min(most, _MAX_PAIRS)
+    most = min(most, _MAX_PAIRS) if source.has_pairs else most
     count = max(2, min(most, len(source), _MAX_BYTES // prod(source.shape)))
     rows = Order(len(source), 0).at(np.arange(count) % len(source))
-    if pairs is None:
-        return *source.fetch(rows), None
-    x, condition = pairs.fetch_pairs(rows)
-    return x, None, condition
+    return source.fetch(rows)
 
 
-def _placed(reals: Inputs, gan: GAN) -> Inputs:
+def _placed(reals: Mapping[str, Tensor], source: Source, gan: GAN) -> Inputs:
     """Move the inputs to the device; labels only where fakes have them, too."""
-    x, y, condition = reals
-    device, dtype = gan.prior.device, gan.prior.dtype
-    return (
-        normalise(x.to(device), dtype),
-        y.to(device) if gan.prior.num_classes and y is not None else None,
-        None if condition is None else normalise(condition.to(device), dtype),
-    )
+    moved = {name: value.to(gan.prior.device) for name, value in reals.items()}
+    placed = normalise_images(moved, source, gan.prior.dtype)
+    return placed["image"], placed.get("label") if gan.prior.num_classes else None, placed.get("condition")
 
 
 def _in_pieces(call: Callable[..., Tensor], inputs: Inputs, batch: int) -> Tensor:

@@ -181,7 +181,7 @@ class Trainer:
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},
             "position": self.batches.position,
-            "model": {"shape": source.shape, "class_names": source.class_names},
+            "model": {"shape": source.tensors[self.prior.arguments[0]].shape, "class_names": source.class_names},
             "owes_score": self.is_score_pending,
         }
         path = self.checkpoints.save(self.clock.step, groups, values)

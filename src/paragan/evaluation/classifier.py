@@ -70,10 +70,9 @@ def _train(train: Source, seed: int, progress: Callable[[int], None]) -> Classif
     for count, shift in enumerate(shifts.tolist()):
         progress(count)
         batch = next(batches)
-        assert batch.x_BCHW is not None and batch.y_B is not None
-        _, logits_BK = net(_shift(batch.x_BCHW, *shift))
+        _, logits_BK = net(_shift(batch.image, *shift))
         optimizer.zero_grad()
-        F.cross_entropy(logits_BK, batch.y_B).backward()
+        F.cross_entropy(logits_BK, batch.tensors["label"]).backward()
         set_lr(optimizer, _POLICY, torch.tensor(count))
         step_if(torch.tensor(True), optimizer)
     return net

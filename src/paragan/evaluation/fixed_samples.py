@@ -10,7 +10,7 @@ from torch import Tensor
 
 from paragan.core.clock import Clock
 from paragan.core.event import Event
-from paragan.core.protocols import Paired
+from paragan.core.protocols import Source
 from paragan.core.types import Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
@@ -31,7 +31,7 @@ class FixedSamples:
     """
 
     mode: Mode = "eval"
-    held_out: Paired | None = None
+    held_out: Source | None = None
 
     def __call__(
         self, player: Player, prior: Prior, class_names: tuple[str, ...]
@@ -64,10 +64,10 @@ def samples_event(clock: Clock, x_BCHW: Tensor, columns: int, rows: tuple[str, .
     return Event("samples", clock.step, clock.images, values=values, x_BCHW=x_BCHW, columns=columns)
 
 
-def fetch_pairs(source: Paired, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
+def fetch_pairs(source: Source, first: int, count: int, device: torch.device = _CPU) -> tuple[Tensor, Tensor]:
     """Fetch targets and conditions of these rows, in [-1, 1]; draws no random numbers."""
-    target, condition = source.fetch_pairs(np.arange(first, first + count))
-    return normalise(target.to(device)), normalise(condition.to(device))
+    fetched = source.fetch(np.arange(first, first + count))
+    return normalise(fetched["image"].to(device)), normalise(fetched["condition"].to(device))
 
 
 def side_by_side(*columns_BCHW: Tensor) -> Tensor:

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import create_subfolder, read_bytes, write_bytes
-from paragan.core.protocols import Source
+from paragan.core.protocols import Source, image_specs
 from paragan.evaluation import classifier, packaged_extractors
 from paragan.evaluation.classifier import build_classifier, train_classifier
 from paragan.evaluation.extractors import EXTRACTORS, load_extractor
-from paragan.loading.loader import normalise
+from paragan.loading.loader import normalise_images
 from paragan.loading.order import Order
 from paragan.metrics._sample_features import SampleFeatures
 
@@ -66,11 +66,11 @@ class Judge:
     def judge_rows(self, source: Source, count: int) -> SampleFeatures:
         """Judge `count` images of a data set, always the same ones, with their labels."""
         return SampleFeatures.concatenate(
-            [self.judge(normalise(x_BCHW), y_B) for x_BCHW, y_B in _batches(source, count)]
+            [self.judge(samples["image"], samples.get("label")) for samples in _batches(source, count)]
         )
 
 
-class RotatedSource:
+class RotatedSource(Source):
     """Images of `source` rotated by multiples of 90 degrees (180 if not square); labels are the rotations.
 
     Source: S. Gidaris, P. Singh, N. Komodakis, "Unsupervised representation learning by predicting image rotations",
@@ -78,7 +78,8 @@ class RotatedSource:
     """
 
     def __init__(self, source: Source) -> None:
-        self.source, self.shape = source, source.shape
+        self.source = source
+        self.tensors = image_specs(source.shape, has_labels=True)
         self._quarters = 1 if source.shape[1] == source.shape[2] else 2
         self.class_names = tuple(f"turned by {90 * turn}" for turn in range(0, 4, self._quarters))
         self.fingerprint = f"turned {source.fingerprint}"
@@ -86,12 +87,12 @@ class RotatedSource:
     def __len__(self) -> int:
         return len(self.source) * len(self.class_names)
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Row i is image i % n, rotated i // n times, so that evenly spread rows have every rotation."""
         turns, rows = np.divmod(np.asarray(indices), len(self.source))
-        x_BCHW, _ = self.source.fetch(rows)
+        x_BCHW = self.source.fetch(rows)["image"]
         turned = [x.rot90(int(turn) * self._quarters, (1, 2)) for x, turn in zip(x_BCHW, turns, strict=True)]
-        return torch.stack(turned), torch.from_numpy(turns)
+        return {"image": torch.stack(turned), "label": torch.from_numpy(turns)}
 
 
 def train_or_load(
@@ -219,7 +220,7 @@ def _fingerprint(train: Source, held_out: Source, seed: int) -> str:
     return digest.hexdigest()
 
 
-def _batches(source: Source, count: int) -> Iterator[tuple[Tensor, Tensor | None]]:
+def _batches(source: Source, count: int) -> Iterator[dict[str, Tensor]]:
     """Random batches of `count` images, always the same ones; random because files may be sorted by class.
 
     (MNIST is not shuffled: its training images with even and with uneven row numbers are fd 6.7 apart, random halves
@@ -227,4 +228,4 @@ def _batches(source: Source, count: int) -> Iterator[tuple[Tensor, Tensor | None
     """
     rows = Order(len(source), _REFERENCE).at(np.arange(count))
     for first in range(0, count, _AT_ONCE):
-        yield source.fetch(rows[first : first + _AT_ONCE])
+        yield normalise_images(source.fetch(rows[first : first + _AT_ONCE]), source)

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from paragan.core.protocols import Paired
+from paragan.core.protocols import Source
 from paragan.core.types import Rows
 from paragan.evaluation.evaluator import Score, require_finite
 from paragan.evaluation.fixed_samples import fetch_pairs
@@ -29,7 +29,7 @@ _PAIRS_AT_ONCE = 10
 class PairEvaluator:
     """Scores image-to-image generators by the distance to the targets of the first `num_images` held-out pairs."""
 
-    held_out: Paired
+    held_out: Source
     num_images: int
     mode: Mode = "eval"
 

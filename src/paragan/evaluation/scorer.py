@@ -13,7 +13,7 @@ from typing import Any
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError
 from paragan.core.interrupt import StopRequested
-from paragan.core.protocols import Source, paired
+from paragan.core.protocols import Source
 from paragan.evaluation import classifier, packaged_extractors
 from paragan.evaluation.evaluator import Evaluator, Score
 from paragan.evaluation.extractors import EXTRACTORS, find_weights
@@ -69,13 +69,13 @@ def build_scorer(
     options: resolved. path: of the data, to find weights next to it. A judge is trained or read at the first score;
     other extractors are read now, so that a missing file is reported before anything is written.
     """
-    if options.features is not None and (pairs := paired(held_out)) is not None:
+    if options.features is not None and held_out.has_pairs:
         if options.features != JUDGE:
             raise ConfigError(
                 f"evaluation.features={options.features} is not used: data of pairs is scored against its targets; "
                 "leave it out, or set it to null"
             )
-        return PairEvaluator(pairs, options.num_images, options.mode)
+        return PairEvaluator(held_out, options.num_images, options.mode)
 
     found = build_evaluator(options, train, held_out, path, keeping)
     return None if found is None else lambda player, prior: found()(player, prior)

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Paired, Source, paired
+from paragan.core.protocols import Source
 from paragan.core.registry import closest_name, did_you_mean
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.game import latents
@@ -187,9 +187,9 @@ class Sampler:
         return fetch_pairs(self._pairs, 0, n)
 
     @cached_property
-    def _pairs(self) -> Paired:
-        source = None if self.held_out is None else paired(self.held_out())
-        if source is None:
+    def _pairs(self) -> Source:
+        source = None if self.held_out is None else self.held_out()
+        if source is None or not source.has_pairs:
             raise ConfigError(
                 "conditions are required, because this generator has no data; pass conditions=TENSOR, or --input FOLDER"
             )

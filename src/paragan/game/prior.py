@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.types import Batch, Rows, TurnInputs
+from paragan.core.types import IMAGE_ARGUMENTS, Batch, Rows, TurnInputs, present_tensors
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Prior:
     """z ~ N(0, 1)^Z and labels uniform over the classes (num_classes 0: none).
 
     uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no sheet compares its
-    classes.
+    classes. arguments: names of D's arguments in a batch (`TurnInputs`).
     """
 
     seed: int
@@ -26,6 +26,7 @@ class Prior:
     device: torch.device = torch.device("cpu")
     dtype: torch.dtype = torch.float32
     uses_labels: bool = True
+    arguments: tuple[str, ...] = IMAGE_ARGUMENTS
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """Return z_BZ and y_B for these rows, on the device; equal rows of equal streams are equal."""
@@ -45,12 +46,16 @@ class Prior:
 
     def real_batch(self, real: Batch) -> Batch:
         """Return real samples for networks and penalties: without labels in a game without classes."""
-        return real if self.num_classes else replace(real, y_B=None)
+        if self.num_classes or "label" not in real.tensors:
+            return real
+        return replace(real, tensors={name: value for name, value in real.tensors.items() if name != "label"})
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
-        """Return the inputs of a turn of this stream on the real samples."""
+        """Return the inputs of a turn of this stream on the real samples. Labels are drawn, other arguments theirs."""
         z, y = self.draw(stream, real.rows)
-        return TurnInputs(real.rows, self.seed, z, y, real.condition, self.real_batch(real))
+        shared = {name: value for name, value in real.tensors.items() if name in self.arguments[1:]}
+        tensors = present_tensors(**{**shared, "latent": z, "label": y})
+        return TurnInputs(real.rows, self.seed, tensors, self.real_batch(real), arguments=self.arguments)
 
 
 def latent_of(generator: nn.Module) -> int:

@@ -13,7 +13,7 @@ from torch import nn
 from paragan.core import rng
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Penalty
-from paragan.core.types import Batch, Rows, Side
+from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.gan import GAN
 from paragan.game.label_use import ignores_labels
 from paragan.game.network import CalledNetwork
@@ -75,4 +75,5 @@ def _noise(game: GAN, shape: tuple[int, int, int], num_classes: int, has_pairs: 
         return (rng.uniform(prior.seed, f"trial/{stream}", rows, shape) * 2 - 1).to(prior.device, prior.dtype)
 
     y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device) if num_classes else None
-    return Batch(rows, images("real"), y, images("condition") if has_pairs else None)
+    condition = images("condition") if has_pairs else None
+    return Batch(rows, present_tensors(image=images("real"), label=y, condition=condition))

@@ -1,4 +1,4 @@
-"""Stream of batches without images, for ranks that only need the row numbers."""
+"""Stream of batches without samples, for ranks that only need the row numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paragan.core.types import Batch, Rows
 
 
 class BatchRows(Iterator[Batch]):
-    """Endless batches of rows without images, numbered by `position` as in `Loader`. Never reads the source.
+    """Endless batches of rows without tensors, numbered by `position` as in `Loader`. Never reads the source.
 
     share: (first, count) of the rows of the global batch of `batch` images.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Source, paired
+from paragan.core.protocols import Source
 from paragan.core.types import Batch, Rows
 from paragan.loading.order import Order
 
@@ -25,11 +25,13 @@ class Loader(Iterator[Batch]):
     """Endless global batches of `batch` images; a batch may span several epochs.
 
     Row r of batch number `position` is at place position * batch + r of the seeded order (`Order`), on every rank.
-    share: (first, count) of the rows that this rank loads, all by default. flip: mirror each image with probability
-    1/2, drawn per place; paired sources draw their own flips. `position` is the whole state. Images are copied to the
-    device as uint8 and returned in [-1, 1] as `dtype`. `wait_s`: seconds spent loading so far.
+    share: (first, count) of the rows that this rank loads, all by default. flip: mirror each `image` with probability
+    1/2, drawn per place; sources of pairs draw flips themselves. `position` is the whole state. Images, as the source
+    declares them, are copied to the device as uint8 and returned in [-1, 1] as `dtype`; other tensors are returned
+    unchanged. `wait_s`: seconds spent loading so far.
 
-    Raises `ConfigError` if the source is empty or the share is not within the batch.
+    Raises `ConfigError` if the source is empty, the share is not within the batch, or a sample differs from its
+    declaration.
     """
 
     def __init__(
@@ -48,26 +50,24 @@ class Loader(Iterator[Batch]):
         self._batch = batch
         self._device = device
         self._dtype = dtype
-        self._flip = flip
+        self._flip = flip and not source.has_pairs
         self._share = share or (0, batch)
         _check(source, batch, self._share)
         self._order = Order(len(source), seed)
-        self._pairs = paired(source)
         self._lookahead: tuple[int, Places] = (0, np.empty(0, dtype=np.int64))  # first place, and the rows from there
         self._pinned = _copies_from_pinned_memory(device)
 
     def __next__(self) -> Batch:
         return next_joint_batch([self])
 
-    def _fetch(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return images, labels and conditions of the next batch."""
+    def _fetch(self) -> dict[str, Tensor]:
+        """Return the host tensors of the next batch."""
         places = _places(self._rows)
-        rows = self._rows_at(places)
-        if self._pairs is None:
-            x_BCHW, y_B = self.source.fetch(rows)
-            return _mirror(x_BCHW, _flip_draws(self._order.seed, places)) if self._flip else x_BCHW, y_B, None
-        x_BCHW, condition = self._pairs.fetch_pairs(rows, places, self._order.seed)
-        return x_BCHW, None, condition
+        tensors = dict(self.source.fetch(self._rows_at(places), places, self._order.seed))
+        _check_declared(tensors, self.source, len(places))
+        if self._flip:
+            tensors["image"] = _mirror(tensors["image"], _flip_draws(self._order.seed, places))
+        return tensors
 
     @property
     def _rows(self) -> Rows:
@@ -94,25 +94,17 @@ def next_joint_batch(loaders: Sequence[Loader]) -> Batch:
     """Return the next batches of several loaders, concatenated and copied to their common device in one transfer."""
     began = time.perf_counter()
     first = loaders[0]
-    x_BCHW, y_B, condition = (
-        _concatenate(values) for values in zip(*(loader._fetch() for loader in loaders), strict=True)
-    )
-    assert x_BCHW is not None
-    batch = Batch(
-        replace(first._rows, count=first._rows.count * len(loaders)),
-        normalise(first._to_device(x_BCHW), first._dtype),
-        None if y_B is None else first._to_device(y_B),
-        None if condition is None else normalise(first._to_device(condition), first._dtype),
-    )
+    fetched = [loader._fetch() for loader in loaders]
+    tensors = fetched[0]
+    if len(fetched) > 1:
+        tensors = {name: torch.cat([each[name] for each in fetched]) for name in tensors}
+    moved = {name: first._to_device(tensor) for name, tensor in tensors.items()}
+    rows = replace(first._rows, count=first._rows.count * len(loaders))
+    batch = Batch(rows, normalise_images(moved, first.source, first._dtype))
     for loader in loaders:
         loader.position += 1
     first.wait_s += time.perf_counter() - began
     return batch
-
-
-def _concatenate(values: Sequence[Tensor | None]) -> Tensor | None:
-    tensors = [value for value in values if value is not None]
-    return torch.cat(tensors) if len(tensors) > 1 else (tensors[0] if tensors else None)
 
 
 def _mirror(x_BCHW: Tensor, which_B: Tensor) -> Tensor:
@@ -131,6 +123,15 @@ def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return x_BCHW.to(dtype) / 127.5 - 1
 
 
+def normalise_images(
+    tensors: Mapping[str, Tensor], source: Source, dtype: torch.dtype = torch.float32
+) -> dict[str, Tensor]:
+    """Normalise the tensors that the source declares as images; the others stay."""
+    return {
+        name: normalise(tensor, dtype) if source.tensors[name].is_image else tensor for name, tensor in tensors.items()
+    }
+
+
 def _places(rows: Rows) -> Places:
     first = rows.step * rows.total + rows.first
     return np.arange(first, first + rows.count, dtype=np.int64)
@@ -140,6 +141,17 @@ def _copies_from_pinned_memory(device: torch.device) -> bool:
     """Whether copies from pinned memory to this device can overlap with computation."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return accelerator is not None and accelerator.type == device.type
+
+
+def _check_declared(tensors: Mapping[str, Tensor], source: Source, count: int) -> None:
+    """Raise `ConfigError` if fetched tensors are not those that the source declares."""
+    found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+    declared = {name: ((count, *spec.shape), spec.dtype) for name, spec in source.tensors.items()}
+    if found != declared:
+        raise ConfigError(
+            f"data: {type(source).__name__}.fetch returned {found}, but its `tensors` declare {declared}; make both "
+            "equal"
+        )
 
 
 def _check(source: Source, batch: int, share: tuple[int, int]) -> None:

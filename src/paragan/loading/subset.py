@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,30 +11,30 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Source, notices
+from paragan.core.protocols import Source
 from paragan.loading.order import Indices, Order
 
 _BLOCK_ROWS = 256
 
 
-class SubsetSource:
+class SubsetSource(Source):
     """A `Source` of selected rows of another source. Labels are not renumbered, even if classes are missing."""
 
     def __init__(self, source: Source, rows: Indices) -> None:
         self.source = source
         self._rows = rows
-        self.shape = source.shape
+        self.tensors = source.tensors
         self.class_names = source.class_names
-        self.notices = notices(source)
+        self.notices = source.notices
         digest = hashlib.blake2b(rows.tobytes(), digest_size=8).hexdigest()
         self.fingerprint = f"{len(rows)} of {source.fingerprint} ({digest})"
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        """Return images and labels by position in the subset."""
-        return self.source.fetch(self._rows[np.asarray(indices)])
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
+        """Return samples by position in the subset."""
+        return self.source.fetch(self._rows[np.asarray(indices)], places, seed)
 
 
 def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
@@ -59,9 +59,7 @@ def read_labels(source: Source) -> Indices:
     labels_N = np.empty(len(source), np.int64)
     for first in range(0, len(source), _BLOCK_ROWS):
         rows = np.arange(first, min(first + _BLOCK_ROWS, len(source)))
-        _, y_B = source.fetch(rows)
-        assert y_B is not None
-        labels_N[rows] = y_B.numpy()
+        labels_N[rows] = source.fetch(rows)["label"].numpy()
     return labels_N
 
 

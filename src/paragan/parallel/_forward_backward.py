@@ -74,9 +74,10 @@ def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor
 
 def _differentiable(feed: TurnInputs) -> TurnInputs:
     """The same feed with images that gradients can be taken to; the batch itself is left as it is."""
-    assert feed.real is not None and feed.real.x_BCHW is not None
+    assert feed.real is not None
     fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
-    return replace(feed, real=replace(feed.real, x_BCHW=feed.real.x_BCHW.detach().requires_grad_()), fakes=fakes)
+    sample = {feed.arguments[0]: feed.real_sample.detach().requires_grad_()}
+    return replace(feed, real=replace(feed.real, tensors={**feed.real.tensors, **sample}), fakes=fakes)
 
 
 def _leaf(images: Tensor) -> Tensor:

@@ -19,11 +19,11 @@ def batch_embeddings(
     `ConfigError` if D returns no such features, or there are no labels.
     """
     output = context.outputs.fake
-    y_B = context.feed.y_B
+    y_B = context.feed.label
     if side is Side.D:
         assert context.outputs.real is not None and context.feed.real is not None
         output = context.outputs.real
-        y_B = context.feed.real.y_B
+        y_B = context.feed.real.label
     if y_B is None:
         raise ConfigError(without_labels(name))
     features = output.features

@@ -48,10 +48,10 @@ class Penalty(protocols.Penalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         outputs, feed = context.outputs, context.feed
         if self.side is Side.G:
-            return self.weight * _cross_entropy(outputs.fake, feed.y_B)
+            return self.weight * _cross_entropy(outputs.fake, feed.label)
         assert outputs.real is not None and feed.real is not None
-        loss_B = _cross_entropy(outputs.real, feed.real.y_B)
-        return self.weight * (loss_B + _cross_entropy(outputs.fake, feed.y_B) if self.fakes else loss_B)
+        loss_B = _cross_entropy(outputs.real, feed.real.label)
+        return self.weight * (loss_B + _cross_entropy(outputs.fake, feed.label) if self.fakes else loss_B)
 
 
 def _cross_entropy(output: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:

@@ -56,7 +56,6 @@ class Penalty(protocols.Penalty):
 
 
 def _interpolated(context: PenaltyContext) -> Tensor:
-    assert context.feed.real is not None and context.feed.real.x_BCHW is not None
-    real, fake = context.feed.real.x_BCHW.detach(), context.outputs.images.detach()
+    real, fake = context.feed.real_sample.detach(), context.outputs.images.detach()
     share = rng.uniform(context.feed.seed, "gradient_penalty", context.feed.rows, (1,) * (real.dim() - 1))
     return fake.to(real.dtype).lerp(real, share.to(real.device, real.dtype, non_blocking=True))

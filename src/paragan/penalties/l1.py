@@ -33,5 +33,4 @@ class Penalty(protocols.Penalty):
         self.weight = options.weight * options.interval
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        assert context.feed.real is not None and context.feed.real.x_BCHW is not None
-        return self.weight * (context.outputs.images - context.feed.real.x_BCHW).abs().flatten(1).mean(1)
+        return self.weight * (context.outputs.images - context.feed.real_sample).abs().flatten(1).mean(1)

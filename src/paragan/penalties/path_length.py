@@ -69,9 +69,9 @@ class Penalty(protocols.Penalty):
         """Return the change of the image per unit step in the styles of a layer, along a random direction: (N,)."""
         feed = context.feed
         shapes = [net.styles for net in context.network.module.modules() if isinstance(net, Styled)]
-        if not shapes or feed.z_BZ is None:
+        if not shapes or feed.latent is None:
             raise ConfigError("penalty path_length needs a generator with styles; use model stylegan2")
-        z_NZ, y_N = feed.z_BZ[chosen], None if feed.y_B is None else feed.y_B[chosen]
+        z_NZ, y_N = feed.latent[chosen], None if feed.label is None else feed.label[chosen]
         shift_NLW = z_NZ.new_zeros(len(z_NZ), *shapes[0]).requires_grad_()
         images = GeneratorOutput.of(context.network(z_NZ, y_N, shift_NLW)).images
         noise = rng.normal(feed.seed, "path_length", feed.rows, tuple(images.shape[1:]))[chosen].to(images)

@@ -59,9 +59,7 @@ class Penalty(protocols.Penalty):
         self.options, self.interval = options, options.interval
 
     def __call__(self, context: PenaltyContext) -> Tensor:
-        real = context.feed.real
         assert context.outputs.real is not None
-        assert real is not None and real.x_BCHW is not None
         options = self.options
         gamma = cosine_decay(options.weight, options.final, options.final_kimg, context.feed.rows) * options.interval
-        return gamma / 2 * squared_gradient(context, context.outputs.real.logits_B, real.x_BCHW)
+        return gamma / 2 * squared_gradient(context, context.outputs.real.logits_B, context.feed.real_sample)

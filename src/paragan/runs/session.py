@@ -22,7 +22,7 @@ from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, o
 from paragan.core.files import write_text
 from paragan.core.network_factory import Model
 from paragan.core.printable import to_printable
-from paragan.core.protocols import Source, paired
+from paragan.core.protocols import Source
 from paragan.core.types import Side
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.external_workers import ExternalWorkers
@@ -280,7 +280,7 @@ def _repeats_line(batch: int, images: int) -> str:
 
 def _score_lines(config: RunConfig, source: Source) -> list[str]:
     """The extractor that scores the run, if any. The judge is announced when it is trained."""
-    if config.evaluation.features is None or paired(source) is not None:
+    if config.evaluation.features is None or source.has_pairs:
         return []
     options = evaluation.options(config, source)
     return [] if options.features == JUDGE else [f"score     {describe_extractor(options)}"]

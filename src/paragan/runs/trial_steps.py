@@ -16,7 +16,7 @@ from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.dist import World
 from paragan.core.network_factory import Model
-from paragan.core.types import Batch, Rows, Side
+from paragan.core.types import Batch, Rows, Side, present_tensors
 from paragan.game.compiled import refuse_unsupported_executor
 from paragan.hardware import device as devices, executors
 
@@ -77,4 +77,5 @@ class TrialRun:
             rows = Rows(step, 0, self.rows, self.rows)
             x = (rng.uniform(self.config.seed, "bench/x", rows, shape) * 2 - 1).to(self.device)
             y = rng.integers(self.config.seed, "bench/y", rows, classes).to(self.device) if classes else None
-            yield Batch(rows, x, y, x.flip(-1) if self.found.has_pairs else None)
+            condition = x.flip(-1) if self.found.has_pairs else None
+            yield Batch(rows, present_tensors(image=x, label=y, condition=condition))

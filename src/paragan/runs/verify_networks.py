@@ -21,6 +21,7 @@ from paragan.config.sections import ANY
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import NetworkFactory
+from paragan.core.protocols import Source, image_specs
 from paragan.core.types import Side
 from paragan.game.policy import Policy
 from paragan.verify.reference_run import VerifiedNetworks
@@ -54,24 +55,19 @@ class VerifyRequest:
         return cls(**{**values, "overrides": tuple(values["overrides"]), "shape": shape})
 
 
-class _ShapeOnlySource:
+class _ShapeOnlySource(Source):
     """Data set that has a shape and classes, but no images."""
 
     fingerprint = "none"
 
-    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
-        self.shape = shape
+    def __init__(self, shape: tuple[int, int, int], classes: int, has_pairs: bool) -> None:
+        self.tensors = image_specs(shape, classes > 0, has_pairs)
         self.class_names = tuple(map(str, range(classes)))
 
     def __len__(self) -> int:
         return 1
 
-    def fetch(self, indices: Any) -> tuple[Tensor, Tensor | None]:
-        raise AssertionError("the laws draw their images themselves")
-
-
-class _ShapeOnlyPairs(_ShapeOnlySource):
-    def fetch_pairs(self, indices: Any, places: Any = None, seed: int = 0) -> tuple[Tensor, Tensor]:
+    def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         raise AssertionError("the laws draw their images themselves")
 
 
@@ -129,7 +125,7 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         kind = registry.load("models", config.model.name).Generator
         shape, classes, pairs = _SHAPE, 0, bool(getattr(kind, "takes_condition", False))
     classes = classes if request.classes is None else request.classes
-    source = (_ShapeOnlyPairs if pairs else _ShapeOnlySource)(request.shape or shape, classes)
+    source = _ShapeOnlySource(request.shape or shape, classes, pairs)
     return config, build.Data(source, source), strategies
 
 

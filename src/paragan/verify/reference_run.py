@@ -15,7 +15,7 @@ from paragan.core import registry, rng
 from paragan.core.dist import ALONE, World
 from paragan.core.network_factory import NetworkFactory
 from paragan.core.protocols import Penalty, Strategy
-from paragan.core.types import Batch, Can, Rows, Side
+from paragan.core.types import Batch, Can, Rows, Side, present_tensors
 from paragan.game.ema import Ema
 from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
@@ -83,7 +83,8 @@ class VerifiedNetworks:
             return rng.uniform(0, stream, rows, self.shape).double() * 2 - 1
 
         labels = rng.integers(0, "laws/y", rows, self.classes) if self.classes else None
-        return Batch(rows, images("laws/x"), labels, images("laws/condition") if self.conditioned else None)
+        condition = images("laws/condition") if self.conditioned else None
+        return Batch(rows, present_tensors(image=images("laws/x"), label=labels, condition=condition))
 
 
 @contextmanager
@@ -209,9 +210,6 @@ def max_difference(a: Tensor, b: Tensor) -> float:
 
 def network_inputs(subject: VerifiedNetworks, side: Side, count: int | None = None) -> tuple[Tensor | None, ...]:
     """Inputs for a single call of a network."""
-    real = subject.game.prior.real_batch(subject.real())
-    if side is Side.D:
-        found: tuple[Tensor | None, ...] = (real.x_BCHW, real.y_B, real.condition)
-    else:
-        found = (*subject.game.prior.draw("laws", real.rows), real.condition)
-    return tuple(None if x is None else x[:count] for x in found)
+    feed = subject.game.prior.feed("laws", subject.real())
+    inputs = feed.real_inputs if side is Side.D else feed.fake_inputs
+    return tuple(None if x is None else x[:count] for x in inputs)

@@ -136,8 +136,8 @@ class Strategy(none.Strategy):
         """
         values = {penalty.name: [] for penalty in turn.penalties}
         for feed in feeds:
-            x = feed.real.x_BCHW.requires_grad_()
-            out, h = self._across(nets[turn.side].module, x, feed.real.y_B)
+            x = feed.real.image.requires_grad_()
+            out, h = self._across(nets[turn.side].module, x, feed.real.label)
             part = PenaltyContext(
                 nets[turn.side],
                 feed,
@@ -167,9 +167,9 @@ class Strategy(none.Strategy):
 
     def _inputs(self, turn, feeds):
         if turn.side is Side.G:
-            return turn.feed.z_BZ, turn.feed.y_B, [f.rows.count for f in feeds]
-        x = torch.cat([t for f in feeds for t in (f.real.x_BCHW, f.fakes[0])])
-        y = torch.cat([t for f in feeds for t in (f.real.y_B, f.y_B)])
+            return turn.feed.latent, turn.feed.label, [f.rows.count for f in feeds]
+        x = torch.cat([t for f in feeds for t in (f.real.image, f.fakes[0])])
+        y = torch.cat([t for f in feeds for t in (f.real.label, f.label)])
         return x, y, [2 * f.rows.count for f in feeds]
 
     def _outputs(self, turn, verdict, feed):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,22 +14,20 @@ from paragan.core.types import Batch, Rows, TurnInputs
 from paragan.game.prior import Prior
 from paragan.loading.loader import Loader, next_joint_batch
 
-_TURN_FIELDS = ("z_BZ", "y_B", "condition")
-_BATCH_FIELDS = ("x_BCHW", "y_B", "condition")
-
 
 def tensors_of(feed: TurnInputs) -> dict[str, Tensor]:
     """Tensors of turn inputs by name, except ready-made fakes."""
-    latents = {name: getattr(feed, name) for name in _TURN_FIELDS}
-    real = {f"real/{name}": None if feed.real is None else getattr(feed.real, name) for name in _BATCH_FIELDS}
-    return {name: value for name, value in (latents | real).items() if value is not None}
+    real = {} if feed.real is None else feed.real.tensors
+    return {**feed.tensors, **{f"real/{name}": value for name, value in real.items()}}
 
 
 def with_tensors(feed: TurnInputs, tensors: Mapping[str, Tensor]) -> TurnInputs:
     """Replace the tensors of turn inputs. tensors: by the names of `tensors_of`."""
-    latents: dict[str, Any] = {name: tensors[name] for name in _TURN_FIELDS if name in tensors}
-    real: dict[str, Any] = {name: tensors[f"real/{name}"] for name in _BATCH_FIELDS if f"real/{name}" in tensors}
-    return replace(feed, **latents, real=None if feed.real is None else replace(feed.real, **real))
+    drawn = {name: tensors[name] for name in feed.tensors}
+    if feed.real is None:
+        return replace(feed, tensors=drawn)
+    real = {name: tensors[f"real/{name}"] for name in feed.real.tensors}
+    return replace(feed, tensors=drawn, real=replace(feed.real, tensors=real))
 
 
 @dataclass
@@ -48,9 +45,7 @@ class CellStreams:
             return next_joint_batch(loaders)
         batches = [next(stream) for stream in self.streams]
         rows = replace(batches[0].rows, count=sum(batch.rows.count for batch in batches))
-        images = _concatenate([batch.x_BCHW for batch in batches])
-        labels = _concatenate([batch.y_B for batch in batches])
-        return Batch(rows, images, labels)
+        return Batch(rows, {name: torch.cat([batch.tensors[name] for batch in batches]) for name in batches[0].tensors})
 
 
 class CellPriors(Prior):
@@ -59,7 +54,9 @@ class CellPriors(Prior):
     priors: Sequence[Prior]
 
     def __init__(self, first: Prior, priors: Sequence[Prior]) -> None:
-        super().__init__(first.seed, first.latent, first.num_classes, first.device, first.dtype)
+        super().__init__(
+            first.seed, first.latent, first.num_classes, first.device, first.dtype, arguments=first.arguments
+        )
         object.__setattr__(self, "priors", priors)
 
     def draw_on_cpu(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paragan.core.types import Rows
+from paragan.core.types import Batch, Rows
 from paragan.distributed.transports.link import Message, ReceiveEnd, SendEnd
+from paragan.game.gan import GAN
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,12 @@ def _common(here: Rows, share: Rows) -> slice:
 
 def _overlap(a: Rows, b: Rows) -> int:
     return max(0, min(a.first + a.count, b.first + b.count) - max(a.first, b.first))
+
+
+def empty_sample(gan: GAN, real: Batch) -> Tensor:
+    """Return a host tensor of the shape and type of one sample."""
+    sample = real.tensors[gan.prior.arguments[0]]
+    return torch.empty(sample.shape[1:], dtype=sample.dtype)
 
 
 def _pack(images: Tensor, y_B: Tensor | None) -> Tensor:

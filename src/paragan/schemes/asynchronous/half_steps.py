@@ -139,7 +139,7 @@ class GeneratorHalf(_HalfStep):
         turn = gan.g_turn(Batch(self._g_rows(rows[-1])))
         fakes = g.generate_fakes(turn)
         turn = turn.with_fakes(fakes, g.version)
-        self.fakes.send(turn.feed.rows, turn.feed.in_order(fakes), turn.feed.y_B, g.version, self.note)
+        self.fakes.send(turn.feed.rows, turn.feed.in_order(fakes), turn.feed.label, g.version, self.note)
         return turn
 
     def _send_d_fakes(self, gan: GAN, g: Player, rows: Sequence[Rows]) -> Turn:
@@ -147,7 +147,7 @@ class GeneratorHalf(_HalfStep):
         for d_rows in rows:
             turn = gan.d_turn(Batch(d_rows))
             images = turn.feed.in_order(fakes_for(turn, g.network(), self.d_parts))
-            self.fakes.send(d_rows, images, turn.feed.y_B, g.version, self.note)
+            self.fakes.send(d_rows, images, turn.feed.label, g.version, self.note)
         return gan.g_turn(Batch(self._g_rows(rows[-1])))
 
     def _g_rows(self, rows: Rows) -> Rows:

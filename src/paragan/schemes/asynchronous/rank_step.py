@@ -10,9 +10,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import torch
-from torch import Tensor
-
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side
 from paragan.distributed.transports.gloo_link import GlooReceiver, GlooSender, connect_pair
@@ -21,7 +18,7 @@ from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.remote_player import RemotePlayer
 from paragan.schemes._lag import LagBound, LagRecord
-from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_sample, overlapping_ranks
 from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
 
 _SESSION_NUMBERS = itertools.count()  # equal on all ranks, which open their sessions in one order
@@ -45,7 +42,7 @@ class RankStep:
         total = first.rows.total if limits.g_batch is None or not limits.reuse else limits.g_batch
         self.half: GeneratorHalf | DiscriminatorHalf
         if isinstance(gan.d, Player):
-            like = _empty_image(first)
+            like = empty_sample(gan, first)
             links = _Links(roles, limits, total, like.numel() * like.element_size() + 8, 0)
             receivers = [links.receivers[i] for i in sorted(links.receivers)]
             fakes = FakesReceiver(receivers, like, bool(gan.prior.num_classes))
@@ -80,12 +77,6 @@ class RankStep:
         """Close the senders, then the receivers: this order avoids deadlocks."""
         for end in self._ends:
             end.close()
-
-
-def _empty_image(real: Batch) -> Tensor:
-    """Return a host tensor of the shape and type of one image."""
-    assert real.x_BCHW is not None
-    return torch.empty(real.x_BCHW.shape[1:], dtype=real.x_BCHW.dtype)
 
 
 class _Links:

@@ -19,7 +19,7 @@ from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
 from paragan.hardware.device import SideStream
 from paragan.schemes._lag import LagBound, LagRecord
-from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender
+from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, empty_sample
 from paragan.schemes.asynchronous.half_steps import DiscriminatorHalf, GeneratorHalf
 
 
@@ -34,8 +34,7 @@ class ThreadStep:
     ) -> None:
         self.gan = gan
         g, d = self._players()
-        assert first.x_BCHW is not None
-        like = torch.empty(first.x_BCHW.shape[1:], dtype=first.x_BCHW.dtype)
+        like = empty_sample(gan, first)
         fakes = ThreadLink(limits.max_in_flight, limits.timeout_s)
         states = ThreadLink(limits.max_in_flight, limits.timeout_s)
         self._pending: list[Future[Update]] = []  # G's steps that D has begun, oldest first
