@@ -38,7 +38,7 @@ def test_vocoder_pitch_is_right(sounds):
 def test_vocoder_every_discriminator_reads_the_wave(vocoder):
     wave, _ = vocoder.chirps(2, torch.Generator().manual_seed(0))
     discriminators = vocoder.Discriminators()
-    verdict = discriminators(wave, None, None)
+    verdict = discriminators(wave, None)
     assert len(discriminators.ears) == 4 and verdict.logits_B.shape[0] == verdict.features.shape[0] == 2
     verdict.logits_B.sum().backward()
     assert all(weight.grad is not None and weight.grad.abs().sum() > 0 for weight in discriminators.parameters())
