@@ -26,8 +26,8 @@ from paragan.augment._colours import coloured
 from paragan.augment._corruption import cut, filtered, noisy
 from paragan.augment._draws import Draws
 from paragan.augment._geometry import blitted, moved
+from paragan.core.clock import cosine_decay
 from paragan.core.errors import ConfigError
-from paragan.core.fade import cosine_decay
 from paragan.core.option_types import Count, Fraction, Positive
 from paragan.core.types import Rows
 from paragan.layers.precision import at_least_float32, autocast_off

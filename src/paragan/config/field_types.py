@@ -6,6 +6,7 @@ import dataclasses
 import types
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from paragan.core.option_types import Category, Interval
@@ -20,8 +21,9 @@ _PLAIN: dict[Any, str] = {
 class Field:
     """One field of an options class.
 
-    hint: the type with its marks. default: `dataclasses.MISSING` where it has none. inner: the options class in the
-    type, alone, optional or repeated; `Choice` for a chosen file, `str` for its name alone, both with the category.
+    hint: the type with its marks. default: `dataclasses.MISSING` where it has none. inner: the
+    options class in the type, alone, optional or repeated; `Choice` for a chosen file, `str` for
+    its name alone, both with the category.
     """
 
     name: str
@@ -32,10 +34,12 @@ class Field:
 
     @property
     def is_list(self) -> bool:
+        """Whether the type is a list."""
         return get_origin(self.hint) in (tuple, list)
 
     @property
     def is_optional(self) -> bool:
+        """Whether null is valid."""
         return _is_union(self.hint) and type(None) in get_args(self.hint)
 
 
@@ -68,12 +72,13 @@ def literal_words(hint: Any) -> tuple[Any, ...]:
     """The values of every `Literal` in a type."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return tuple(word for part in get_args(hint) for word in literal_words(part))
+    return tuple(chain.from_iterable(map(literal_words, get_args(hint))))
 
 
 def describe(hint: Any) -> str:
-    """A type in words: `int | None` is "an integer or null"; ranges and the values of a `Literal` are listed."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    """Describe a type in words, with bounds and the values of a `Literal`: "an integer or null"."""
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     category = category_of(hint)
     if category is not None:
         return f"a name of {category.name}, or the dotted path of a module"

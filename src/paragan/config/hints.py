@@ -1,4 +1,4 @@
-"""Names that other trainers use for settings and files, so that messages can suggest the name in paragan."""
+"""Names of settings and files in other trainers, for suggestions in messages."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ NAMES = {category: _by_foreign_name(table) for category, table in _NAMES.items()
 
 
 def setting_hint(key: str, value: Any) -> str | None:
-    """The suggestion for an unknown dotted key, at the top level also below `train`, and its value; None if none."""
+    """The setting to use for an unknown one, None if none is known. `train.` before it is ignored."""
     plain = key.casefold().replace("-", "_")
     text = SETTINGS.get(plain, SETTINGS.get(plain.removeprefix("train.")))
     return None if text is None else text.replace("={}", _assigned(value)).replace("{}", _short(value))

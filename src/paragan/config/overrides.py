@@ -20,7 +20,7 @@ _WORD = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)=(.*)", re.DOTALL)
 
 
 class Overrides:
-    """Writes words over a tree and remembers which settings of the recipe they dropped. kind: the tree's options."""
+    """Words written over a tree of options `kind`, and the settings of the recipe they dropped."""
 
     def __init__(self, kind: type, tree: Node) -> None:
         self.tree = tree
@@ -28,7 +28,7 @@ class Overrides:
         self._dropped: dict[str, dict[str, Any]] = {}  # section -> dotted key -> value in the recipe
 
     def write(self, word: str, problems: list[Problem]) -> None:
-        """Write one word. `loss=hinge` is short for `loss.name=hinge`, `penalties=r1` for `penalties=[r1]`."""
+        """Write one word: `train.batch=8`; `loss=hinge` for `loss.name=hinge`; `penalties=r1`."""
         before = {section.path: dict(entries_of(section.node)) for section in choices(self._root)}
         write_word(self.tree, word, problems)
         key = word.partition("=")[0]
@@ -45,7 +45,7 @@ class Overrides:
                 self._drop(section.path, section.node.value, with_words)
 
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
-        """A line for each choice that dropped settings of the recipe. settings: the whole config by dotted key.
+        """A line for each choice that dropped settings of the recipe. settings: by dotted key.
 
         Choices of outside code get none: their settings may have any names.
         """
@@ -85,8 +85,8 @@ def is_override(word: str) -> bool:
 def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
     """Write one override into the tree; what cannot be written is added to `problems`.
 
-    `penalties.0.weight=3` reaches into a list, where the index after the last appends. Maps and lists that are missing
-    on the way are created.
+    `penalties.0.weight=3` reaches into a list, where the index after the last appends. Maps and
+    lists that are missing on the way are created.
     """
     match = _WORD.fullmatch(word)
     if match is None:
@@ -99,7 +99,7 @@ def write_word(tree: Node, word: str, problems: list[Problem]) -> None:
 
 
 def merge(tree: Node, other: Node) -> None:
-    """Write all settings of `other` over the tree. An entry with a `name` replaces the former one entirely."""
+    """Write all settings of `other` over the tree. An entry with a `name` replaces the former one."""
     assert isinstance(other.value, dict)
     for key, value in other.value.items():
         former = tree.value.get(key) if isinstance(tree.value, dict) else None

@@ -1,6 +1,7 @@
-"""The settings reference: meaning, type, range and default of every setting of a run, and of all files it may name.
+"""The settings reference: meaning, type, range and default of every setting.
 
-Meanings are the string literals below the fields of the options (`core.field_docs`). Nothing here imports torch.
+Meanings are the string literals below the fields of the options (`core.field_docs`). Nothing here
+imports torch.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from paragan.core.settings_tree import Node, node_at
 class Setting:
     """One dotted key.
 
-    kind: type and range in words. default, value: as JSON has them; no default where `required`. place: the file and
-    line, or the command line, where a run's value was written; empty where it is the default.
+    kind: type and range in words. default, value: as JSON has them; no default where `required`.
+    place: the file and line, or the command line, where a run's value was written; empty where it
+    is the default.
     """
 
     key: str
@@ -38,13 +40,13 @@ class Setting:
 
 
 def of_run(recipe: str, overrides: Sequence[str]) -> list[Setting]:
-    """The settings of one run, in the order of its config. Outside code is not imported (`NAMES_ONLY`)."""
+    """The settings of one run, in the order of its config. Outside code is not imported."""
     config, tree = load_with_places(recipe, overrides, NAMES_ONLY)
     return list(_settings(config, tree, ""))
 
 
 def of_options(kind: type, path: str = "") -> Iterator[Setting]:
-    """The settings of an options class with their defaults. Nested classes follow; chosen files are named only."""
+    """The settings of an options class and of classes nested in it, with their defaults."""
     for field in fields_of(kind).values():
         key = f"{path}{field.name}"
         is_nested = field.inner is not None and field.category is None

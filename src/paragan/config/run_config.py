@@ -1,7 +1,7 @@
 """`RunConfig`, all settings of a run, and how it is read, checked and written.
 
-Options are plain dataclasses in the packages that use them, validated by pydantic. All problems of a recipe and its
-overrides are reported together, each with its line. Nothing here imports torch.
+Options are plain dataclasses in the packages that use them, validated by pydantic. All problems of
+a recipe and its overrides are reported together, each with its line. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,16 +67,16 @@ class RunConfig:
     workers: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi", "nccl"] = "gloo"
-    """How the workers of a grid exchange genomes: gloo; mpi, under mpiexec or to start it; nccl from accelerator to
-    accelerator, one for each worker (not run on a device yet).
+    """How the workers of a grid exchange genomes: gloo; mpi, under mpiexec or to start it; nccl
+    from accelerator to accelerator, one for each worker (not run on a device yet).
     """
     coordinator: str = "127.0.0.1:0"
     """HOST:PORT on which the coordinator of a grid listens; port 0: any free one."""
     seed: int = 0
     """Seed of the run: weights, latents, data order, augmentation."""
     devices: Annotated[int, Interval(ge=1, le=1024)] | None = None
-    """Devices of this host, one process each; null: all its accelerators, or one process on the CPU. Under
-    torchrun, torchrun decides.
+    """Devices of this host, one process each; null: all its accelerators, or one process on the
+    CPU. Under torchrun, torchrun decides.
     """
     init: InitOptions | None = None
     """Another run's weights to start from; null: fresh weights."""
@@ -118,16 +119,17 @@ class RunConfig:
 
     @property
     def max_steps(self) -> range:
-        """The steps of the run as a range: `for step in config.max_steps`; `len(config.max_steps)` is their number.
+        """The steps of the run as a range: `for step in config.max_steps`.
 
-        Enough for D to receive `train.kimg` thousand real images. A range, since the poster's program loops over it.
+        In them, D receives `train.kimg` thousand real images. A range, since the poster's program
+        loops over it.
         """
         images = round(self.train.kimg * 1000)
         return range(-(-images // (self.train.batch * self.d.updates_per_step)))
 
 
 def choose(category: str, name: str) -> Choice:
-    """A file of a category with its default options."""
+    """Return a file of a category with its default options."""
     return Choice(name, registry.options(category, name)())
 
 
@@ -137,12 +139,13 @@ def load(
     outside: Container[str] | None = None,
     warn: Callable[[str], None] = lambda line: None,
 ) -> RunConfig:
-    """The config of a recipe with `key.path=value` words written over it.
+    """Read a recipe with `key.path=value` words written over it.
 
-    recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word `preset=NAME` stands for all
-    settings of the preset, and is applied before the other words. outside: the outside code (dotted paths) that the
-    file may name; default: any, but none where the file is in a run folder. warn: called with a line for each word that
-    drops settings of the recipe. Raises `ConfigError` with one line per problem: `file:line: key: problem; fix`.
+    recipe: a name of `paragan list recipes`, or a path ending in .yaml or .yml. A word
+    `preset=NAME` stands for all settings of the preset, and is applied before the other words.
+    outside: the outside code (dotted paths) that the file may name; default: any, but none where
+    the file is in a run folder. warn: called with a line for each word that drops settings of the
+    recipe. Raises `ConfigError` with one line per problem: `file:line: key: problem; fix`.
     """
     config, _, warnings = _read(recipe, overrides, outside)
     for line in warnings:
@@ -200,7 +203,7 @@ def dump(config: RunConfig) -> str:
 
 
 def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
-    """The differences from the recipe: dotted key -> [recipe's value, value here]; None where one has no such key."""
+    """The differences from the recipe: dotted key -> [recipe's value, value here], as `compare`."""
     try:
         plain = load(recipe, outside=outside_names(config))
     except ConfigError:  # a recipe that is incomplete without overrides
@@ -222,10 +225,10 @@ def differences(a: RunConfig, b: RunConfig) -> list[str]:
 
 def compare(a: RunConfig, b: RunConfig) -> dict[str, tuple[Any, Any]]:
     """The differences: dotted key -> the values of both; None where one has no such key."""
-    flat_a, flat_b = _flat(to_tree(a)), _flat(to_tree(b))
-    keys = {**flat_a, **flat_b}
-    differing = [key for key in keys if key not in flat_a or key not in flat_b or flat_a[key] != flat_b[key]]
-    return {key: (flat_a.get(key), flat_b.get(key)) for key in differing}
+    before = _flat(to_tree(a))
+    after = _flat(to_tree(b))
+    pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    return {key: both for key, both in pairs.items() if not (both[0] == both[1] and key in before and key in after)}
 
 
 def _open(recipe: str, problems: list[Problem]) -> Node:
@@ -240,12 +243,12 @@ def _open(recipe: str, problems: list[Problem]) -> Node:
 
 
 def _is_of_a_run(recipe: str, tree: Node) -> bool:
-    """Whether a file was written by a run, here or elsewhere: such a file must not decide which code is imported."""
+    """Whether a run wrote a file; such a file must not decide which code is imported."""
     path = Path(recipe)
     if path.suffix not in (".yaml", ".yml"):
         return False
     folders = {path.parent, path.resolve().parent}
-    if any(os.path.lexists(folder / name) for folder in folders for name in _RUN_FILES):
+    if any(os.path.lexists(folder / name) for folder, name in product(folders, _RUN_FILES)):
         return True
     assert isinstance(tree.value, dict)
     return path.name == "config.yaml" and "format" in tree.value
@@ -282,4 +285,7 @@ def _flat(tree: Any, path: str = "") -> dict[str, Any]:
     entries = {str(i): item for i, item in enumerate(tree)} if nested else tree
     if not isinstance(entries, dict) or not entries:
         return {path: tree}
-    return {key: leaf for k, item in entries.items() for key, leaf in _flat(item, f"{path}.{k}" if path else k).items()}
+    flat: dict[str, Any] = {}
+    for key, item in entries.items():
+        flat |= _flat(item, f"{path}.{key}" if path else key)
+    return flat

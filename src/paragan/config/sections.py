@@ -29,8 +29,8 @@ NAMES_ONLY = _Everything()  # contains every name, and outside code is not impor
 class Section:
     """A map of a config, at a dotted key.
 
-    kind: its options class; None for outside code that is not read. category, name: the chosen file whose options these
-    are, if any.
+    kind: its options class; None for outside code that is not read. category, name: the chosen file
+    whose options these are, if any.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Section:
         return [*(["name"] if self.category else []), *self.fields]
 
     def below(self) -> Iterator[tuple[str, Node, Field]]:
-        """Dotted key, node and field of the options, choices and names in it, also of options that are not written.
+        """Dotted key, node and field of the options, choices and names in it, written or not.
 
         Short forms in the tree are replaced: one item by a list, text by a map.
         """
@@ -71,7 +71,7 @@ class Section:
 
 
 def _expand(node: Node, field: Field) -> Node:
-    """The node, with a map instead of text alone, and with the name of the default choice if none is written."""
+    """The node, with a map for text alone, and with the default name of a choice that has none."""
     if field.inner is str:
         return node
     short = "name" if field.inner is Choice else vars(field.inner).get("SHORT", "name")
@@ -95,10 +95,12 @@ def choices(section: Section) -> Iterator[Section]:
 
 
 class Sections(dict[str, Section]):
-    """The sections of a tree by dotted key, also those that are not written. problems: names that cannot be used.
+    """The sections of a tree by dotted key, also those that are not written.
 
-    Names of files in the tree become absolute paths. outside: the outside code that may be named; other names are
-    refused before anything is imported or read.
+    problems: names that cannot be used.
+
+    Names of files in the tree become absolute paths. outside: the outside code that may be named;
+    other names are refused before anything is imported or read.
     """
 
     def __init__(self, kind: type, tree: Node, outside: Container[str]) -> None:
@@ -133,7 +135,7 @@ class Sections(dict[str, Section]):
                 self._add(Section(path, node, kind, category.name, name))
 
     def _resolve(self, category: Category, key: str, node: Node) -> str | None:
-        """The name in a node; of a file its absolute path, which the node gets too. None where there is a problem."""
+        """The name in a node, None if it cannot be used. That of a .py file becomes its absolute path."""
         if not isinstance(node.value, str):
             self._refuse(node, key, category)
             return None
@@ -149,7 +151,7 @@ class Sections(dict[str, Section]):
         return node.value
 
     def _find(self, category: Category, name: str, place: SourceLocation) -> None:
-        """Raise `ConfigError` where there is no such file, or for outside code that a file may not name."""
+        """Raise `ConfigError` if there is no such file, or for outside code that may not be named."""
         if name in category.also or self._is_unread(name):
             return
         if "." in name and place != COMMAND_LINE and name not in self._outside:

@@ -1,4 +1,4 @@
-"""Validation of a whole config by pydantic; its errors become lines with file, line, key and a suggestion."""
+"""Validation of a whole config by pydantic; an error becomes a line with its place and a hint."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY) -> tuple[T | None, list[Problem]]:
     """The options class with the values of a tree, or None; and all problems.
 
-    Settings that are not written have their defaults. Short forms are replaced in the tree: `loss: hinge` for a map
-    with this `name`, one item where a list is expected. outside: the outside code that may be named; other names are
-    refused before anything is imported or read.
+    Settings that are not written have their defaults. Short forms are replaced in the tree: `loss:
+    hinge` for a map with this `name`, one item where a list is expected. outside: the outside code
+    that may be named; other names are refused before anything is imported or read.
     """
     sections = Sections(kind, tree, outside)
     kinds = {(section.category, section.name): section.kind for section in sections.values()}
@@ -100,12 +100,14 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
 
 def _find(loc: tuple[int | str, ...], sections: Sections) -> tuple[Section, tuple[int | str, ...]]:
     """The innermost section of an error, and the rest of its location."""
-    section, keys = sections[""], loc
+    section = sections[""]
+    keys = loc
     path = ""
     for i, part in enumerate(loc):
         path = dotted(path, str(part))
         if path in sections:
-            section, keys = sections[path], loc[i + 1 :]
+            section = sections[path]
+            keys = loc[i + 1 :]
     return section, keys
 
 
@@ -120,7 +122,7 @@ def _describe_missing(section: Section, key: str) -> Problem:
 
 
 def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> Problem | None:
-    """The problem of a value, of a list that of one item; None for names and choices, whose problems the sections have.
+    """The problem of a value or of an item; None for names and choices: the sections have theirs.
 
     rest: the location of the problem in the value.
     """
@@ -143,7 +145,9 @@ def _must_be(hint: Any, node: Node) -> str:
 
 
 def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) -> Iterator[Problem]:
-    known = [dotted(section.path, key) for section in sections.values() for key in section.keys]
+    known: list[str] = []
+    for section in sections.values():
+        known += [dotted(section.path, key) for key in section.keys]
     for i, (section, key) in enumerate(unknown):
         node = entries_of(section.node)[key]
         text = _suggest(section, key, node.plain(), known) if i < MAX_PROBLEMS else "unknown key"
@@ -151,7 +155,7 @@ def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) ->
 
 
 def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
-    """The message for an unknown key: another file's setting, a similar key here, or the same in another section."""
+    """The message for an unknown key: that of another file, section or trainer, or a similar one."""
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:
         return f"unknown key; {hint}"

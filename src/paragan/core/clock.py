@@ -1,8 +1,11 @@
-"""The clock of a run counts real images that went through D, over all ranks; steps follow."""
+"""The clock of a run: real images that went through D, over all ranks, and what follows it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import cos, pi
+
+from paragan.core.types import Rows
 
 
 @dataclass
@@ -13,17 +16,28 @@ class Clock:
     images: int = 0
 
     def advance(self, images: int) -> None:
+        """Count one step, in which D received this many real images."""
         self.step += 1
         self.images += images
 
 
 @dataclass
 class Every:
-    """Due whenever another `kimg` thousand images have passed. Follows from the clock alone: a resumed run agrees."""
+    """Due whenever another `kimg` thousand images have passed, also in a resumed run."""
 
     kimg: float
 
     def due(self, before: int, now: int) -> bool:
-        """Whether a multiple of the period lies in (before, now] images. A period of 0 is never due."""
+        """Whether a multiple of the period is in (before, now] images. A period of 0 is never due."""
         period = self.kimg * 1000
         return period > 0 and int(now / period) > int(before / period)
+
+
+def cosine_decay(start: float, final: float | None, kimg: float, rows: Rows) -> float:
+    """A number that follows a cosine from `start` to `final` over the first `kimg` of a run.
+
+    final: None: the number is constant. rows: of the step.
+    """
+    if final is None:
+        return start
+    return final + (start - final) * (1 + cos(pi * min(1.0, rows.step * rows.total / (1000 * kimg)))) / 2

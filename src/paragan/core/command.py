@@ -17,8 +17,8 @@ def absolute_command() -> str:
 def program_command() -> str:
     """The words that start this program, quoted for a shell.
 
-    The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` where it is on PATH, and this Python with
-    `-m paragan` where it is not.
+    The script `./run` names itself in PARAGAN_COMMAND; otherwise `paragan` where it is on PATH, and
+    this Python with `-m paragan` where it is not.
     """
     if command := os.environ.get("PARAGAN_COMMAND"):
         return shlex.quote(command)

@@ -1,4 +1,4 @@
-"""Errors, by who can fix them. A message says what is wrong, with the key or path, and what to do."""
+"""Errors, by who can fix them. A message says what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_A_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # of the machine where t
 
 
 class ParaganError(Exception):
-    """The user must change something; the command line prints the message alone and exits with `exit_code`."""
+    """The user must change something; a command prints the message and exits with `exit_code`."""
 
     exit_code = 2
 
@@ -47,14 +47,16 @@ class PeerFailedError(ParaganError):
 
     def __init__(self, message: str, exit_code: int, rank: int, reason: str = "") -> None:
         super().__init__(message)
-        self.exit_code, self.rank, self.reason = exit_code, rank, reason or message
+        self.exit_code = exit_code
+        self.rank = rank
+        self.reason = reason or message
 
 
 PREEMPTED = 85  # exit code of a run that was stopped by a signal: everything is saved, the same command resumes
 
 
 def outcome(error: BaseException) -> tuple[int, str]:
-    """The exit code for an error that ends the process, and the user's line; 1 and no line for a bug of paragan."""
+    """Exit code and line for an error that ends the process; 1 and no line for a bug of paragan."""
     match error:
         case ParaganError():
             return error.exit_code, str(error)
@@ -72,7 +74,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: numpy raises `MemoryError`, torch a `RuntimeError` or a subclass of it."""
+    """Whether memory ran out: numpy raises `MemoryError`, torch a kind of `RuntimeError`."""
     words = ("allocate memory", "out of memory", "Storage size calculation overflowed")
     is_torch_error = isinstance(error, RuntimeError) and any(word in str(error) for word in words)
     return is_torch_error or isinstance(error, MemoryError)

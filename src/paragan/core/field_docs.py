@@ -1,4 +1,4 @@
-"""The meaning of every field of an options dataclass: the string literal below it, read from the source."""
+"""The meanings of the fields of options: the string literals below them in the source."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def meanings(kind: type) -> dict[str, str]:
 
 def _written(kind: type) -> dict[str, str]:
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+        definition = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     except OSError:  # made at run time
         return {}
-    body = [node for statement in tree.body if isinstance(statement, ast.ClassDef) for node in statement.body]
+    assert isinstance(definition, ast.ClassDef)
     found = {}
-    for field, below in pairwise(body):
+    for field, below in pairwise(definition.body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := _text(below)):
             found[field.target.id] = " ".join(text.split())
     return found

@@ -1,11 +1,13 @@
-"""Stopping on request: Ctrl-C, or a signal of a scheduler or of a terminal that closes; a second Ctrl-C does not wait.
+"""Stopping on request: Ctrl-C, or a signal of a scheduler or of a terminal that closes; a second
+Ctrl-C does not wait.
 
-SIGTERM, SIGHUP and SIGUSR1 (which Slurm's `--signal` sends before a job's time is up) request the same as Ctrl-C. What
-the parent process ignores stays ignored: SIGHUP under `nohup`, SIGINT of a background job of a script. SIGTERM always
-works. SIGQUIT keeps its default: the process ends at once.
+SIGTERM, SIGHUP and SIGUSR1 (which Slurm's `--signal` sends before a job's time is up) request the
+same as Ctrl-C. What the parent process ignores stays ignored: SIGHUP under `nohup`, SIGINT of a
+background job of a script. SIGTERM always works. SIGQUIT keeps its default: the process ends at
+once.
 
-A rank of several hears the same request from the terminal, from torchrun and from the launcher: to it a second signal
-changes nothing, and the process that started it decides how long to wait.
+A rank of several hears the same request from the terminal, from torchrun and from the launcher: to
+it a second signal changes nothing, and the process that started it decides how long to wait.
 
 Installed before torch is imported, since a scheduler may ask while that takes its seconds.
 """
@@ -31,8 +33,8 @@ class StopRequested(Exception):
 class Interrupt:
     """`requested` turns true at the first signal; the loop looks at it between steps.
 
-    Leaving the `with` block gives the signals back. patient: a second Ctrl-C only sets `aborted`. message: a line of
-    stderr, printed at the first signal. abort: the handler of a second Ctrl-C.
+    Leaving the `with` block gives the signals back. patient: a second Ctrl-C only sets `aborted`.
+    message: a line of stderr, printed at the first signal. abort: the handler of a second Ctrl-C.
     """
 
     requested: bool = False
@@ -53,15 +55,16 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        """From now on Ctrl-C aborts; by default at once, even inside a call that never returns, so the terminal is
-        mended here.
+        """From now on Ctrl-C aborts; by default at once, even inside a call that never returns, so
+        the terminal is mended here.
         """
         if not self.patient and signal.SIGINT in self._before:
             signal.signal(signal.SIGINT, self.abort)
         elif self.requested and number == signal.SIGINT:
             self.aborted = True
         if not self.requested:
-            self.requested, self.signal_number = True, number
+            self.requested = True
+            self.signal_number = number
             _replace_closed_terminal()
             fresh_line = _SHOW_CURSOR + b"\n" if os.isatty(2) else b""
             if self.message:

@@ -138,7 +138,8 @@ class LocalProcesses:
 
     def exit_reason(self, number: int) -> str:
         """Exit code of a process that has ended or is about to, and the last line of its log."""
-        process, log = self.processes[number], self._logs[number]
+        process = self.processes[number]
+        log = self._logs[number]
         with suppress(subprocess.TimeoutExpired):
             process.wait(_KILL_S)
         text = "" if log is None else log.read_text(errors="replace").strip()

@@ -1,4 +1,4 @@
-"""Types for option fields. Plain `Annotated` types: nothing here imports torch, and pydantic only to read a config."""
+"""Types for option fields, as plain `Annotated` types. Neither torch nor pydantic is imported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Category:
     also: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Hook of pydantic: a `Choice` is made by the context of the validation, `context(category, entries)`."""
+        """Hook of pydantic: the context of the validation, `(category, entries)`, makes the `Choice`."""
         from pydantic_core import core_schema
 
         if source is not Choice:
@@ -30,7 +30,7 @@ class Category:
 
 @dataclass(frozen=True)
 class Choice:
-    """A file of a category and its options. Written `{name: r1, weight: 2}`, or `r1` for its default options."""
+    """A file of a category and its options: `{name: r1, weight: 2}`, or `r1` for the defaults."""
 
     name: str
     options: Any

@@ -1,4 +1,4 @@
-"""Failures of outside code, as one line with the place in the user's file instead of a traceback of paragan's."""
+"""Failures of outside code in one line, with the place in the user's file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_CHARACTERS = 300
 
 @contextmanager
 def reraise_as_config_error(action: str) -> Iterator[None]:
-    """Turn any failure inside into a `ConfigError`: what was done, the reason, and the line of outside code.
+    """Turn any failure inside into a `ConfigError`: action, reason, and line of outside code.
 
     Errors of paragan and `MemoryError` pass unchanged.
     """

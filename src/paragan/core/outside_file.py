@@ -17,7 +17,7 @@ def is_file_name(name: str) -> bool:
 
 
 def absolute_path(name: str, source: str) -> str:
-    """The absolute path of a file that `source` names: next to a recipe, else in the working directory."""
+    """The absolute path of a file that `source` names: next to a recipe, or in the current folder."""
     folder = Path(source).parent if os.path.isfile(source) else Path()
     return os.path.abspath(folder / name)
 

@@ -1,8 +1,9 @@
-"""Files as a registry: `model.name: biggan` is `models/biggan.py`; outside code is a dotted path or a .py file.
+"""Files as a registry: `model.name: biggan` is `models/biggan.py`.
 
-A category is a folder of such files: models, losses, penalties, … A file may have a frozen dataclass `Options`. It is
-*read* from the source, not imported, so that help and config errors are fast and do not import torch; the class may
-therefore use only builtins, dataclasses, typing and `core.option_types`.
+A category is a folder of such files: models, losses, penalties, … Outside code is a dotted path or
+a .py file. A file may have a frozen dataclass `Options`. It is *read* from the source, not
+imported, so that help and config errors are fast and do not import torch; the class may therefore
+use only builtins, dataclasses, typing and `core.option_types`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def descriptions(category: str) -> dict[str, str]:
 def load(category: str, name: str) -> ModuleType:
     """Import a file of a category, or outside code.
 
-    Raises `ConfigError`, in one line, where outside code cannot be imported or lacks a required name.
+    Raises `ConfigError`, in one line, where outside code cannot be imported or lacks a required
+    name.
     """
     path = find_source(category, name)
     if "." not in name:
@@ -109,7 +111,7 @@ def load(category: str, name: str) -> ModuleType:
 
 
 def options(category: str, name: str) -> type:
-    """The `Options` dataclass of a file, without importing the file; an empty one where it has none.
+    """The `Options` dataclass of a file, read without importing it; an empty one if it has none.
 
     Those of every dataset have `labels` too; False leaves the labels out.
     """
@@ -118,7 +120,7 @@ def options(category: str, name: str) -> type:
 
 
 def find_source(category: str, name: str, also: tuple[str, ...] = ()) -> Path:
-    """The source file of a name; `ConfigError` with the valid names (and those in `also`) where there is none."""
+    """The source file of a name; `ConfigError` with the valid names, also those in `also`."""
     if outside_file.is_file_name(name):
         return outside_file.find_file(name)
     if "." in name:
@@ -222,7 +224,7 @@ def _options(path: Path, name: str) -> type:
 
 @cache
 def _with_labels(kind: type) -> type:
-    """The same settings and `labels`; a dataset that has such a setting of another type takes False as well."""
+    """The same settings and `labels`; a setting `labels` of another type takes False as well."""
     labels = next((one for one in fields(kind) if one.name == "labels"), None)
     hint: Any = bool
     default: Any = True

@@ -1,8 +1,9 @@
 """Randomness as a function of position.
 
-A draw is made for the whole global batch from (seed, stream, step) and then cut to the rows at hand, so the numbers
-do not depend on how many ranks or micro-batches share the batch, and a resumed run needs no stored generator state.
-Draws are made on the CPU: one run has the same latents on any device."""
+A draw is made for the whole global batch from (seed, stream, step) and then cut to the rows at
+hand, so the numbers do not depend on how many ranks or micro-batches share the batch, and a resumed
+run needs no stored generator state. Draws are made on the CPU: one run has the same latents on any
+device."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class LocatedDict(dict[str, Any]):
 
 
 def located_key(values: Mapping[str, Any], key: str, default: str) -> str:
-    """The dotted key of an entry (of the map if `key` is empty), after its location if that is known.
+    """The dotted key of an entry, or of the map without a `key`, after its location if known.
 
     default: the dotted key of a map that was not read from a config.
     """
@@ -101,7 +101,7 @@ class UnreadableError(ConfigError):
 
 
 def raise_problems(problems: Sequence[Problem]) -> None:
-    """Raise one `ConfigError` with a line per problem, sorted by location; do nothing without problems."""
+    """Raise one `ConfigError` with a line per problem, sorted by location, if there are any."""
     if problems:
         lines = [str(problem) for problem in sorted(problems, key=lambda problem: problem.place)]
         more = [f"and {len(lines) - MAX_PROBLEMS} more"] if len(lines) > MAX_PROBLEMS else []

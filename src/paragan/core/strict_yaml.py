@@ -1,8 +1,9 @@
 """Reader and writer of strict YAML; every node has its file and line.
 
-Unquoted scalars follow the YAML 1.2 core schema (section 10.3.2): `no` is text, `2e-4` a number, `0x1f` is 31. `010` (8
-to some readers, 10 to others) and `.nan` stay text, so that a number field refuses them. Anchors, aliases, merge keys,
-tags, duplicate keys and further documents are refused; so are files over 1 MiB and nests deeper than 32.
+Unquoted scalars follow the YAML 1.2 core schema (section 10.3.2): `no` is text, `2e-4` a number,
+`0x1f` is 31. `010` (8 to some readers, 10 to others) and `.nan` stay text, so that a number field
+refuses them. Anchors, aliases, merge keys, tags, duplicate keys and further documents are refused;
+so are files over 1 MiB and nests deeper than 32.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def read_map(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
 
 
 def read_document(text: str, start: SourceLocation, problems: list[Problem]) -> Node:
-    """The only YAML document in a text whose first line is at `start`; a null node for an empty text."""
+    """The only YAML document in a text that begins at `start`; a null node for an empty text."""
     try:
         return _Composer(text, start, problems).tree()
     except yaml.MarkedYAMLError as error:
@@ -79,7 +80,7 @@ def parse_scalar(text: str) -> Scalar:
 
 
 def dump(tree: Any) -> str:
-    """YAML that `read_file` reads back as an equal value: maps as blocks, lists of scalars on one line."""
+    """YAML that `read_file` reads back: maps as blocks, lists of scalars on one line."""
     return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
@@ -101,7 +102,7 @@ def _read(path: Path, place: SourceLocation) -> str:
 
 
 class _Composer:
-    """Composes nodes from the events of the YAML library, whose composer is not used: it resolves aliases and tags."""
+    """Composes nodes from YAML events. The library's composer would resolve aliases and tags."""
 
     def __init__(self, text: str, start: SourceLocation, problems: list[Problem]) -> None:
         self.start = start
@@ -133,7 +134,8 @@ class _Composer:
     def _entries(self, path: tuple[str, ...]) -> dict[str, Node]:
         entries: dict[str, Node] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            key, place = self._key(event, path), self._place(event)
+            key = self._key(event, path)
+            place = self._place(event)
             node = self._node(next(self.events), (*path, key), place)
             if key in entries:
                 text = f"duplicate key, first at {entries[key].place}; remove one of them"
@@ -143,7 +145,8 @@ class _Composer:
 
     def _key(self, event: Any, path: tuple[str, ...]) -> str:
         self._refuse(event, path)
-        place, above = self._place(event), ".".join(path)
+        place = self._place(event)
+        above = ".".join(path)
         if not isinstance(event, yaml.ScalarEvent):
             raise UnreadableError(place, "a list or map cannot be a key; use text", above)
         if event.value == "<<" and event.implicit[0]:
@@ -151,7 +154,8 @@ class _Composer:
         return str(event.value)
 
     def _refuse(self, event: Any, path: tuple[str, ...]) -> None:
-        place, key = self._place(event), ".".join(path[:4])
+        place = self._place(event)
+        key = ".".join(path[:4])
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise UnreadableError(
                 place, "anchors and aliases (&name, *name) are not supported; write every value out", key

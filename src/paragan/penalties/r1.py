@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.fade import cosine_decay
+from paragan.core.clock import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side

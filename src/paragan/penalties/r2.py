@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from paragan.core import protocols
-from paragan.core.fade import cosine_decay
+from paragan.core.clock import cosine_decay
 from paragan.core.option_types import Count, NotNegative, Positive
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Can, Side
