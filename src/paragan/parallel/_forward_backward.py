@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -44,24 +44,6 @@ def _discriminate_both(
     return on_real, on_fake
 
 
-def _run_micro_batch(
-    turn: Turn,
-    nets: Mapping[Side, Network],
-    feed: TurnInputs,
-    gradient: Callable[[Tensor, Tensor], Tensor],
-    across: ReduceGroup | None,
-) -> tuple[Tensor, LossTerms]:
-    """The loss that one part's backward starts from, divided by the rows of the global batch, and its terms."""
-    if any(Can.DOUBLE_BACKWARD in p.needs for p in turn.penalties):
-        feed = _differentiable(feed)
-    outputs = replace(run_networks(turn, nets, feed), whole=partial(_global_batch, rows=feed.rows, across=across))
-    terms = turn.objective(outputs, feed)
-    part = PenaltyContext(nets[turn.side], feed, outputs, gradient, outputs.whole)
-    loss_B = {**terms.loss_B, **{penalty.name: penalty(part) for penalty in turn.penalties}}
-    summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
-    return summed, LossTerms(loss_B, terms.observations_B)
-
-
 def _global_batch(x_B: Tensor, rows: Rows, across: ReduceGroup | None) -> Tensor:
     """The rows of all ranks. `ConfigError` where they cannot be gathered from other ranks or micro-batches."""
     if rows.stride > 1 or (across is None and rows.count < rows.total):
@@ -85,51 +67,104 @@ def _leaf(images: Tensor) -> Tensor:
     return images if images.requires_grad else images.detach().requires_grad_()
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """How the gradients of a turn are reduced over ranks.
+
+    ranks: over which the gradient is a mean; the loss is multiplied by it, since ours is a sum. around: encloses each
+    micro-batch; called with True where gradients are to be reduced. tied: returns a scalar that joins the last
+    backward, or None. across: gathers the rows of all ranks for terms that mix samples.
+    """
+
+    ranks: int = 1
+    around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext()
+    tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None
+    across: ReduceGroup | None = None
+
+
 def forward_backward(
     turn: Turn,
     nets: Mapping[Side, Network],
     parts: int,
     gradient: Callable[[Tensor, Tensor], Tensor],
-    factor: Tensor | float | None = None,
-    around: Callable[[bool], AbstractContextManager[None]] = lambda last: nullcontext(),
-    tied: Callable[[Sequence[Tensor]], Tensor | None] = lambda roots: None,
-    *,
-    across: ReduceGroup | None = None,
+    scale: Tensor | None = None,
+    reduction: Reduction = Reduction(),
 ) -> LossTerms:
-    """Run one backward per part. across: gathers the rows of all ranks for terms that mix samples.
+    """Run one backward per micro-batch. gradient: computes input gradients. scale: of the loss.
 
-    `factor` multiplies the loss; `around(last)` wraps each part, to reduce gradients on the last. `tied(roots)` may
-    give a scalar that goes into the last backward as well.
-
-    Shared fakes already have G's graph: the parts stop at the images, and one backward goes through G at the end, so
-    that a reducer sees one forward and one backward of G however many parts there are. Penalties that need no image of
-    the turn, on the weights alone or on images of their own, join that one.
+    Returns the detached terms of all micro-batches.
     """
-    shared = turn.feed.fakes if turn.side is Side.G else None
-    late: tuple[Penalty, ...] = ()
-    if shared is not None:
-        late = tuple(penalty for penalty in turn.penalties if _needs_no_image(penalty))
-        turn = turn.with_fakes(tuple(images.detach().requires_grad_() for images in shared), turn.feed.version)
-        turn = replace(turn, penalties=tuple(penalty for penalty in turn.penalties if penalty not in late))
-    done = []
-    for number, feed in enumerate(turn.feed.parts(parts), start=1):
-        last = number == parts and shared is None
-        with around(last):
-            loss, terms = _run_micro_batch(turn, nets, feed, gradient, across)
-            loss = loss if factor is None else loss * factor
-            _backward([loss], [None], tied if last else None)
-        done.append(terms)
-    if shared is not None:
-        with around(True):
-            roots, gradients = [*shared], [images.grad for images in turn.feed.fakes or ()]
-            seen = partial(_global_batch, rows=turn.feed.rows, across=across)
-            late_B = {p.name: p(PenaltyContext(nets[turn.side], turn.feed, _NO_OUTPUTS, gradient, seen)) for p in late}
-            for values in late_B.values():
-                loss = values.sum() / turn.feed.rows.total
-                roots, gradients = [*roots, loss if factor is None else loss * factor], [*gradients, None]
-            _backward(roots, gradients, tied)
+    run = _TurnRun(nets, gradient, scale, reduction)
+    if turn.side is Side.G and turn.feed.fakes is not None:
+        return gather(run.from_shared_fakes(turn, turn.feed.fakes, parts))
+    return gather(run.micro_batches(turn, parts))
+
+
+@dataclass(frozen=True)
+class _TurnRun:
+    """The networks of a turn with what its backward passes need."""
+
+    nets: Mapping[Side, Network]
+    gradient: Callable[[Tensor, Tensor], Tensor]
+    scale: Tensor | None
+    reduction: Reduction
+
+    def micro_batches(self, turn: Turn, parts: int, reduces: bool = True) -> list[LossTerms]:
+        """Run forward and backward of each; reduces: the last one reduces gradients over ranks."""
+        done = []
+        for number, feed in enumerate(turn.feed.parts(parts), start=1):
+            last = reduces and number == parts
+            with self.reduction.around(last):
+                loss, terms = self._loss(turn, feed)
+                self._backward([self._scaled(loss)], [None], last)
+            done.append(terms)
+        return done
+
+    def from_shared_fakes(self, turn: Turn, fakes: tuple[Tensor, ...], parts: int) -> list[LossTerms]:
+        """Run a turn of G whose images have G's graph already.
+
+        The micro-batches stop at the images, and one backward goes through G at the end, so that a reducer sees one
+        forward and one backward of G however many there are. Penalties that need no image of the turn, on the weights
+        alone or on images of their own, join that one.
+        """
+        late = [penalty for penalty in turn.penalties if _needs_no_image(penalty)]
+        leaves = tuple(images.detach().requires_grad_() for images in fakes)
+        early = tuple(penalty for penalty in turn.penalties if penalty not in late)
+        done = self.micro_batches(
+            replace(turn.with_fakes(leaves, turn.feed.version), penalties=early), parts, reduces=False
+        )
+        with self.reduction.around(True):
+            context = self._context(turn, turn.feed, _NO_OUTPUTS)
+            late_B = {penalty.name: penalty(context) for penalty in late}
+            losses = [self._scaled(values.sum() / turn.feed.rows.total) for values in late_B.values()]
+            gradients = [*(leaf.grad for leaf in leaves), *(None for _ in losses)]
+            self._backward([*fakes, *losses], gradients, last=True)
         done[-1] = replace(done[-1], loss_B={**done[-1].loss_B, **late_B})
-    return gather(done)
+        return done
+
+    def _loss(self, turn: Turn, feed: TurnInputs) -> tuple[Tensor, LossTerms]:
+        """The loss of one micro-batch, divided by the rows of the global batch, and its terms."""
+        if any(Can.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
+            feed = _differentiable(feed)
+        context = self._context(turn, feed, run_networks(turn, self.nets, feed))
+        terms = turn.objective(context.outputs, feed)
+        loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
+        summed = torch.stack([values.sum() for values in loss_B.values()]).sum() / feed.rows.total
+        return summed, LossTerms(loss_B, terms.observations_B)
+
+    def _context(self, turn: Turn, feed: TurnInputs, outputs: Outputs) -> PenaltyContext:
+        whole = partial(_global_batch, rows=feed.rows, across=self.reduction.across)
+        return PenaltyContext(self.nets[turn.side], feed, replace(outputs, whole=whole), self.gradient, whole)
+
+    def _scaled(self, loss: Tensor) -> Tensor:
+        loss = loss if self.reduction.ranks == 1 else loss * self.reduction.ranks
+        return loss if self.scale is None else loss * self.scale
+
+    def _backward(self, roots: Sequence[Tensor], gradients: Sequence[Tensor | None], last: bool) -> None:
+        tied = self.reduction.tied(roots) if last else None
+        if tied is not None:
+            roots, gradients = [*roots, tied], [*gradients, None]
+        torch.autograd.backward(roots, gradients)
 
 
 def _needs_no_image(penalty: Penalty) -> bool:
@@ -139,29 +174,13 @@ def _needs_no_image(penalty: Penalty) -> bool:
 _NO_OUTPUTS = Outputs(DiscriminatorOutput(torch.empty(0)))
 
 
-def _backward(
-    roots: Sequence[Tensor],
-    gradients: Sequence[Tensor | None],
-    tied: Callable[[Sequence[Tensor]], Tensor | None] | None,
-) -> None:
-    extra = None if tied is None else tied(roots)
-    if extra is not None:
-        roots, gradients = [*roots, extra], [*gradients, None]
-    torch.autograd.backward(roots, gradients)
-
-
 def gather(parts: list[LossTerms]) -> LossTerms:
     """The detached terms of all micro-batches, concatenated; the caller sums them."""
+    return LossTerms(_joined([terms.loss_B for terms in parts]), _joined([terms.observations_B for terms in parts]))
 
-    def joined(of: Callable[[LossTerms], Mapping[str, Tensor]], join: Callable[[Any], Tensor]) -> dict[str, Tensor]:
-        return {
-            name: join([of(terms)[name].detach() for terms in parts if name in of(terms)]) for name in of(parts[-1])
-        }
 
-    return LossTerms(
-        joined(lambda t: t.loss_B, torch.cat),
-        joined(lambda t: t.observations_B, torch.cat),
-    )
+def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {name: torch.cat([part[name].detach() for part in parts if name in part]) for name in parts[-1]}
 
 
 def input_gradient(out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,12 +14,13 @@ from torch.distributed.fsdp import FSDPModule
 
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
-from paragan.core.protocols import Network, Turn
+from paragan.core.protocols import Turn
 from paragan.core.shard import local_shard
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.types import Can
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import _forward_backward, none
+from paragan.parallel import none
+from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._fully_shard import build_sharded, mesh_of, refuse_whole_weight_optimizers, shard
 from paragan.parallel._grad_norm import clip, norm_over
 from paragan.parallel._placement import Placement, attach_placement, placement_of
@@ -62,14 +62,8 @@ class Sharded(none.Strategy):
         placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return policy.optimizer(pieces.items())
 
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
-        net = nets[turn.side].module
+    def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         assert isinstance(net, FSDPModule)
-        gradient = partial(self.input_gradient, net, scale=scale)
-        size = placement_of(net).world.size
-        factor = size * (1 if scale is None else scale)  # FSDP takes the mean over ranks
 
         @contextmanager
         def around(last: bool) -> Iterator[None]:
@@ -77,15 +71,15 @@ class Sharded(none.Strategy):
             yield
 
         world = placement_of(net).world
-        across = None if size == 1 else ReduceGroup(world.group, "a penalty", world.count)
-        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, around, across=across)
+        across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
+        return Reduction(world.size, around, across=across)
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         assert isinstance(net, FSDPModule)
         # the inner backward must not free what the outer one reads
         net.set_reshard_after_backward(False)
         try:
-            return _forward_backward.input_gradient(out_B, x, scale)
+            return super().input_gradient(net, out_B, x, scale)
         finally:
             net.set_reshard_after_backward(True)
 

@@ -7,7 +7,7 @@ DDP must not see a forward that has no backward of its own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, cast
@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paragan.core.dist import World
-from paragan.core.protocols import Network, Turn
-from paragan.core.types import LossTerms, Side
+from paragan.core.protocols import Turn
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import _forward_backward, none
+from paragan.parallel import none
+from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 from paragan.parallel._reachable_parameters import unreachable_parameters, zero_of
 
@@ -48,26 +48,20 @@ class Strategy(none.Strategy):
     def training_module(self, net: nn.Module) -> nn.Module:
         return placement_of(net).training_module
 
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
-        wrapped = nets[turn.side].module
-        if not isinstance(wrapped, DistributedDataParallel):
-            return super().forward_backward(turn, nets, parts, scale)
-        net = cast(nn.Module, wrapped.module)
-        here = placement_of(net)
-        gradient = partial(self.input_gradient, net, scale=scale)
-        # DDP takes the mean over ranks; ours is the sum
-        factor = here.world.size * (1 if scale is None else scale)
-        here.world.sent["parameters"] += sum(p.numel() * self._bytes_of(p) for p in net.parameters() if p.requires_grad)
+    def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
+        if not isinstance(net, DistributedDataParallel):
+            return Reduction()
+        here = placement_of(cast(nn.Module, net.module))
+        weights = list(net.parameters())
+        here.world.sent["parameters"] += sum(self._bytes_of(p) for p in weights if p.requires_grad)
 
         def around(last: bool) -> AbstractContextManager[None]:
-            return nullcontext() if last else wrapped.no_sync()
+            return nullcontext() if last else net.no_sync()
 
         signature = (tuple(p.name for p in turn.penalties), turn.feed.fakes is None)
-        tied = partial(self._tied, here, list(net.parameters()), signature)
+        tied = partial(self._tied, here, weights, signature)
         across = ReduceGroup(here.world.group, "a penalty", here.world.count)
-        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor, around, tied, across=across)
+        return Reduction(here.world.size, around, tied, across)
 
     def finish(self, net: nn.Module, max_norm: float | None, scale: Tensor | None = None) -> Tensor:
         for weight in placement_of(net).idle:
@@ -92,7 +86,7 @@ class Strategy(none.Strategy):
         return zero_of(lacking) if lacking else None
 
     def _bytes_of(self, weight: Tensor) -> int:
-        return 2 if self.demands.bf16_reduce else weight.element_size()
+        return weight.numel() * (2 if self.demands.bf16_reduce else weight.element_size())
 
     def rank_weight(self, net: nn.Module) -> float:
         return 1.0 / placement_of(net).world.size

@@ -9,9 +9,8 @@ with momentum does, or is averaged as well (`moments: average`; for Adam three t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -23,11 +22,12 @@ from paragan.core.errors import ConfigError
 from paragan.core.optimizer_weights import optimizer_weights
 from paragan.core.option_types import Count
 from paragan.core.pieces import StoredTensors
-from paragan.core.protocols import Network, Turn
-from paragan.core.types import Can, LossTerms, Side
+from paragan.core.protocols import Turn
+from paragan.core.types import Can
 from paragan.layers.cross_rank import convert
 from paragan.layers.spectral_norm import SpectralNorm
-from paragan.parallel import _forward_backward, none
+from paragan.parallel import none
+from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
 from paragan.parallel._placement import Placement, attach_placement, placement_of
@@ -74,17 +74,11 @@ class Strategy(none.Strategy):
         here.optimized_weights = getattr(optimizer, "copies", None) or list(net.parameters())
         return optimizer
 
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
-        net = nets[turn.side].module
+    def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         here = placement_of(net)
         if self.demands.bf16_reduce and not here.anchor:
             here.anchor = [tensor.detach().clone() for tensor in here.optimized_weights]
-        gradient = partial(self.input_gradient, net, scale=scale)
-        size = here.world.size
-        factor = size * (1 if scale is None else scale)  # so that a mean over ranks is the whole
-        return _forward_backward.forward_backward(turn, nets, parts, gradient, factor)
+        return Reduction(here.world.size)
 
     def is_synchronized(self, net: nn.Module, version: int) -> bool:
         return placement_of(net).world.size == 1 or version % self.sync_period == 0

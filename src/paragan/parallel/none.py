@@ -67,8 +67,14 @@ class Strategy:
     def forward_backward(
         self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
     ) -> LossTerms:
-        gradient = partial(self.input_gradient, nets[turn.side].module, scale=scale)
-        return _forward_backward.forward_backward(turn, nets, parts, gradient, scale)
+        net = nets[turn.side].module
+        gradient = partial(self.input_gradient, net, scale=scale)
+        reduction = self.reduction(turn, net)
+        return _forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
+
+    def reduction(self, turn: Turn, net: nn.Module) -> _forward_backward.Reduction:
+        """Return how the gradients of a turn are reduced over ranks. net: the player's training module."""
+        return _forward_backward.Reduction()
 
     def input_gradient(self, net: nn.Module, out_B: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
         return _forward_backward.input_gradient(out_B, x, scale)
