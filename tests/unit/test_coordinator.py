@@ -113,7 +113,7 @@ def test_late_worker_does_not_change_the_result(begun, tmp_path):
             late.set()
             grid.beats[1].close()
             time.sleep(2.5)
-            grid.beats.append(PeriodicHeartbeat(grid.workers[1].line, 0.1, grid.workers[1].status))
+            grid.beats.append(PeriodicHeartbeat(grid.workers[1].line.send, 0.1, grid.workers[1].status))
 
     grid = begun(workers=2, heartbeat_s=0.5, hooks={1: delay})
     grid.evolve(2)

@@ -42,7 +42,7 @@ def test_beats_carry_a_counter_and_what_the_worker_is_at():
     post, status = Post(), WorkerStatus()
     status.set_state(WorkerState.PROCESSING)
     status.set_generation(7, 1.5)
-    beats = PeriodicHeartbeat(post, 0.01, status)
+    beats = PeriodicHeartbeat(post.send, 0.01, status)
     told = {"kind": "beat", "state": "processing", "generation": 7, "generation_s": 1.5, "progress": 0}
     assert [post.next() for _ in range(3)] == [told | {"count": n} for n in range(3)]
     status.set_state(WorkerState.FINISHED)
@@ -63,7 +63,7 @@ def test_beats_go_on_while_the_thread_that_trains_computes():
 
 def test_no_beat_follows_a_close_and_no_thread_is_left():
     before, post = set(threading.enumerate()), Post()
-    beats = PeriodicHeartbeat(post, 60.0, dict)
+    beats = PeriodicHeartbeat(post.send, 60.0, dict)
     post.next()
     began = time.monotonic()
     beats.close()
@@ -97,7 +97,7 @@ def test_beats_end_with_their_line(capfd):
 
 def test_a_state_that_fails_is_told_and_the_worker_lives(capfd):
     post = Post()
-    beats = PeriodicHeartbeat(post, 0.01, lambda: 1 / 0)
+    beats = PeriodicHeartbeat(post.send, 0.01, lambda: 1 / 0)
     found = [post.next() for _ in range(2)]
     beats.close()
     assert found == [{"kind": "beat", "count": n, "trouble": "ZeroDivisionError: division by zero"} for n in range(2)]
@@ -154,7 +154,7 @@ import sys
 from paragan.distributed.transports.control import connect
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 line = connect(sys.stdin.readline().strip(), "127.0.0.1", int(sys.argv[1]), 20.0, {})
-PeriodicHeartbeat(line, 0.1, WorkerStatus())
+PeriodicHeartbeat(line.send, 0.1, WorkerStatus())
 while line.disconnect_reason is None:
     line.receive(0.5)
 """
@@ -182,7 +182,7 @@ def test_a_stopped_worker_fails_and_holds_up_no_other(child):
     worker, other = another(), listener.accept(WAIT_S)
     detector, names = FailureDetector(heartbeat_s=0.3, timeout_s=WAIT_S), {"stopped": line, "other": other}
     [detector.record_arrival(name, time.monotonic()) for name in names]
-    beats = PeriodicHeartbeat(worker, 0.1, WorkerStatus())
+    beats = PeriodicHeartbeat(worker.send, 0.1, WorkerStatus())
     process.send_signal(signal.SIGSTOP)
     failed, deadline = [], time.monotonic() + 2 * WAIT_S
     while not failed and time.monotonic() < deadline:

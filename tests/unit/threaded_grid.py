@@ -81,7 +81,7 @@ class Grid:
         self.waiting.append(Line(there, here, {"host": f"host {len(self.workers)}"}))
         line = Line(here, there)
         status = WorkerStatus()
-        self.beats.append(PeriodicHeartbeat(line, 0.1, status))
+        self.beats.append(PeriodicHeartbeat(line.send, 0.1, status))
         worker = Worker(
             line, self.factory, self.make_communicator, lambda text: None, status, age=age, timeout_s=self.patience_s
         )

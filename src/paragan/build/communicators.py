@@ -10,10 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from paragan.coevolution.workers.worker import CommunicatorFactory
 from paragan.config import RunConfig
 from paragan.core.errors import RankError
-from paragan.distributed.transports.communicator import Communicator
+from paragan.distributed.transports.communicator import Communicator, CommunicatorFactory
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
 from paragan.distributed.transports.nccl_communicator import NcclCommunicator
 from paragan.hardware import peers

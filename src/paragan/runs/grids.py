@@ -11,7 +11,7 @@ from dataclasses import replace
 from paragan.build.workers import worker
 from paragan.config import RunConfig, dump
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.launch.external_workers import ExternalWorkers, from_world
+from paragan.distributed.launch.external_workers import ExternalWorkers
 from paragan.distributed.launch.join import join
 from paragan.distributed.launch.rank_env import RankEnv
 
@@ -20,7 +20,14 @@ def of_torchrun(config: RunConfig, place: RankEnv) -> ExternalWorkers:
     """The ranks that torchrun started; they exchange messages on the host, whatever device each trains on."""
     import torch
 
-    return from_world(join(place, torch.device("cpu"), config.train.timeout_s))
+    world = join(place, torch.device("cpu"), config.train.timeout_s)
+    store = world.store
+    assert store is not None
+
+    def receive() -> str:
+        return store.get("company").decode()  # ends with the store's time-out
+
+    return ExternalWorkers(world.rank, world.size, lambda text: store.set("company", text), receive)
 
 
 def of_mpiexec(config: RunConfig) -> ExternalWorkers:

@@ -21,12 +21,10 @@ from paragan.coevolution.workers.genome_exchange import exchange_routes, torus_s
 from paragan.coevolution.workers.membership import POLL_S, FailedWorker, Membership, median
 from paragan.coevolution.workers.recovery import RecoverySource, recovery_sources
 from paragan.core.errors import ConfigError, RankError
-from paragan.distributed.transports.communicator import Communicator
+from paragan.distributed.transports.communicator import Communicator, CommunicatorFactory
 
 _MIN_SPEEDUP = 1.15  # cells are reassigned if generations become shorter by this factor
 _MIN_GENERATIONS = 2  # in this many consecutive generations
-
-CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 
 @dataclass

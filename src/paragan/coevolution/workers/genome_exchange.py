@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from paragan.coevolution.cell_state import CellState, Centre
 from paragan.coevolution.topology import Topology
+from paragan.distributed.transports.communicator import Communicator
 
 Positions = Mapping[int, tuple[int, int]]
 Swap = Callable[[Mapping[int, Sequence[Tensor]]], dict[int, list[Tensor]]]
-
-
-class ExchangeCommunicator(Protocol):
-    """The part of `distributed.transports.communicator.Communicator` that is used here."""
-
-    rank: int
-    size: int
-
-    def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]: ...
-
-    def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None: ...
-
-    def newest(self) -> dict[int, list[Tensor]]: ...
-
-    def wait(self, peer: int, timeout_s: float | None = None) -> None: ...
 
 
 def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = True) -> dict[tuple[int, int], list[int]]:
@@ -125,7 +111,7 @@ class GenomeExchange:
 
     def __init__(
         self,
-        communicator: ExchangeCommunicator,
+        communicator: Communicator,
         owners: Sequence[int],
         topology: Callable[[int], Topology],
         like: Centre,

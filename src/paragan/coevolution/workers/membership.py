@@ -98,7 +98,7 @@ class Membership:
             name = f"worker {self._num_joined} ({line.peer_info.get('host', line.peer_address)})"
             now = time.monotonic()
             self.members.append(
-                Member(name, line, PeriodicHeartbeat(line, self._detector.heartbeat_s, dict), progressed_at=now)
+                Member(name, line, PeriodicHeartbeat(line.send, self._detector.heartbeat_s, dict), progressed_at=now)
             )
             self._detector.record_arrival(name, now)
             self.is_stale = True

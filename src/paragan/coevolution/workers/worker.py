@@ -29,7 +29,7 @@ from paragan.coevolution.workers.genome_exchange import (
     transfer_routes,
 )
 from paragan.core.errors import ParaganError, RankError
-from paragan.distributed.transports.communicator import Communicator
+from paragan.distributed.transports.communicator import Communicator, CommunicatorFactory
 from paragan.distributed.transports.control import ControlConnection
 from paragan.distributed.transports.heartbeat import WorkerState, WorkerStatus
 from paragan.hardware import heap
@@ -39,7 +39,6 @@ _NUM_EDGES = 2  # boundaries with saved states; one more for each generation of 
 _JOIN_TIMEOUT_S = 5.0
 
 Order = Mapping[str, Any]
-CommunicatorFactory = Callable[[Order, Callable[[], bool]], Communicator]
 
 
 class CellTrainer(Protocol):

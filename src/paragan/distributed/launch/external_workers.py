@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paragan.core.dist import World
 from paragan.core.errors import RankError
 
 
@@ -40,15 +39,3 @@ class ExternalWorkers:
         if not isinstance(found, dict):
             raise RankError(f"rank {self.rank}: rank 0 sent no address of its coordinator")
         return found
-
-
-def from_world(world: World) -> ExternalWorkers:
-    """External workers of the ranks that torchrun started."""
-    store = world.store
-    assert store is not None
-    return ExternalWorkers(
-        world.rank,
-        world.size,
-        broadcast_text=lambda text: store.set("company", text),
-        receive_text=lambda: store.get("company").decode(),  # ends with the store's time-out
-    )

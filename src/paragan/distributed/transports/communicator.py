@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -66,6 +66,9 @@ class Communicator(Protocol):
 
         `WorkerError` where a worker is unreachable, or does not close in time.
         """
+
+
+CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]  # of an order, and `stopped`
 
 
 class WorkerError(RankError):

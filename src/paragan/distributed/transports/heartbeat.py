@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 _MOST_CHARACTERS = 200
 
@@ -31,22 +31,15 @@ class WorkerState(Enum):
 
 _AFTER = {
     WorkerState.INACTIVE: (WorkerState.PROCESSING, WorkerState.FAILED),
-    WorkerState.PROCESSING: (
-        WorkerState.FINISHED,
-        WorkerState.INACTIVE,
-        WorkerState.FAILED,
-    ),  # inactive: its cells went elsewhere
-    WorkerState.FINISHED: (
-        WorkerState.PROCESSING,
-        WorkerState.INACTIVE,
-        WorkerState.FAILED,
-    ),  # processing: there is more to do
+    # inactive: its cells are on other workers; processing: there is more to do
+    WorkerState.PROCESSING: (WorkerState.FINISHED, WorkerState.INACTIVE, WorkerState.FAILED),
+    WorkerState.FINISHED: (WorkerState.PROCESSING, WorkerState.INACTIVE, WorkerState.FAILED),
     WorkerState.FAILED: (),
 }
 
 
 class WorkerStatus:
-    """The state that a worker's heartbeats report: `PeriodicHeartbeat(line, every_s, status)`. Thread-safe.
+    """The state that a worker's heartbeats report: `PeriodicHeartbeat(line.send, every_s, status)`. Thread-safe.
 
     A coordinator sees it only now and then: between two beats there may have been more than one transition.
     """
@@ -78,25 +71,16 @@ class WorkerStatus:
             return found | {"generation_s": self._generation_s, "progress": self._progress}
 
 
-class MessageSender(Protocol):
-    """A `control.ControlConnection`, or another object that sends messages."""
-
-    def send(self, kind: str, **values: Any) -> None: ...
-
-
 class PeriodicHeartbeat:
     """Sends `beat` at once and every `every_s`, with a `count` and the values of `state()`, until it is closed.
+
+    send: as `ControlConnection.send`.
 
     An exception in `state()` is sent as `trouble`: the worker is alive. `ended`: why no more heartbeats are sent.
     """
 
-    def __init__(
-        self,
-        line_or_send: MessageSender | Callable[..., None],
-        every_s: float,
-        state: Callable[[], Mapping[str, Any]],
-    ) -> None:
-        self._send = line_or_send if callable(line_or_send) else line_or_send.send
+    def __init__(self, send: Callable[..., None], every_s: float, state: Callable[[], Mapping[str, Any]]) -> None:
+        self._send = send
         self._every_s, self._state = every_s, state
         self._over = threading.Event()
         self.ended: str | None = None
