@@ -12,6 +12,7 @@ from paragan import config
 from paragan.config.field_types import describe
 from paragan.config.validation import validate_config
 from paragan.core import registry
+from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice, Count, Fraction, Interval, Positive
 from paragan.core.settings_tree import SourceLocation
 from paragan.core.strict_yaml import read_document
@@ -39,8 +40,11 @@ class Outer:
 
 
 def fill(text: str):
-    found, problems = validate_config(Outer, read_document(text, SourceLocation("x"), []))
-    return found, [str(problem) for problem in problems]
+    """The options and no problems, or None and the lines of all problems."""
+    try:
+        return validate_config(Outer, read_document(text, SourceLocation("x"), [])), []
+    except ConfigError as error:
+        return None, str(error).splitlines()
 
 
 def test_sections_fill_what_is_not_written_with_defaults():

@@ -21,7 +21,7 @@ from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice, Interval
-from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, raise_problems, shorten
+from paragan.core.settings_tree import Node, Problem, SourceLocation, UnreadableError, shorten
 from paragan.engine.options import Change, EveryOptions, InitOptions, TrainOptions
 from paragan.evaluation.options import EvaluationOptions
 from paragan.game.options import PlayerOptions
@@ -186,10 +186,7 @@ def loads(text: str, source: str, outside: Container[str] = ANY) -> RunConfig:
 def _fill(tree: Node, problems: list[Problem], outside: Container[str]) -> RunConfig:
     from paragan.config.validation import validate_config  # here: help does not need pydantic
 
-    config, found = validate_config(RunConfig, tree, outside)
-    raise_problems([*problems, *found])
-    assert config is not None
-    return config
+    return validate_config(RunConfig, tree, outside, problems)
 
 
 def to_tree(config: RunConfig) -> dict[str, Any]:

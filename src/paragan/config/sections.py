@@ -142,24 +142,20 @@ class Sections(dict[str, Section]):
         written = node.value
         if outside_file.is_file_name(written):
             node.value = outside_file.absolute_path(written, node.place.source)
+        if node.value in category.also or self._is_unread(node.value):
+            return node.value
         try:
-            self._find(category, node.value, node.place)
+            if "." in node.value and node.place != COMMAND_LINE and node.value not in self._outside:
+                raise ConfigError(
+                    f"{written!r} is code outside paragan, which this file may not import; if you trust it, "
+                    "pass --trust (in Python: trust=True)"
+                )
+            registry.find_source(category.name, node.value, category.also)
+            return node.value
         except ConfigError as error:
             text = _describe_bad_name(category.name, written, key, node.place, str(error))
             self.problems.append(Problem(node.place, key, text))
             return None
-        return node.value
-
-    def _find(self, category: Category, name: str, place: SourceLocation) -> None:
-        """Raise `ConfigError` if there is no such file, or for outside code that may not be named."""
-        if name in category.also or self._is_unread(name):
-            return
-        if "." in name and place != COMMAND_LINE and name not in self._outside:
-            raise ConfigError(
-                f"{name!r} is code outside paragan, which this file may not import; if you trust it, "
-                "pass --trust (in Python: trust=True)"
-            )
-        registry.find_source(category.name, name, category.also)
 
     def _is_unread(self, name: str) -> bool:
         return "." in name and self._outside is NAMES_ONLY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -16,19 +16,20 @@ from paragan.config.sections import ANY, Section, Sections, dotted
 from paragan.core import registry
 from paragan.core.option_types import Choice
 from paragan.core.registry import closest_name, describe_choices, did_you_mean
-from paragan.core.settings_tree import MAX_PROBLEMS, LocatedDict, Node, Problem, entries_of, shorten
+from paragan.core.settings_tree import MAX_PROBLEMS, LocatedDict, Node, Problem, entries_of, raise_problems, shorten
 
 T = TypeVar("T")
 _SIMILARITY = 0.75  # of a key in another section; below, suggestions are nonsense
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY) -> tuple[T | None, list[Problem]]:
-    """The options class with the values of a tree, or None; and all problems.
+def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY, problems: Iterable[Problem] = ()) -> T:
+    """The options class with the values of a tree.
 
     Settings that are not written have their defaults. Short forms are replaced in the tree: `loss:
     hinge` for a map with this `name`, one item where a list is expected. outside: the outside code
-    that may be named; other names are refused before anything is imported or read.
+    that may be named; other names are refused before anything is imported or read. Raises one
+    `ConfigError` with all problems that are found, and the given ones.
     """
     sections = Sections(kind, tree, outside)
     kinds = {(section.category, section.name): section.kind for section in sections.values()}
@@ -41,11 +42,15 @@ def validate_config(kind: type[T], tree: Node, outside: Container[str] = ANY) ->
         chosen = kinds[category, name]
         return Choice(name, options if chosen is None else _check(chosen, options, choose))
 
+    filled = None
     try:
         filled = _check(kind, tree.plain(), choose)
     except ValidationError as error:
-        return None, [*sections.problems, *_describe_errors(error, sections)]
-    return (None, sections.problems) if sections.problems else (_add_places(filled, tree, ""), [])
+        sections.problems += _describe_errors(error, sections)
+    raise_problems([*problems, *sections.problems])
+    assert isinstance(filled, kind), "an error of pydantic is a problem"
+    _add_places(filled, tree, "")
+    return filled
 
 
 def _check(kind: type, values: Any, choose: Callable[[str, Any], Choice]) -> Any:
