@@ -107,4 +107,4 @@ def test_an_exported_file_that_never_ends_is_refused(tmp_path, kind, capfd):
     endless(tmp_path / "generator.safetensors", kind)
     for path in (tmp_path, tmp_path / "generator.safetensors"):
         assert main(["sample", str(path)]) == 2
-    assert all("expected a run folder" in line for line in capfd.readouterr().err.splitlines())
+    assert all("pass a run folder" in line for line in capfd.readouterr().err.splitlines())

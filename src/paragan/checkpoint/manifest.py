@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ FORMAT = 1
 _MAX_JSON_BYTES = 64 << 20
 _FILE = re.compile(r"([^./]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
 _KEYS = ("shape", "offset", "length")
+Boxes = dict[str, dict[str, list[int]]]
+"""Layout of tensors as JSON values, by name."""
 
 
 class NewerFormat(CheckpointError):
@@ -38,59 +41,44 @@ class Manifest:
     groups: Mapping[str, Mapping[str, Layout]]
 
 
-def assign_files(held: Sequence[Mapping[str, Layout]]) -> list[dict[str, tuple[str, Layout]]]:
-    """Which files each rank writes: group and boxes by file name. held: the boxes of each rank, by group.
-
-    A box that several ranks hold is written by the first of them.
-    """
-    assigned: list[dict[str, Layout]] = []
-    taken: set[tuple[str, str, TensorLayout]] = set()
-    for groups in held:
-        new = {
-            group: {name: box for name, box in boxes.items() if (group, name, box) not in taken}
-            for group, boxes in groups.items()
-        }
-        for group, boxes in new.items():
-            taken |= {(group, name, box) for name, box in boxes.items()}
-        assigned.append({group: boxes for group, boxes in new.items() if boxes})
-    counts = Counter(group for groups in assigned for group in groups)
-    numbers: Counter[str] = Counter()
-    files = []
-    for groups in assigned:
-        files.append({_file_name(group, numbers[group], counts[group]): (group, groups[group]) for group in groups})
-        numbers.update(list(groups))
-    return files
-
-
-def _file_name(group: str, index: int, count: int) -> str:
-    return f"{group}.safetensors" if count == 1 else f"{group}.{index}-of-{count}.safetensors"
-
-
-def write_manifest(path: Path, sums: Mapping[str, str], pieces: Mapping[str, Layout]) -> None:
-    """Write the manifest of the checkpoint in the folder `path`. pieces: boxes by file.
-
-    Raises `CheckpointError` where the boxes of all files do not make up whole tensors.
-    """
-    _group_files(pieces)
-    described = {file: describe_boxes(boxes) for file, boxes in sorted(pieces.items())}
-    manifest = {"format": FORMAT, "files": dict(sorted(sums.items())), "pieces": described}
-    write_text(path / MANIFEST, json.dumps(manifest))
-
-
-def describe_boxes(boxes: Layout) -> dict[str, dict[str, Any]]:
+def describe_boxes(boxes: Layout) -> Boxes:
     """The boxes as JSON values."""
-    return {name: {key: getattr(box, key) for key in _KEYS} for name, box in boxes.items()}
+    return {name: {key: list(getattr(box, key)) for key in _KEYS} for name, box in boxes.items()}
 
 
-def parse_boxes(values: Mapping[str, Any]) -> dict[str, TensorLayout]:
-    """The boxes of `describe_boxes`. Raises `TypeError`, `KeyError` or `AttributeError` for other values."""
-    return {name: _parse_box(*(box[key] for key in _KEYS)) for name, box in values.items()}
+def assign_files(held: Sequence[Mapping[str, Boxes]]) -> list[dict[str, Boxes]]:
+    """Which boxes each rank writes, by file name. held: what each rank has, by group.
+
+    A box that several ranks have is written by the first of them.
+    """
+    taken: set[str] = set()
+    assigned: list[dict[str, Boxes]] = []
+    for groups in held:
+        mine: dict[str, Boxes] = {}
+        for group, boxes in groups.items():
+            for name, box in boxes.items():
+                key = f"{group} {name} {box}"
+                if key not in taken:
+                    taken.add(key)
+                    mine.setdefault(group, {})[name] = box
+        assigned.append(mine)
+    counts = Counter(chain.from_iterable(assigned))
+    numbers = {group: count() for group in counts}
+    return [
+        {_file_name(group, next(numbers[group]), counts[group]): boxes for group, boxes in mine.items()}
+        for mine in assigned
+    ]
 
 
-def _parse_box(shape: list[int], offset: list[int], length: list[int]) -> TensorLayout:
-    if any(type(number) is not int for number in (*shape, *offset, *length)):
-        raise TypeError(f"not a box: {shape}, {offset}, {length}"[:100])
-    return TensorLayout(tuple(shape), tuple(offset), tuple(length))
+def _file_name(group: str, index: int, of: int) -> str:
+    return f"{group}.safetensors" if of == 1 else f"{group}.{index}-of-{of}.safetensors"
+
+
+def write_manifest(path: Path, sums: Mapping[str, str], pieces: Mapping[str, Boxes]) -> None:
+    """Write the manifest of the checkpoint in the folder `path`, and check it. pieces: boxes by file."""
+    manifest = {"format": FORMAT, "files": dict(sorted(sums.items())), "pieces": dict(sorted(pieces.items()))}
+    write_text(path / MANIFEST, json.dumps(manifest))
+    read_manifest(path)
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -111,7 +99,8 @@ def read_manifest(path: Path) -> Manifest:
     if not isinstance(sums, dict) or STATE not in sums:
         raise CheckpointError(f"checkpoint {path}: {STATE} is not listed in the manifest")
     try:
-        pieces = {file: parse_boxes(manifest["pieces"][file]) for file in sums if file != STATE}
+        boxes = {file: manifest["pieces"][file].items() for file in sums if file != STATE}
+        pieces = {file: {name: _parse_box(box) for name, box in named} for file, named in boxes.items()}
     except (KeyError, TypeError, AttributeError):
         raise CheckpointError(
             f"checkpoint {path}: the manifest does not describe the tensors in its files; start anew with --fresh"
@@ -120,6 +109,13 @@ def read_manifest(path: Path) -> Manifest:
         return Manifest(sums, _group_files(pieces))
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {path}: {error}") from None
+
+
+def _parse_box(values: Mapping[str, list[int]]) -> TensorLayout:
+    shape, offset, length = (tuple(values[key]) for key in _KEYS)
+    if any(type(number) is not int for number in shape + offset + length):
+        raise TypeError(f"not integers: {values}"[:100])
+    return TensorLayout(shape, offset, length)
 
 
 def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
@@ -132,9 +128,8 @@ def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
         groups.setdefault(match.group(1), {})[file] = boxes
     for group, files in groups.items():
         tensors: dict[str, list[TensorLayout]] = {}
-        for boxes in files.values():
-            for name, box in boxes.items():
-                tensors.setdefault(name, []).append(box)
+        for name, box in chain.from_iterable(boxes.items() for boxes in files.values()):
+            tensors.setdefault(name, []).append(box)
         for name, cut in tensors.items():
             if gap := describe_gaps(cut):
                 raise CheckpointError(f"{group}: {name}: {gap} (files: {', '.join(sorted(files)[:5])})")

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,23 +18,14 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from paragan.checkpoint.manifest import (
-    STATE,
-    NewerFormat,
-    assign_files,
-    describe_boxes,
-    parse_boxes,
-    write_manifest,
-)
+from paragan.checkpoint.manifest import STATE, Boxes, NewerFormat, assign_files, describe_boxes, write_manifest
 from paragan.checkpoint.reader import Checkpoint, file_sha256, open_verified, read_checkpoint
 from paragan.core.collective import run_on_all_ranks
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
 from paragan.core.files import refuse_link, write_text
-from paragan.core.layout import Layout
 from paragan.core.pieces import Pieces
 
-_Files = dict[str, tuple[str, Layout]]  # group and boxes, by file name
 _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 
 
@@ -61,11 +53,9 @@ class CheckpointWriter:
         try:
             self._run_on_main(lambda: self._begin(temporary))
             files = self._assign_files(groups)
-            mine = files[self.world.rank]
-            written = run_on_all_ranks(self.world, lambda: self._write(temporary, groups, mine))
+            written = run_on_all_ranks(self.world, lambda: self._write(temporary, groups, files[self.world.rank]))
             state = {"step": step, "values": dict(values)}
-            pieces = {name: boxes for by_name in files for name, (_, boxes) in by_name.items()}
-            self._run_on_main(lambda: self._finish(temporary, final, written, pieces, state))
+            self._run_on_main(lambda: self._finish(temporary, final, state, ChainMap(*files), ChainMap(*written)))
         except CheckpointError as error:
             if self.world.is_main:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -75,13 +65,12 @@ class CheckpointWriter:
             ) from None
         return final
 
-    def _assign_files(self, groups: Mapping[str, Pieces]) -> list[_Files]:
-        """The files of every rank. Ranks that hold the same pieces as a lower one need not send theirs. Collective."""
+    def _assign_files(self, groups: Mapping[str, Pieces]) -> list[dict[str, Boxes]]:
+        """The boxes that each rank writes, by file. A rank with the same as a lower one sends none. Collective."""
         held = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
         digests = self.world.gather(hashlib.sha256(json.dumps(held).encode()).hexdigest())
         is_replica = digests[self.world.rank] in digests[: self.world.rank]
-        gathered = self.world.gather({} if is_replica else held)
-        return assign_files([{group: parse_boxes(boxes) for group, boxes in by_group.items()} for by_group in gathered])
+        return assign_files(self.world.gather({} if is_replica else held))
 
     def _run_on_main(self, act: Callable[[], None]) -> None:
         """Run `act` on rank 0 while the other ranks wait."""
@@ -93,19 +82,19 @@ class CheckpointWriter:
             shutil.rmtree(debris, ignore_errors=True)
         temporary.mkdir(parents=True)
 
-    def _write(self, folder: Path, groups: Mapping[str, Pieces], files: _Files) -> _FileInfo:
+    def _write(self, folder: Path, groups: Mapping[str, Pieces], files: Mapping[str, Boxes]) -> _FileInfo:
         """Write and sync the files of this rank."""
         if not folder.is_dir():
             raise CheckpointError(
                 f"{folder} is visible to rank 0 but not to this rank; all hosts need a shared file system"
             )
         written = {}
-        for file, (group, boxes) in files.items():
-            path = folder / file
-            tensors = {name: groups[group].tensors[name] for name in boxes}
-            for name, box in boxes.items():
-                if tensors[name].shape != box.length:
-                    raise CheckpointError(f"{name} has shape {tuple(tensors[name].shape)} but its layout {box.length}")
+        for file, boxes in files.items():
+            path, pieces = folder / file, groups[file.partition(".")[0]]
+            tensors = {name: pieces.tensors[name] for name in boxes}
+            for name, tensor in tensors.items():
+                if list(tensor.shape) != boxes[name]["length"]:
+                    raise CheckpointError(f"{name} has shape {tuple(tensor.shape)}, its layout {boxes[name]['length']}")
             save_file(tensors, path)  # into a folder that rank 0 has just created, so it is no link
             path.chmod(_file_mode())  # otherwise only the owner could read it, even on a shared disk
             _sync(path)
@@ -113,21 +102,13 @@ class CheckpointWriter:
         return written
 
     def _finish(
-        self,
-        temporary: Path,
-        final: Path,
-        written: list[_FileInfo],
-        pieces: Mapping[str, Layout],
-        state: Mapping[str, Any],
+        self, temporary: Path, final: Path, state: Any, pieces: Mapping[str, Boxes], written: Mapping[str, Any]
     ) -> None:
-        files: _FileInfo = {}
-        for rank_files in written:
-            files |= rank_files
-        for name, (_, size) in files.items():
+        for name, (_, size) in written.items():
             if not (temporary / name).is_file() or (temporary / name).stat().st_size != size:
                 raise CheckpointError(f"{name} is not visible to rank 0; all hosts need a shared file system")
         write_text(temporary / STATE, json.dumps(state, indent=1))
-        sums = {name: sha256 for name, (sha256, _) in files.items()} | {STATE: file_sha256(temporary / STATE)}
+        sums = {name: sha256 for name, (sha256, _) in written.items()} | {STATE: file_sha256(temporary / STATE)}
         write_manifest(temporary, sums, pieces)
         _sync(temporary)
         shutil.rmtree(final, ignore_errors=True)

@@ -51,14 +51,6 @@ class TensorLayout:
     def is_empty(self) -> bool:
         return 0 in self.length
 
-    @property
-    def is_valid(self) -> bool:
-        """Whether the box is inside the tensor."""
-        if not len(self.shape) == len(self.offset) == len(self.length):
-            return False
-        axes = zip(self.offset, self.length, self.shape, strict=True)
-        return all(start >= 0 and length >= 0 and start + length <= size for start, length, size in axes)
-
     def cut(self, whole: Tensor) -> Tensor:
         """A view of the box in the whole tensor."""
         return whole if self.is_whole else whole[self.within(TensorLayout.whole(self.shape))]
@@ -70,14 +62,12 @@ class TensorLayout:
 
     def overlap(self, other: TensorLayout) -> TensorLayout | None:
         """The box that both have; None if there is none. Both are boxes of one tensor."""
-        start = tuple(map(max, self.offset, other.offset))
-        stop = map(min, self._stop, other._stop)
-        length = tuple(high - low for low, high in zip(start, stop, strict=True))
-        return replace(self, offset=start, length=length) if min(length, default=1) > 0 else None
-
-    @property
-    def _stop(self) -> Shape:
-        return tuple(start + length for start, length in zip(self.offset, self.length, strict=True))
+        axes = zip(self.offset, self.length, other.offset, other.length, strict=True)
+        spans = [(max(a, b), min(a + num_a, b + num_b)) for a, num_a, b, num_b in axes]
+        if any(start >= stop for start, stop in spans):
+            return None
+        offset, length = tuple(start for start, _ in spans), tuple(stop - start for start, stop in spans)
+        return replace(self, offset=offset, length=length)
 
 
 Layout = Mapping[str, TensorLayout]
@@ -87,12 +77,11 @@ Layout = Mapping[str, TensorLayout]
 def describe_gaps(boxes: Sequence[TensorLayout]) -> str:
     """Why these boxes do not make up one tensor; empty if they do."""
     shape = boxes[0].shape
-    if not all(box.is_valid and box.shape == shape for box in boxes):
+    if not all(box.shape == shape and _is_inside(box) for box in boxes):
         return "pieces do not fit together"
-    axes = range(len(shape))
-    axis = max(axes, key=lambda axis: len({box.offset[axis] for box in boxes}), default=None)
-    if axis is None:
+    if not shape:
         return "pieces overlap" if len(boxes) > 1 else ""
+    axis = max(range(len(shape)), key=lambda axis: len({box.offset[axis] for box in boxes}))
     ordered = sorted(boxes, key=lambda box: box.offset[axis])
     for number, box in enumerate(ordered, start=1):
         for later in ordered[number:]:
@@ -101,3 +90,10 @@ def describe_gaps(boxes: Sequence[TensorLayout]) -> str:
             if box.overlap(later) is not None:
                 return "pieces overlap"
     return "" if sum(prod(box.length) for box in boxes) == prod(shape) else "pieces are missing"
+
+
+def _is_inside(box: TensorLayout) -> bool:
+    if not len(box.shape) == len(box.offset) == len(box.length):
+        return False
+    axes = zip(box.offset, box.length, box.shape, strict=True)
+    return all(0 <= start <= start + length <= size for start, length, size in axes)
