@@ -29,7 +29,8 @@ SIZES = [(1, 8, 8), (3, 16, 16)]
 def options(name: str, **wanted):
     """The file's options, made small, with what of `wanted` it has."""
     kind = registry.load("models", name).Options
-    known = {field.name for field in dataclasses.fields(kind)}
+    fields = dataclasses.fields(kind)
+    known = {one.name for one in fields if one.default is not None or not one.name.endswith("_widths")}
     return kind(**{key: value for key, value in {**SMALL, **wanted}.items() if key in known})
 
 
@@ -119,7 +120,9 @@ def test_shapes_and_ranges(name, side, classes, shape):
 
 
 @every_network
-@pytest.mark.parametrize("pixels", [8, 32, 128, *(pytest.param(n, marks=pytest.mark.slow) for n in (16, 64))])
+@pytest.mark.parametrize(
+    "pixels", [8, 32, 96, 128, *(pytest.param(n, marks=pytest.mark.slow) for n in (12, 16, 24, 48, 64))]
+)
 def test_sizes_by_shape_alone(name, side, classes, pixels):
     """At the default width, on the meta device: nothing is computed."""
     kind = registry.load("models", name)
@@ -133,6 +136,37 @@ def test_sizes_by_shape_alone(name, side, classes, pixels):
     assert tensor_of(out).shape == (
         (BATCH, 3, pixels, pixels) if side == "Generator" else (BATCH, *out.logits_B.shape[1:])
     )
+
+
+LATER = [pytest.param(n, marks=pytest.mark.slow) for n in (8, 12, 16, 32, 48, 64, 96, 128, 192, 256)]
+
+
+@pytest.mark.parametrize("pixels", [20, 24, 100, *LATER])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_size_trains_a_step_or_is_refused_in_one_line(name, pixels):
+    """Sizes that are 4 or 6 doubled train; a model may have a largest size."""
+    shape = (1, pixels, pixels)
+    if name != "mlp" and (pixels in (20, 100) or (name == "dcgan" and pixels > 128)):
+        for side in SIDES:
+            with pytest.raises(ConfigError, match=rf"^model {name} does not support images of {pixels}x{pixels}, .*$"):
+                build(name, side, 0, shape, latent=420)
+        return
+    g, d = (build(name, side, 0, shape, latent=420).float() for side in SIDES)  # 420 is 2, 3, … 7 equal parts
+    z = torch.randn(2, g.latent)
+    real = torch.randn(2, *shape).tanh()
+    condition = (torch.randn(2, *shape).tanh(),) if getattr(g, "takes_condition", False) else ()
+    before = {side: [p.clone() for p in net.parameters()] for side, net in (("g", g), ("d", d))}
+    for net in (d, g):
+        optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+        begin_update(net)
+        fake = g(z, None, *condition)
+        logits = d(torch.cat([real, fake]), None, *(torch.cat([c, c]) for c in condition)).logits_B
+        logits.sin().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    for side, net in (("g", g), ("d", d)):
+        assert all(p.isfinite().all() for p in net.parameters())
+        assert any(not torch.equal(a, b) for a, b in zip(before[side], net.parameters(), strict=True))
 
 
 @every_network

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
 import yaml
 from torch import nn
 
+from paragan.config import load
 from paragan.core import registry
 from paragan.core.errors import ConfigError
+from paragan.layers.attention import SelfAttention
 from paragan.layers.blocks import identity_wrap
 from paragan.layers.init import initialise
+from paragan.layers.resample import downsample, upsample
 from paragan.layers.update_once import mixes_samples
 from paragan.models import biggan, biggan_deep, dcgan, r3gan, sngan
 from paragan.models._vector import vector_norm
@@ -19,6 +24,9 @@ from paragan.models._vector import vector_norm
 SIDES = ("Generator", "Discriminator")
 X, Y = torch.linspace(-1, 1, 4 * 64).reshape(4, 1, 8, 8), torch.tensor([0, 1, 2, 0])
 
+_BROCK_64 = "flavour: brock, width: 64, latent: 120"
+_FFHQ_64 = "g_widths: [768, 768, 768, 768, 384]"
+_FFHQ_256 = "g_widths: [768, 768, 768, 768, 384, 192, 96]"
 COUNTS = {  # published, or built from the published code of others
     ("mlp", (1, 28, 28), 0): (1_486_352, 533_505),
     ("dcgan", (3, 32, 32), 0): (3_812_355, 2_931_009),
@@ -41,6 +49,11 @@ COUNTS = {  # published, or built from the published code of others
     ("biggan", (3, 32, 32), 10, "flavour: brock"): (9_231_875, 9_456_769),
     ("biggan", (3, 32, 32), 10, "flavour: brock, shared: 0, latent: 128"): (9_258_243, 9_456_769),
     ("biggan", (3, 32, 32), 10, "flavour: brock, shared: 0, latent: 128, width: 64"): (4_304_387, 4_207_361),
+    ("biggan", (3, 256, 256), 1000): (82_235_844, 99_225_890),
+    ("biggan", (3, 256, 256), 1000, "flavour: brock"): (82_235_844, 99_225_890),
+    ("biggan", (3, 512, 512), 1000): (82_468_068, 99_401_282),
+    ("biggan", (3, 64, 64), 1000, f"{_BROCK_64}, attention: {{g: 64}}"): (31_908_100, 20_566_721),
+    ("biggan", (3, 64, 64), 1000, f"{_BROCK_64}, attention: 32"): (31_969_540, 20_571_842),
     ("contragan", (3, 32, 32), 10): (9_416_196, 2_517_186),
     ("contragan", (3, 128, 128), 1000): (70_433_988, 90_343_202),
     ("biggan_deep", (3, 32, 32), 10): (7_762_948, 2_908_930),
@@ -50,6 +63,9 @@ COUNTS = {  # published, or built from the published code of others
     ("biggan_deep", (3, 256, 256), 1000): (55_736_708, 38_001_666),
     ("r3gan", (3, 32, 32), 10): (20_781_952, 21_280_512),
     ("r3gan", (3, 64, 64), 1000, "width: 1536"): (103_570_432, 107_205_120),
+    ("r3gan", (3, 32, 32), 1000, "width: 1536"): (82_914_304, 86_548_992),
+    ("r3gan", (3, 64, 64), 0, _FFHQ_64): (22_429_824, 22_381_440),
+    ("r3gan", (3, 256, 256), 0, _FFHQ_256): (23_057_952, 23_009_568),
     ("stylegan2", (3, 32, 32), 10, "mapping: 2, residual: false"): (20_215_315, 23_089_664),
     ("stylegan2", (3, 32, 32), 0, "mapping: 2, residual: false"): (19_947_539, 20_720_641),
     ("stylegan2", (3, 128, 128), 0, "base: 16384, mapping: 2"): (22_949_277, 23_882_369),
@@ -127,12 +143,12 @@ def test_a_latent_that_cannot_be_shared_out_is_refused():
 def test_a_width_that_does_not_divide_is_refused(name, side, width):
     with pytest.raises(ConfigError, match=r"^model.width: attention has \d+ channels, which must be a multiple of 8"):
         on_meta(name, side, (3, 32, 32), 10, f"width: {width}")
-    assert on_meta(name, side, (3, 32, 32), 10, f"width: {width}, attention: false")
+    assert on_meta(name, side, (3, 32, 32), 10, f"width: {width}, attention: null")
 
 
 def test_every_block_of_biggan_sees_its_own_part_of_z():
     """From the image back: a part of z that only block k reads moves nothing before block k."""
-    net = biggan.Generator(biggan.Options(width=8, latent=12, attention=False), (3, 32, 32), 3).double()
+    net = biggan.Generator(biggan.Options(width=8, latent=12, attention=None), (3, 32, 32), 3).double()
     initialise(net, 0, "g")
     z, y, seen = torch.randn(4, 12, dtype=torch.float64), torch.tensor([0, 1, 2, 0]), []
     for block in net.blocks:
@@ -173,9 +189,15 @@ def test_g_is_normalised_too():
 
 
 def test_groups_that_do_not_divide_are_refused():
-    told = r"^model.groups=96 does not divide 200 channels \(twice model.width\); pass model.groups=50$"
-    with pytest.raises(ConfigError, match=told):
+    message = r"^model.groups=96 does not divide 200 channels \(twice the widest map\); pass model.groups=50$"
+    with pytest.raises(ConfigError, match=message):
         on_meta("r3gan", "Discriminator", (3, 32, 32), 10, "width: 100")
+    with pytest.raises(ConfigError, match=r"^model.groups: 3 groups of the widest map, of 6 channels, leave no whole"):
+        on_meta("r3gan", "Generator", (3, 8, 8), 10, "groups: 3, g_widths: [6, 5]")
+
+
+def test_one_group_is_one_group_of_every_map():
+    assert on_meta("r3gan", "Generator", (3, 8, 8), 10, "groups: 1, g_widths: [6, 5]")
 
 
 def test_r3gan_starts_as_fix_up_says():
@@ -188,3 +210,112 @@ def test_r3gan_starts_as_fix_up_says():
         expected = 12**-0.25 * (2 / 1.04 / fan_in) ** 0.5
         assert abs(float(layer.weight.detach().std()) / expected - 1) < 0.05
     assert not any(p.any() for name, p in net.named_parameters() if "bias" in name)
+
+
+def sides_of_attention(net: nn.Module, *inputs) -> list[int]:
+    """The sides of the maps that attention is called with, in order."""
+    found = []
+    for module in net.modules():
+        if isinstance(module, SelfAttention):
+            module.register_forward_pre_hook(lambda _, given: found.append(given[0].shape[-1]))
+    net(*inputs)
+    return found
+
+
+NEAR = "width: 8, latent: 12"
+PLACES = {
+    "default": ([16], [16]),
+    "null": ([], []),
+    "[]": ([], []),
+    "8": ([8], [8]),
+    "{g: 4}": ([4], []),
+    "[8, 16]": ([8, 16], [16, 8]),
+    "{g: 32}": ([32], []),
+    "{d: 8}": ([], [8]),
+    "{g: [16, 32], d: [16, 8]}": ([16, 32], [16, 8]),
+}
+
+
+@pytest.mark.parametrize(("attention", "places"), PLACES.items(), ids=str)
+@pytest.mark.parametrize(
+    ("name", "more"), [("sagan", ""), ("biggan", ""), ("biggan", ", shared: 0"), ("biggan_deep", ""), ("reacgan", "")]
+)
+def test_attention_is_where_it_is_placed(name, more, attention, places):
+    words = f"{NEAR}, attention: {attention}{more}"
+    g, d = (on_meta(name, side, (3, 32, 32), 3, words) for side in SIDES)
+    y = torch.zeros(2, dtype=torch.int64, device="meta")
+    assert sides_of_attention(g, torch.empty(2, g.latent, device="meta"), y) == places[0]
+    assert sides_of_attention(d, torch.empty(2, 3, 32, 32, device="meta"), y) == places[1]
+
+
+@pytest.mark.parametrize("name", ["sagan", "biggan", "biggan_deep"])
+def test_attention_on_a_map_that_is_not_there_is_refused(name):
+    message = (
+        "^model.attention: D has no map of 64x64; use one of .*8, 16, 32 .model.attention.d=SIDE., or null for none$"
+    )
+    for side in SIDES:
+        with pytest.raises(ConfigError, match=message):
+            on_meta(name, side, (3, 64, 64), 10, "attention: 64")
+        with pytest.raises(ConfigError, match=r"^model.attention: G has no map of 24x24"):
+            on_meta(name, side, (3, 64, 64), 10, "attention: {g: 24}")
+
+
+def test_attention_is_read_from_settings():
+    for words, value in (
+        ("model.attention=8", 8),
+        ("model.attention=[8,16]", (8, 16)),
+        ("model.attention={g: 8, d: [4]}", {"g": 8, "d": (4,)}),
+        ("model.attention.d=8", {"d": 8}),
+        ("model.attention=null", None),
+    ):
+        assert load("digits", ["model=sagan", words]).model.options.attention == value
+    for wrong in ("false", "0", "all", "{x: 8}", "8.5"):
+        with pytest.raises(ConfigError, match=r"model.attention: must be default or an integer >= 1 or a list"):
+            load("digits", ["model=sagan", f"model.attention={wrong}"])
+
+
+@pytest.mark.parametrize("name", ["sngan", "sagan", "biggan", "biggan_deep", "contragan", "r3gan"])
+def test_widths_of_every_map(name):
+    """Both networks are as wide as they say; another number of widths is refused."""
+    known = {field.name for field in dataclasses.fields(registry.options("models", name))}
+    words = "g_widths: [32, 16, 16, 8], d_widths: [8, 8, 16, 24]"
+    words += ", groups: 1" * ("groups" in known) + ", attention: null" * ("attention" in known)
+    g, d = (on_meta(name, side, (3, 32, 32), 3, words) for side in SIDES)
+    y = torch.zeros(2, dtype=torch.int64, device="meta")
+    last = []
+    g.blocks[-1].register_forward_pre_hook(lambda _, given: last.append(given[0]))
+    d.blocks[-1].register_forward_pre_hook(lambda _, given: last.append(given[0]))
+    assert g(torch.empty(2, g.latent, device="meta"), y).shape == (2, 3, 32, 32)
+    d(torch.empty(2, 3, 32, 32, device="meta"), y)
+    maps = [given[0] if isinstance(given, tuple) else given for given in last]
+    assert [h.shape[1] for h in maps] == [8, 24]
+    for key, side in (("g_widths", "Generator"), ("d_widths", "Discriminator")):
+        with pytest.raises(ConfigError, match=f"^model.{key}: 2 widths for 4 maps; give one width for each, as in"):
+            on_meta(name, side, (3, 32, 32), 3, f"{key}: [8, 8]")
+
+
+def test_biggan_deep_refuses_widths_that_its_short_cuts_cannot_have():
+    for key, side, widths in (("g_widths", "Generator", [8, 16]), ("d_widths", "Discriminator", [16, 8, 8])):
+        with pytest.raises(ConfigError, match=rf"^model.{key}: short-cuts .* or model.flavour=studio$"):
+            on_meta("biggan_deep", side, (3, 8, 8), 3, f"{key}: {widths}, attention: null")
+        assert on_meta("biggan_deep", side, (3, 8, 8), 3, f"{key}: {widths}, attention: null, flavour: studio")
+
+
+def test_r3gan_takes_blocks_for_every_resolution():
+    words = "width: 8, groups: 4, blocks: [1, 2, 3]"
+    g, d = (on_meta("r3gan", side, (3, 16, 16), 3, words) for side in SIDES)
+    assert [len(stage.blocks) for stage in g.blocks[1:-1]] == [1, 2, 3]
+    assert [len(stage.blocks) for stage in d.blocks[1:-1]] == [3, 2, 1]
+    with pytest.raises(ConfigError, match=r"^model.blocks: 3 numbers for 4 resolutions; give one number, or 4$"):
+        on_meta("r3gan", "Generator", (3, 32, 32), 3, words)
+
+
+@pytest.mark.parametrize("resample", ["up", "down"])
+def test_r3gan_changes_channels_between_resolutions(resample):
+    """Equal to the plain order of the authors: change, then up; down, then change."""
+    stage = r3gan.Stage(3, 5, 1, 1, 1.0, resample).double()
+    nn.init.zeros_(stage.blocks[0].narrow.weight)  # the residual block starts as nothing
+    x = torch.randn(2, 3, 6, 6, dtype=torch.float64)
+    plain = F.conv2d(x, stage.change.weight)
+    plain = upsample(plain) if resample == "up" else downsample(plain)
+    torch.testing.assert_close(stage(x), plain, rtol=1e-12, atol=1e-12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Interval as Interval
 
@@ -53,6 +53,7 @@ Natural = Annotated[int, Interval(ge=0)]
 Positive = Annotated[float, Interval(gt=0)]
 NotNegative = Annotated[float, Interval(ge=0)]
 Fraction = Annotated[float, Interval(ge=0, le=1)]
+ImageSize = Literal[8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]  # of the models
 
 # torch.optim, known without importing it; LBFGS (needs a closure) and SparseAdam (sparse gradients) cannot play.
 TORCH_OPTIMISERS = (

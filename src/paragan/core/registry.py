@@ -3,7 +3,7 @@
 A category is a folder of such files: models, losses, penalties, … Outside code is a dotted path or
 a .py file. A file may have a frozen dataclass `Options`. It is *read* from the source, not
 imported, so that help and config errors are fast and do not import torch; the class may therefore
-use only builtins, dataclasses, typing and `core.option_types`.
+use only builtins, dataclasses, typing, `core.option_types` and the `_options` of its folder.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from paragan.core.outside_code import reraise_as_config_error
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z`])")  # not that of "et al. 2018"
 _ROOT = Path(__file__).resolve().parent.parent
 _READABLE = ("__future__", "dataclasses", "typing", "collections.abc", "paragan.core.option_types")
+_SHARED_OPTIONS = re.compile(r"paragan\.\w+\._options")  # torch-free files of options that several files share
 _NOUNS = {  # category -> what one file of it is, for messages
     "models": "model",
     "losses": "loss",
@@ -248,7 +249,7 @@ def _is_readable(node: ast.stmt) -> bool:
     if isinstance(node, ast.Import):
         return all(alias.name in _READABLE for alias in node.names)
     if isinstance(node, ast.ImportFrom):
-        return node.module in _READABLE
+        return node.module in _READABLE or _SHARED_OPTIONS.fullmatch(node.module or "") is not None
     return isinstance(node, ast.ClassDef) and node.name == "Options"
 
 

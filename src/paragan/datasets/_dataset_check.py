@@ -9,19 +9,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args, get_type_hints
+from typing import Literal, get_args
 
 import numpy as np
 from PIL import Image
 
 from paragan.core.command import program_command
 from paragan.core.errors import DataError
+from paragan.core.option_types import ImageSize
 from paragan.datasets import _class_folders, _image_decoding, _image_paths, folder, npz
 
 FEW_IMAGES = 1000
 _MAX_CLASS_RATIO = 10
 _MAX_LISTED = 10
-_MODEL_SIDES = (8, 16, 32, 64, 128)
+_SIZES: tuple[int, ...] = get_args(ImageSize)
 _DEFAULT_SIDE = 64  # largest size suggested by default; larger networks are slow without an accelerator
 
 Split = Literal["train", "held_out"]
@@ -56,9 +57,8 @@ def check_dataset(
     size: the training size; None: chosen from the image sizes. progress: called with the number of images done and the
     total. Raises `DataError` if `path` contains no images.
     """
-    sizes = get_args(get_type_hints(folder.Options)["size"])
-    if size is not None and size not in sizes:
-        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, sizes))}")
+    if size is not None and size not in _SIZES:
+        raise DataError(f"--size {size} is not supported; use one of {', '.join(map(str, _SIZES))}")
     if Path(path).suffix.lower() == ".npz":
         return _check_npz(path)
     files, paths = folder.list_images(path)
@@ -79,7 +79,7 @@ def check_dataset(
             _note_image(report, image)
             _note_duplicate(report, first_names, _digest(image), name)
         progress(number, len(paths))
-    _add_advice(report, np.array(sides), size, sizes)
+    _add_advice(report, np.array(sides), size)
     return report
 
 
@@ -107,9 +107,9 @@ def _check_npz(path: str) -> DatasetReport:
             counts.update(sample["label"].tolist() if "label" in sample else [])
     report.classes = {name: counts[label] for label, name in enumerate(parts[0].class_names)}
     report.advice = _advice(report)
-    if sides[0] != sides[1] or sides[0] not in _MODEL_SIDES:
+    if sides[0] != sides[1] or sides[0] not in _SIZES:
         size = "x".join(map(str, sides))
-        expected = ", ".join(map(str, _MODEL_SIDES))
+        expected = ", ".join(map(str, _SIZES))
         report.advice.insert(0, f"no built-in model supports {size} images: resize them to squares of {expected} px")
         return report
     report.command = _command(report, "data.name=npz")
@@ -139,13 +139,13 @@ def _digest(image: Image.Image) -> bytes:
     return hashlib.sha256(f"{image.mode} {image.size}".encode() + image.tobytes()).digest()
 
 
-def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None, sizes: tuple[int, ...]) -> None:
+def _add_advice(report: DatasetReport, sides: np.ndarray, size: int | None) -> None:
     if not len(sides):
         report.advice = ["no image can be decoded: there is nothing to train on"]
         return
     report.sides = (int(sides.min()), int(np.median(sides)), int(sides.max()))
-    fitting = [s for s in sizes if s <= min(report.sides[1], _DEFAULT_SIDE)]
-    report.size = size or max(fitting, default=min(sizes))
+    fitting = [s for s in _SIZES if s <= min(report.sides[1], _DEFAULT_SIDE)]
+    report.size = size or max(fitting, default=min(_SIZES))
     report.num_smaller = int((sides < report.size).sum())
     report.advice = _advice(report)
     grey = ["data.channels=1"] if set(report.kinds) == {"grey"} else []

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, Interval, Natural
+from paragan.core.option_types import FilePath, ImageSize, Interval, Natural
 from paragan.core.protocols import Source
 from paragan.datasets import _class_folders, _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
@@ -30,7 +30,7 @@ class Options:
 
     path: FilePath = ""
     """The folder or .zip file."""
-    size: Literal[8, 16, 32, 64, 128, 256, 512] = 64
+    size: ImageSize = 64
     """Height and width in pixels to which images are resized."""
     channels: Literal[1, 3] = 3
     """Channels: 1 for grey, 3 for colour."""

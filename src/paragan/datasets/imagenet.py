@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, Natural
+from paragan.core.option_types import FilePath, ImageSize, Natural
 from paragan.core.protocols import Source
 from paragan.datasets import _image_paths, _synsets
 from paragan.datasets._image_files import FolderReader
@@ -38,7 +38,7 @@ class Options:
 
     path: FilePath = ""
     """The folder that contains train and val."""
-    size: Literal[8, 16, 32, 64, 128, 256, 512] = 128
+    size: ImageSize = 128
     """Height and width in pixels to which the largest centred square is resized."""
     cache_mb: Natural = 128
     """MiB of decoded images cached in memory, per split."""

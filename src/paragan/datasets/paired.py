@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.option_types import Count, FilePath, Interval, Natural
+from paragan.core.option_types import Count, FilePath, ImageSize, Interval, Natural
 from paragan.core.protocols import Source, image_specs
 from paragan.datasets import _archives, _image_decoding, _image_paths
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
@@ -35,7 +35,7 @@ class Options:
     """The folder, .zip or .tar file."""
     direction: Literal["a_to_b", "b_to_a"] = "a_to_b"
     """Translation direction: from the left half (A) to the right half (B), or back."""
-    size: Literal[8, 16, 32, 64, 128, 256, 512] = 256
+    size: ImageSize = 256
     """Height and width in pixels of each half."""
     load_size: Count | None = None
     """Training pairs are resized to this size, then cropped to `size` at random. null: 286 for size 256, in proportion

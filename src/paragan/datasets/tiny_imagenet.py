@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import FilePath, Natural
+from paragan.core.option_types import FilePath, ImageSize, Natural
 from paragan.core.protocols import Source
 from paragan.datasets import _archives, _image_paths, _synsets
 from paragan.datasets._image_files import FileReader
@@ -35,7 +35,7 @@ class Options:
 
     path: FilePath = ""
     """The archive, its unpacked folder, or the folder that contains the archive."""
-    size: Literal[8, 16, 32, 64, 128] = 64
+    size: ImageSize = 64
     """Height and width in pixels to which images are resized; 64 is the original."""
     cache_mb: Natural = 128
     """MiB of decoded images cached in memory, per split. All training images take 1,172 MiB."""

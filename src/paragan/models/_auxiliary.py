@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from paragan.layers.blocks import ReluHead, Wrap
 from paragan.layers.precision import autocast_off
+from paragan.layers.spectral_norm import spectral_norm
 
 Kind = Literal["projection", "auxiliary"]
 
@@ -34,6 +35,6 @@ class AuxiliaryHead(nn.Module):
             return self.linear(features_BF).squeeze(1), features_BF, self.classify(features_BF)
 
 
-def head(kind: Kind, features: int, classes: int, wrap: Wrap) -> nn.Module:
-    """The last block; without classes both are the same."""
-    return (AuxiliaryHead if kind == "auxiliary" and classes else ReluHead)(features, classes, wrap)
+def head(kind: Kind, features: int, classes: int) -> nn.Module:
+    """The last block, with spectral norm; without classes both kinds are the same."""
+    return (AuxiliaryHead if kind == "auxiliary" and classes else ReluHead)(features, classes, spectral_norm)

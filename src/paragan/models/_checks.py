@@ -1,23 +1,38 @@
-"""Validation of image shapes and class counts, with one-line errors."""
+"""Validation of image shapes, class counts, widths and places of attention, with one-line errors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 from paragan.core.errors import ConfigError
+from paragan.models._options import Attention, Places, Widths
 
-SIDES = (8, 16, 32, 64, 128)
+_SIDES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
-def image_side(shape: tuple[int, int, int], model: str, sides: tuple[int, ...] = SIDES) -> int:
-    """The side of square images, one of `sides`; a `ConfigError` for anything else."""
+def image_side(shape: tuple[int, int, int], model: str, largest: int = 128) -> int:
+    """The side of square images: 4 or 6, doubled up to `largest`; a `ConfigError` for anything else."""
     _, height, width = shape
-    if height == width and height in sides:
+    valid = [side for side in _SIDES if side <= largest]
+    if height == width and height in valid:
         return height
-    near = next((side for side in sides if side >= max(height, width)), sides[-1])
-    expected = ", ".join(map(str, sides))
+    near = next((side for side in valid if side >= max(height, width)), valid[-1])
     raise ConfigError(
-        f"model {model} does not support images of {height}x{width}, only squares of {expected}; resize them to "
-        f"{near}x{near} (data.size={near}, where the data set has it)"
+        f"model {model} does not support images of {height}x{width}, only squares of "
+        f"{', '.join(map(str, valid))}; resize them to {near}x{near} "
+        f"(data.size={near}, where the data set has it)"
     )
+
+
+def num_doublings(side: int) -> int:
+    """How often the smallest map, of 4 or 6 px, is doubled."""
+    return side.bit_length() - 3
+
+
+def lowest_side(side: int) -> int:
+    """Side of the smallest map: 4, or 6 for images of three times a power of two."""
+    return side >> num_doublings(side)
 
 
 def effective_num_classes(conditional: bool | None, num_classes: int, model: str) -> int:
@@ -27,3 +42,33 @@ def effective_num_classes(conditional: bool | None, num_classes: int, model: str
     if conditional and not num_classes:
         raise ConfigError("model.conditional=true needs labels, but the data has none; pass model.conditional=false")
     return num_classes if conditional else 0
+
+
+def attention_sides(
+    wanted: Attention, player: Literal["g", "d"], default: Places, maps: Sequence[int]
+) -> tuple[int, ...]:
+    """Sides of the maps of one player that attention sees.
+
+    wanted: the setting. default: what "default" stands for. maps: the sides that there are.
+    `ConfigError`: the setting names another one.
+    """
+    setting: Places = default if wanted == "default" else wanted
+    sides = setting.get(player) if isinstance(setting, dict) else setting
+    chosen = (sides,) if isinstance(sides, int) else tuple(sides or ())
+    for side in chosen:
+        if side not in maps:
+            known = ", ".join(map(str, sorted(maps)))
+            raise ConfigError(
+                f"model.attention: {player.upper()} has no map of {side}x{side}; use one of {known} "
+                f"(model.attention.{player}=SIDE), or null for none"
+            )
+    return chosen
+
+
+def stage_widths(given: Widths, default: Sequence[int], key: str) -> list[int]:
+    """Channels of every map: those that are given, or the default. `ConfigError`: another number of maps."""
+    if given is not None and len(given) != len(default):
+        raise ConfigError(
+            f"model.{key}: {len(given)} widths for {len(default)} maps; give one width for each, as in {list(default)}"
+        )
+    return list(default if given is None else given)

@@ -1,34 +1,133 @@
-"""How wide the residual networks of `sngan` and `sagan` are."""
+"""The residual networks of SNGAN, SAGAN and BigGAN: channels at every image size, and chains of blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
+
+from torch import nn
+
+from paragan.layers.attention import SelfAttention
+from paragan.layers.blocks import DownBlock, UpBlock, Wrap
+from paragan.layers.conditional_norm import batch_norm
+from paragan.layers.spectral_norm import spectral_norm
+from paragan.models._checks import attention_sides, lowest_side, num_doublings, stage_widths
+from paragan.models._options import AttentionOptions, Places, StageOptions
 
 
 class Shape(NamedTuple):
     """Multiples of the width: G from the smallest map up; D from the image down, whose first few blocks halve."""
 
-    width: int
     g: tuple[int, ...]
     d: tuple[int, ...]
     halvings: int
-    lowest: int = 4  # side of the smallest map
-
-    def g_widths(self, width: int | None) -> list[int]:
-        """Channels of G's maps. width: instead of the paper's."""
-        return [(width or self.width) * times for times in self.g]
-
-    def d_widths(self, width: int | None) -> list[int]:
-        return [(width or self.width) * times for times in self.d]
 
 
-SHAPES = {
-    8: Shape(128, (2, 2), (1, 1, 1, 1), 1),
-    16: Shape(128, (2, 2, 2), (1, 1, 1, 1), 2),
-    32: Shape(128, (2, 2, 2, 2), (1, 1, 1, 1), 2),
-    48: Shape(64, (8, 4, 2, 1), (1, 2, 4, 8, 16), 4, lowest=6),
-    64: Shape(64, (16, 8, 4, 2, 1), (1, 2, 4, 8, 16), 4),
-    128: Shape(64, (16, 16, 8, 4, 2, 1), (1, 2, 4, 8, 16, 16), 5),
-    256: Shape(64, (16, 16, 8, 8, 4, 2, 1), (1, 2, 4, 8, 8, 16, 16), 6),
-    512: Shape(64, (16, 16, 8, 8, 4, 2, 1, 1), (1, 1, 2, 4, 8, 8, 16, 16), 7),
+# Miyato et al. 2018, tables 4 to 6; 256 and 512 px: Brock et al. 2019, tables 8 and 9. The papers have no 8 and 16 px;
+# those are the 32 px net with fewer halvings.
+LARGE_SHAPES = {
+    64: Shape((16, 8, 4, 2, 1), (1, 2, 4, 8, 16), 4),
+    128: Shape((16, 16, 8, 4, 2, 1), (1, 2, 4, 8, 16, 16), 5),
+    256: Shape((16, 16, 8, 8, 4, 2, 1), (1, 2, 4, 8, 8, 16, 16), 6),
+    512: Shape((16, 16, 8, 8, 4, 2, 1, 1), (1, 1, 2, 4, 8, 8, 16, 16), 7),
+    1024: Shape((16, 16, 8, 8, 4, 2, 1, 1, 1), (1, 1, 1, 2, 4, 8, 8, 16, 16), 8),
 }
+SNGAN_SHAPES = LARGE_SHAPES | {
+    8: Shape((2, 2), (1, 1, 1, 1), 1),
+    16: Shape((2, 2, 2), (1, 1, 1, 1), 2),
+    32: Shape((2, 2, 2, 2), (1, 1, 1, 1), 2),
+    48: Shape((8, 4, 2, 1), (1, 2, 4, 8, 16), 4),
+}
+
+
+@dataclass(frozen=True)
+class ResidualPlan:
+    """Channels and attention of both networks at one image size.
+
+    g_widths: from the smallest map, of side `lowest`, up. d_widths: of the blocks from the image down, of which the
+    first `halvings` halve. g_attention, d_attention: sides of the maps that attention sees.
+    """
+
+    side: int
+    g_widths: list[int]
+    d_widths: list[int]
+    halvings: int
+    g_attention: tuple[int, ...] = ()
+    d_attention: tuple[int, ...] = ()
+
+    @property
+    def lowest(self) -> int:
+        """Side of G's smallest map."""
+        return lowest_side(self.side)
+
+
+def shape_at(shapes: Mapping[int, Shape], side: int) -> Shape:
+    """The row of an image size; three times a power of two has that of as many doublings, where none of its own."""
+    return shapes[side] if side in shapes else shapes[4 << num_doublings(side)]
+
+
+def residual_plan(
+    options: StageOptions, shape: Shape, side: int, width: int, default_attention: Places = None
+) -> ResidualPlan:
+    """The networks at one image size. width: what `shape` is multiplied by, where no widths are given."""
+    attention = options.attention if isinstance(options, AttentionOptions) else None
+    g_maps = [side >> number for number in range(num_doublings(side) + 1)]
+    d_maps = [side >> number for number in range(1, shape.halvings + 1)]
+    return ResidualPlan(
+        side,
+        stage_widths(options.g_widths, [width * times for times in shape.g], "g_widths"),
+        stage_widths(options.d_widths, [width * times for times in shape.d], "d_widths"),
+        shape.halvings,
+        attention_sides(attention, "g", default_attention, g_maps),
+        attention_sides(attention, "d", default_attention, d_maps),
+    )
+
+
+def sngan_plan(options: StageOptions, side: int, width: int | None, default_attention: Places = None) -> ResidualPlan:
+    """Those of SNGAN and SAGAN. width: None is the paper's, 128 up to 32 px and 64 above."""
+    shape = shape_at(SNGAN_SHAPES, side)
+    return residual_plan(options, shape, side, width or (128 if side <= 32 else 64), default_attention)
+
+
+def up_blocks(plan: ResidualPlan, classes: int, wrap: Wrap) -> list[nn.Module]:
+    """G's blocks after the first map, whose norms read the label."""
+    norm = partial(batch_norm, classes=classes)
+    blocks: list[nn.Module] = first_attention(plan, wrap)
+    for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
+        blocks.append(UpBlock(a, b, norm, wrap))
+        if plan.lowest << number in plan.g_attention:
+            blocks.append(SelfAttention(b, wrap))
+    return blocks
+
+
+def first_attention(plan: ResidualPlan, wrap: Wrap) -> list[nn.Module]:
+    """Attention on G's smallest map, if there is any."""
+    return [SelfAttention(plan.g_widths[0], wrap)] if plan.lowest in plan.g_attention else []
+
+
+def down_blocks(plan: ResidualPlan, colours: int, thin_from: int | None = None) -> list[nn.Module]:
+    """D's blocks up to the head. thin_from: the first block that is as wide inside as its input; None: none is."""
+    blocks: list[nn.Module] = []
+    for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
+        halves = number < plan.halvings
+        hidden = b if thin_from is None or number < thin_from else a
+        blocks.append(DownBlock(a, b, halves, number == 0, spectral_norm, hidden))
+        if halves and plan.side >> (number + 1) in plan.d_attention:
+            blocks.append(SelfAttention(b, spectral_norm))
+    return blocks
+
+
+def default_attention(side: int) -> Places:
+    """Half the image in either network, 64 px at most; none on G's smallest map."""
+    half = largest_map(side // 2)
+    return {"g": half if half > lowest_side(side) else None, "d": half}
+
+
+def largest_map(side: int) -> int:
+    """The side of the largest map of at most 64 px, on which attention is affordable."""
+    while side > 64:
+        side //= 2
+    return side

@@ -22,7 +22,6 @@ from paragan.layers.resample import upsample
 
 State = tuple[Tensor, Tensor | None, Tensor]  # map, image, styles (B, layers, length)
 _RATE = 0.01  # of the layers that make styles
-LOWEST = 4
 
 
 class ClassVector(nn.Module):
@@ -164,9 +163,9 @@ class SynthesisBlock(nn.Module):
 class ConstantInput(nn.Module):
     """Styles to the first state: a learnt map, the same for all images."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, side: int) -> None:
         super().__init__()
-        self.map = nn.Parameter(torch.randn(channels, LOWEST, LOWEST))
+        self.map = nn.Parameter(torch.randn(channels, side, side))
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
         tensor.normal_(generator=generator)

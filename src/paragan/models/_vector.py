@@ -33,17 +33,27 @@ class VectorBatchNorm(nn.Module):
 
 
 class LatentEntry(nn.Module):
-    """z and y to the vector, which is the point of the class, then z, and to the smallest map, which is made from the
-    first `first` numbers of z. whole: from so many of the vector instead, which are all.
+    """z and y to the vector (the point of the class, then z) and to the smallest map, of `side`.
+
+    The map is made from the first `first` numbers of z; whole: from the vector, of `first` numbers.
     """
 
     def __init__(
-        self, first: int, channels: int, classes: int, shared: int, wrap: Wrap, *, whole: bool = False
+        self,
+        first: int,
+        channels: int,
+        classes: int,
+        shared: int,
+        wrap: Wrap,
+        *,
+        side: int = 4,
+        whole: bool = False,
     ) -> None:
         super().__init__()
-        self.first, self.whole = first, whole
+        self.first = first
+        self.whole = whole
         self.embed = nn.Embedding(classes, shared) if classes else None
-        self.stem = Stem(first, channels, wrap)
+        self.stem = Stem(first, channels, wrap, side)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> State:
         c_BC = z_BZ

@@ -1,22 +1,22 @@
 """BigGAN-deep (Brock et al. 2019, appendix B.2, tables 7 to 9), for squares of 8 to 1024 px.
 
 Bottlenecks of four convolutions, two for each resolution; short-cuts that drop, repeat or add channels instead of
-computing them; every norm of G reads all of z beside the class. Attention sees a map of 64 in G, in D half the image.
-Parameters with the default width (G / D): 32 px, 10 classes 7,762,948 / 2,908,930; 1000 classes 32,874,372 /
-20,951,554 at 64 px, 50,244,484 / 34,590,210 at 128 px, 55,736,708 / 38,001,666 at 256 px. The paper has no 8, 16, 32
-and 1024 px.
+computing them; every norm of G reads all of z and the class. Parameters with the default width (G / D): 32 px, 10
+classes 7,762,948 / 2,908,930; 1000 classes 32,874,372 / 20,951,554 at 64 px, 50,244,484 / 34,590,210 at 128 px,
+55,736,708 / 38,001,666 at 256 px. The paper has no 8, 16, 32 and 1024 px.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from paragan.core.errors import ConfigError
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
 from paragan.layers.attention import SelfAttention
@@ -24,13 +24,24 @@ from paragan.layers.blocks import Norm, NormImageOutput, ReluHead, Wrap, run_blo
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
 from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._options import Attention, AttentionOptions, Places, WeightInit
+from paragan.models._residual import (
+    LARGE_SHAPES,
+    ResidualPlan,
+    Shape,
+    default_attention,
+    first_attention,
+    largest_map,
+    residual_plan,
+    shape_at,
+)
 from paragan.models._vector import LatentEntry, WithoutVector, WithVector, vector_norm
 
 _NECK = 4  # by which a block's channels are divided inside
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(AttentionOptions):
     """BigGAN-deep's sizes and variants."""
 
     latent: Count = 128
@@ -43,31 +54,19 @@ class Options:
     """`paper`, or `studio` as a published 32 px benchmark has it: convolutional short-cuts, and a D that starts
     narrow.
     """
-    attention: bool = True
-    """Whether there is self-attention."""
-    conditional: bool | None = True
-    """Whether both networks see labels: true, false, or null (if the data has labels)."""
-    weight_init: Literal["orthogonal", "glorot", "normal_0.02", "torch"] = "orthogonal"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
+    attention: Attention = "default"
+    """Sides of the maps that self-attention sees, of a multiple of 8 channels: a number or a list for both networks,
+    or `{g: 64, d: [64, 32]}`; null: none; `default`: 64 in G, or half the image up to 32 px; half the image in D, or
+    64 above 256 px.
+    """
+    weight_init: WeightInit = "orthogonal"
 
 
-class Shape(NamedTuple):
-    """Multiples of the width: G from 4x4 up; D from the image down, of whose steps the first few halve."""
-
-    g: tuple[int, ...]
-    d: tuple[int, ...]
-    halvings: int
-
-
-SHAPES = {
+_SHAPES = {
     8: Shape((4, 4), (4, 4, 4), 1),
     16: Shape((4, 4, 4), (4, 4, 4), 2),
     32: Shape((4, 4, 4, 4), (4, 4, 4, 4), 2),
-    64: Shape((16, 8, 4, 2, 1), (1, 2, 4, 8, 16), 3),
-    128: Shape((16, 16, 8, 4, 2, 1), (1, 2, 4, 8, 16, 16), 4),
-    256: Shape((16, 16, 8, 8, 4, 2, 1), (1, 2, 4, 8, 8, 16, 16), 5),
-    512: Shape((16, 16, 8, 8, 4, 2, 1, 1), (1, 1, 2, 4, 8, 8, 16, 16), 6),
-    1024: Shape((16, 16, 8, 8, 4, 2, 1, 1, 1), (1, 1, 1, 2, 4, 8, 8, 16, 16), 7),
+    **{side: row._replace(halvings=row.halvings - 1) for side, row in LARGE_SHAPES.items()},
 }
 
 
@@ -78,17 +77,21 @@ class Generator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "biggan_deep")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        side = image_side(shape, "biggan_deep", tuple(SHAPES))
-        widths = [options.width * times for times in SHAPES[side].g]
+        plan = _plan(options, shape)
         vector = options.latent + (options.shared if classes else 0)
-        norm, convolved = vector_norm(vector, spectral_norm), options.flavour == "studio"
-        blocks: list[nn.Module] = [LatentEntry(vector, widths[0], classes, options.shared, spectral_norm, whole=True)]
-        for number, (a, b) in enumerate(pairwise(widths)):
+        norm = vector_norm(vector, spectral_norm)
+        convolved = options.flavour == "studio"
+        channels = plan.g_widths[0]
+        entry = LatentEntry(vector, channels, classes, options.shared, spectral_norm, side=plan.lowest, whole=True)
+        first = map(WithoutVector, first_attention(plan, spectral_norm))
+        blocks: list[nn.Module] = [entry, *first]
+        for number, (a, b) in enumerate(pairwise(plan.g_widths), start=1):
             for outputs, up in ((a, False), (b, True)):
-                blocks.append(WithVector(UpNeck(a, outputs, up, convolved, norm, spectral_norm), slice(None)))
-            if options.attention and 8 << number == (64 if side > 32 else side // 2):
+                neck = UpNeck(a, outputs, up, convolved, norm, spectral_norm)
+                blocks.append(WithVector(neck, slice(None)))
+            if plan.lowest << number in plan.g_attention:
                 blocks.append(WithoutVector(SelfAttention(b, spectral_norm)))
-        last = WithoutVector(NormImageOutput(widths[-1], shape[0], spectral_norm), last=True)
+        last = WithoutVector(NormImageOutput(plan.g_widths[-1], shape[0], spectral_norm), last=True)
         self.blocks = nn.ModuleList([*blocks, last])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
@@ -102,25 +105,23 @@ class Discriminator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "biggan_deep")
         self.weight_init = options.weight_init
-        side = image_side(shape, "biggan_deep", tuple(SHAPES))
-        _, multiples, halvings = SHAPES[side]
+        plan = _plan(options, shape)
         convolved = options.flavour == "studio"
-        first = 1 if convolved else multiples[0]
-        widths = [options.width * times for times in (first, *multiples[1:])]
-        blocks: list[nn.Module] = [InputConv(shape[0], widths[0], spectral_norm)]
-        for number, (a, b) in enumerate(pairwise(widths)):
-            down = number < halvings
-            blocks += [DownNeck(a, b, down, convolved, spectral_norm), DownNeck(b, b, False, convolved, spectral_norm)]
-            if options.attention and side >> (number + 1) == (side // 2 if side <= 256 else 64):
+        blocks: list[nn.Module] = [InputConv(shape[0], plan.d_widths[0], spectral_norm)]
+        for number, (a, b) in enumerate(pairwise(plan.d_widths)):
+            down = number < plan.halvings
+            blocks.append(DownNeck(a, b, down, convolved, spectral_norm))
+            blocks.append(DownNeck(b, b, False, convolved, spectral_norm))
+            if down and plan.side >> (number + 1) in plan.d_attention:
                 blocks.append(SelfAttention(b, spectral_norm))
-        self.blocks = nn.ModuleList([*blocks, ReluHead(widths[-1], classes, spectral_norm)])
+        self.blocks = nn.ModuleList([*blocks, ReluHead(plan.d_widths[-1], classes, spectral_norm)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
         return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
 
 
 class UpNeck(nn.Module):
-    """Norm, ReLU, 1x1, norm, ReLU, double, 3x3, norm, ReLU, 3x3, norm, ReLU, 1x1, beside x, doubled (figure 16).
+    """Norm, ReLU, 1x1, norm, ReLU, double, 3x3, norm, ReLU, 3x3, norm, ReLU, 1x1, plus x, doubled (figure 16).
 
     Where the block has fewer channels than x the short-cut drops the last ones. convolved: it is a 1x1 instead.
     """
@@ -144,7 +145,7 @@ class UpNeck(nn.Module):
 
 
 class DownNeck(nn.Module):
-    """ReLU, 1x1, ReLU, 3x3, ReLU, 3x3, ReLU, halve, 1x1, beside x, halved (figure 16).
+    """ReLU, 1x1, ReLU, 3x3, ReLU, 3x3, ReLU, halve, 1x1, plus x, halved (figure 16).
 
     Where the block has more channels than x a 1x1 makes those that lack. convolved: it makes all of them, wherever
     something changes shape.
@@ -193,7 +194,7 @@ class DropChannels(nn.Module):
 
 
 class AddChannels(nn.Module):
-    """x, and behind it more channels made of it."""
+    """x, followed by more channels made of it."""
 
     def __init__(self, conv: nn.Module) -> None:
         super().__init__()
@@ -201,6 +202,27 @@ class AddChannels(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([x, self.conv(x)], 1)
+
+
+def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
+    side = image_side(shape, "biggan_deep", 1024)
+    row = shape_at(_SHAPES, side)
+    if options.flavour == "studio":
+        row = row._replace(d=(1, *row.d[1:]))
+    elif options.g_widths is not None and any(a < b for a, b in pairwise(options.g_widths)):
+        raise ConfigError(
+            "model.g_widths: short-cuts of the flavour paper drop channels and cannot add any; give widths "
+            "that do not grow towards the image, or model.flavour=studio"
+        )
+    elif options.d_widths is not None and any(a > b for a, b in pairwise(options.d_widths)):
+        raise ConfigError(
+            "model.d_widths: short-cuts of the flavour paper add channels and cannot drop any; give widths "
+            "that do not shrink towards the smallest map, or model.flavour=studio"
+        )
+    places: Places = default_attention(side)
+    if side >= 64:
+        places = {"g": largest_map(side), "d": side // 2 if side <= 256 else largest_map(side)}
+    return residual_plan(options, row, side, options.width, places)
 
 
 def _same(channels: int) -> nn.Conv2d:

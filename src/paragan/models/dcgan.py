@@ -20,11 +20,12 @@ from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.blocks import Head, ImageOutput, Stem, Wrap, identity_wrap, run_blocks
 from paragan.layers.conditional_norm import batch_norm
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._checks import effective_num_classes, image_side, lowest_side, num_doublings
+from paragan.models._options import NetworkOptions, WeightInit
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """DCGAN's sizes, labels and D's norm."""
 
     latent: Count = 128
@@ -32,13 +33,11 @@ class Options:
     width: Count = 64
     """Channels at the highest resolution, doubled at each lower one up to 16 times."""
     conditional: bool | None = False
-    """Whether both networks see labels: true, false, or null (if the data has labels)."""
     d_norm: Literal["batch", "spectral", "none"] = "batch"
     """Norm of D. Batch norm is the paper's; it mixes samples, so real and fake images go through D separately, and
     `gradient_penalty` refuses it.
     """
-    weight_init: Literal["normal_0.02", "orthogonal", "glorot", "torch"] = "normal_0.02"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
+    weight_init: WeightInit = "normal_0.02"
 
 
 class Generator(nn.Module):
@@ -48,9 +47,11 @@ class Generator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "dcgan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        widths = _widths(image_side(shape, "dcgan"), options.width)[::-1]
+        side = image_side(shape, "dcgan")
+        widths = _widths(side, options.width)[::-1]
+        stem = Stem(options.latent, widths[0], side=lowest_side(side))
         ups = [Up(a, b, classes) for a, b in pairwise(widths)]
-        self.blocks = nn.ModuleList([Stem(options.latent, widths[0]), *ups, ImageOutput(widths[-1], shape[0])])
+        self.blocks = nn.ModuleList([stem, *ups, ImageOutput(widths[-1], shape[0])])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         return run_blocks(self.blocks, z_BZ, y_B)
@@ -111,6 +112,5 @@ class Down(nn.Module):
 
 
 def _widths(side: int, width: int) -> tuple[int, ...]:
-    """Channels from the full resolution down to 4x4, where the last entry lies: (64, 128, 256, 512) at 32 px."""
-    steps = (side // 4).bit_length() - 1
-    return tuple(width * min(2**step, 16) for step in range(steps + 1))
+    """Channels from the full resolution down to the smallest map: (64, 128, 256, 512) at 32 px."""
+    return tuple(width * min(2**step, 16) for step in range(num_doublings(side) + 1))

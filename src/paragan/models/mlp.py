@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -21,10 +20,11 @@ from paragan.layers.blocks import run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.models._checks import effective_num_classes
+from paragan.models._options import NetworkOptions
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """Hidden layers of both networks."""
 
     latent: Count = 100
@@ -34,9 +34,6 @@ class Options:
     d_widths: tuple[Count, ...] = (512, 256)
     """Units of D's hidden layers, from the image to the logit."""
     conditional: bool | None = False
-    """Whether both networks see labels: true, false, or null (if the data has labels)."""
-    weight_init: Literal["torch", "normal_0.02", "orthogonal", "glorot"] = "torch"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):

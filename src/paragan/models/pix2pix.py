@@ -23,9 +23,8 @@ from paragan.layers.blocks import run_blocks
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.random import Dropout
 from paragan.layers.strided_conv import DownConv4x4, UpConv4x4
-from paragan.models._checks import image_side
-
-_SIDES = (8, 16, 32, 64, 128, 256, 512)
+from paragan.models._checks import image_side, num_doublings
+from paragan.models._options import WeightInit
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Options:
     """
     dropout: Fraction = 0.5
     """Probability of dropout in G, its only noise."""
-    weight_init: Literal["normal_0.02", "orthogonal", "glorot", "torch"] = "normal_0.02"
+    weight_init: WeightInit = "normal_0.02"
     """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
@@ -56,14 +55,14 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        levels = image_side(shape, "pix2pix", _SIDES).bit_length() - 1
+        side = image_side(shape, "pix2pix", 512)
+        levels = (side & -side).bit_length() - 1  # halvings down to 1 px, or to 3
         widths = _widths(options.width, levels)
         norm = _norm(options.norm)
-        inner = range(1, levels - 1)  # the first layer has no norm; the innermost map is one pixel, its own mean
-        downs = [
-            Down(a, b, norm(b) if i in inner else None, first=i == 0)
-            for i, (a, b) in enumerate(pairwise((shape[0], *widths)))
-        ]
+        downs = []
+        for i, (a, b) in enumerate(pairwise((shape[0], *widths))):
+            has_norm = 0 < i < levels - 1  # the innermost map is one pixel, which is its mean
+            downs.append(Down(a, b, norm(b) if has_norm else None, first=i == 0))
         ups = []
         for i, (a, b) in enumerate(pairwise(widths[::-1])):
             dropout = options.dropout if 1 <= i <= 3 and b == 8 * options.width else 0.0
@@ -86,14 +85,12 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        halvings = min(
-            3, image_side(shape, "pix2pix", _SIDES).bit_length() - 3
-        )  # below 32 px the map would get too small
-        widths, norm = _widths(options.width, halvings + 1), _norm(options.norm)
-        patches = [
-            Patch(a, b, 2 if i < halvings else 1, norm(b) if i else None)
-            for i, (a, b) in enumerate(pairwise((2 * shape[0], *widths)))
-        ]
+        halvings = min(3, num_doublings(image_side(shape, "pix2pix", 512)))  # more would leave too small a map
+        widths = _widths(options.width, halvings + 1)
+        norm = _norm(options.norm)
+        patches = []
+        for i, (a, b) in enumerate(pairwise((2 * shape[0], *widths))):
+            patches.append(Patch(a, b, 2 if i < halvings else 1, norm(b) if i else None))
         self.blocks = nn.ModuleList([*patches, Head(widths[-1])])
 
     def forward(
@@ -107,7 +104,7 @@ class Discriminator(nn.Module):
 
 
 class Down(nn.Module):
-    """4x4 of stride two, norm, leaky ReLU 0.2, of the newest map. The activation is the block's own and so in place."""
+    """4x4 of stride two, norm, leaky ReLU 0.2, of the newest map."""
 
     def __init__(self, inputs: int, outputs: int, norm: nn.Module | None, first: bool) -> None:
         super().__init__()
@@ -118,12 +115,12 @@ class Down(nn.Module):
     def forward(self, maps: tuple[Tensor, ...], y_B: Tensor | None = None) -> tuple[Tensor, ...]:
         h = self.conv(maps[-1])
         h = F.leaky_relu(h if self.norm is None else self.norm(h), 0.2, inplace=True)
-        # The picture itself is joined nowhere; after the ReLU an activated map is worth as much as a raw one.
+        # The image itself is joined nowhere; after the ReLU an activated map is worth as much as a raw one.
         return (h,) if self.first else (*maps, h)
 
 
 class Up(nn.Module):
-    """Transposed 4x4 of stride two, norm, dropout; the map of the same size from the way down beside it; ReLU."""
+    """Transposed 4x4 of stride two, norm, dropout, joined to the map of that size from the way down; ReLU."""
 
     def __init__(self, inputs: int, outputs: int, norm: nn.Module, dropout: float, first: bool) -> None:
         super().__init__()

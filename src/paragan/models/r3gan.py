@@ -2,13 +2,13 @@
 
 Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3, 1x1 back, biases
 before the two activations and nowhere else, Fix-up initialisation (Zhang et al. 2019), bilinear resampling. Trained
-with the relativistic loss, R1 and R2. Parameters of the paper's networks (G / D): CIFAR-10 at width 768 20,781,952 /
-21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120. Images are not confined to [-1, 1] while it trains.
+with the relativistic loss, R1 and R2. Images are not confined to [-1, 1] while it trains. Parameters of the paper's
+networks (G / D): CIFAR-10 at width 768 20,781,952 / 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120;
+FFHQ-256, whose `g_widths` are [768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
@@ -24,31 +24,30 @@ from paragan.layers.blocks import run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.layers.resample import downsample, upsample
-from paragan.models._checks import effective_num_classes, image_side
+from paragan.models._checks import effective_num_classes, image_side, lowest_side, num_doublings, stage_widths
+from paragan.models._options import StageOptions, Widths
 
-_SIDES = (8, 16, 32, 64, 128, 256, 512)
 _SLOPE = 0.2
-_LOWEST = 4
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(StageOptions):
     """R3GAN's sizes."""
 
     latent: Count = 64
     """Length of the latent vector z."""
     width: Count = 768
     """Channels of every feature map."""
+    g_widths: Widths = None
+    """Channels of G's maps, from the smallest up; null: `width` everywhere."""
+    d_widths: Widths = None
+    """Channels of D's maps, from the image down; null: those of G, in reverse."""
     groups: Count = 96
-    """Groups of the 3x3 convolutions; they divide twice the width."""
-    blocks: Count = 2
-    """Residual blocks per resolution."""
+    """Groups of the 3x3 convolutions of the widest map, in proportion on others; they divide twice its width."""
+    blocks: Count | tuple[Count, ...] = 2
+    """Residual blocks per resolution, or of each, from the smallest map up."""
     embed: Count = 64
     """Length of the class embedding in G."""
-    conditional: bool | None = True
-    """Whether both networks see labels: true, false, or null (if the data has labels)."""
-    weight_init: Literal["torch", "orthogonal", "glorot", "normal_0.02"] = "torch"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):
@@ -60,10 +59,10 @@ class Generator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "r3gan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        num, scale = _plan(options, shape)
-        stages = [Stage(options, scale, upsample if number else None) for number in range(num)]
-        start = LearntInput(options.latent, options.width, classes, options.embed)
-        self.blocks = nn.ModuleList([start, *stages, ColourConv(options.width, shape[0])])
+        plan = _plan(options, shape)
+        start = LearntInput(options.latent, plan.g_widths[0], plan.lowest, classes, options.embed)
+        stages = plan.stages(plan.g_widths, plan.blocks, "up")
+        self.blocks = nn.ModuleList([start, *stages, ColourConv(plan.g_widths[-1], shape[0])])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         return run_blocks(self.blocks, z_BZ, y_B)
@@ -76,11 +75,11 @@ class Discriminator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "r3gan")
         self.weight_init = options.weight_init
-        num, scale = _plan(options, shape)
-        stages = [Stage(options, scale, downsample if number else None) for number in range(num)]
-        self.blocks = nn.ModuleList(
-            [ColourConv(shape[0], options.width), *stages, DiscriminatorHead(options.width, classes)]
-        )
+        plan = _plan(options, shape)
+        start = ColourConv(shape[0], plan.d_widths[0])
+        stages = plan.stages(plan.d_widths, plan.blocks[::-1], "down")
+        head = DiscriminatorHead(plan.d_widths[-1], plan.lowest, classes)
+        self.blocks = nn.ModuleList([start, *stages, head])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
         return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
@@ -98,16 +97,32 @@ class FixupConv2d(nn.Conv2d):
 
 
 class Stage(nn.Module):
-    """Residual blocks of one resolution, after a change of resolution."""
+    """Residual blocks of one resolution, after a change of resolution and of channels.
 
-    def __init__(self, options: Options, scale: float, resample: Callable[[Tensor], Tensor] | None) -> None:
+    resample: None for the first stage. A 1x1 changes the channels, on the smaller of the two maps.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        width: int,
+        groups: int,
+        num_blocks: int,
+        scale: float,
+        resample: Literal["up", "down"] | None,
+    ) -> None:
         super().__init__()
         self.resample = resample
-        blocks = (Residual(options.width, options.groups, scale) for _ in range(options.blocks))
-        self.blocks = nn.ModuleList(blocks)
+        self.change = None if inputs == width else FixupConv2d(inputs, width)
+        self.blocks = nn.ModuleList(Residual(width, groups, scale) for _ in range(num_blocks))
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
-        h = h if self.resample is None else self.resample(h)
+        if self.resample == "down":
+            h = downsample(h)
+        if self.change is not None:
+            h = self.change(h)
+        if self.resample == "up":
+            h = upsample(h)
         for block in self.blocks:
             h = block(h)
         return h
@@ -146,10 +161,10 @@ class Bias(nn.Module):
 class LearntInput(nn.Module):
     """z (and a vector of the class) to the smallest map: a learnt one, every channel as strong as they say."""
 
-    def __init__(self, latent: int, width: int, classes: int, embed: int) -> None:
+    def __init__(self, latent: int, width: int, side: int, classes: int, embed: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(classes, embed) if classes else None
-        self.basis = nn.Parameter(torch.randn(width, _LOWEST, _LOWEST))
+        self.basis = nn.Parameter(torch.randn(width, side, side))
         self.linear = nn.Linear(latent + (embed if classes else 0), width, bias=False)
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
@@ -180,14 +195,14 @@ class DiscriminatorHead(nn.Module):
 
     keeps_float32 = True
 
-    def __init__(self, width: int, classes: int) -> None:
+    def __init__(self, width: int, side: int, classes: int) -> None:
         super().__init__()
-        self.basis = nn.Parameter(torch.randn(width, _LOWEST, _LOWEST))
+        self.basis = nn.Parameter(torch.randn(width, side, side))
         self.linear = nn.Linear(width, width if classes else 1, bias=False)
         self.embed = nn.Embedding(classes, width) if classes else None
 
     def fill(self, role: str, tensor: Tensor, generator: Draws) -> None:
-        tensor.normal_(0.0, 1 / _LOWEST, generator=generator)
+        tensor.normal_(0.0, 1 / tensor.shape[-1], generator=generator)
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
@@ -199,14 +214,54 @@ class DiscriminatorHead(nn.Module):
             return (found * towards).sum(1) / sqrt(found.shape[1]), features_BF
 
 
-def _plan(options: Options, shape: tuple[int, int, int]) -> tuple[int, float]:
-    """Resolutions, and how much smaller Fix-up draws weights where there are so many residual blocks."""
-    num = (image_side(shape, "r3gan", _SIDES) // _LOWEST).bit_length()
-    inside = 2 * options.width
-    if inside % options.groups:
-        near = next(groups for groups in range(options.groups, 0, -1) if inside % groups == 0)
+@dataclass(frozen=True)
+class _Plan:
+    """Channels of both networks in the order of their stages; blocks of each stage from the smallest map up."""
+
+    lowest: int
+    g_widths: list[int]
+    d_widths: list[int]
+    blocks: list[int]
+    groups: int
+
+    def stages(self, widths: list[int], blocks: list[int], resample: Literal["up", "down"]) -> list[Stage]:
+        """All stages of one network."""
+        scale = sum(blocks) ** -0.25  # Fix-up draws weights smaller where there are more residual blocks
+        stages = []
+        for number, (width, num_blocks) in enumerate(zip(widths, blocks, strict=True)):
+            inputs = widths[max(0, number - 1)]
+            groups = _groups(self.groups, width, max(widths))
+            stages.append(Stage(inputs, width, groups, num_blocks, scale, resample if number else None))
+        return stages
+
+
+def _plan(options: Options, shape: tuple[int, int, int]) -> _Plan:
+    side = image_side(shape, "r3gan", 512)
+    num = num_doublings(side) + 1
+    blocks = options.blocks
+    if isinstance(blocks, int):
+        blocks = (blocks,) * num
+    if len(blocks) != num:
+        raise ConfigError(f"model.blocks: {len(blocks)} numbers for {num} resolutions; give one number, or {num}")
+    g_widths = stage_widths(options.g_widths, [options.width] * num, "g_widths")
+    d_widths = stage_widths(options.d_widths, g_widths[::-1], "d_widths")
+    return _Plan(lowest_side(side), g_widths, d_widths, list(blocks), options.groups)
+
+
+def _groups(groups: int, width: int, widest: int) -> int:
+    """Groups of the 3x3 of a map with `width` channels, where the widest map has `groups`."""
+    if (2 * widest) % groups:
+        near = next(fewer for fewer in range(groups, 0, -1) if (2 * widest) % fewer == 0)
         raise ConfigError(
-            f"model.groups={options.groups} does not divide {inside} channels (twice model.width); "
+            f"model.groups={groups} does not divide {2 * widest} channels (twice the widest map); "
             f"pass model.groups={near}"
         )
-    return num, (num * options.blocks) ** -0.25
+    if groups == 1:
+        return 1
+    share, rest = divmod(groups * width, widest)
+    if rest or (2 * width) % share:
+        raise ConfigError(
+            f"model.groups: {groups} groups of the widest map, of {widest} channels, leave no whole number "
+            f"for a map of {width}; give widths in the ratio of whole groups, or model.groups=1"
+        )
+    return share

@@ -10,24 +10,23 @@ those are the 32 px net with fewer halvings; 256 and 512 px grow as BigGAN does 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
 from typing import Literal
 
 from torch import Tensor, nn
 
 from paragan.core.option_types import Count
 from paragan.core.types import DiscriminatorOutput
-from paragan.layers.blocks import DownBlock, NormImageOutput, Stem, UpBlock, run_blocks
-from paragan.layers.conditional_norm import batch_norm
-from paragan.layers.spectral_norm import spectral_norm
+from paragan.layers.blocks import NormImageOutput, Stem, identity_wrap, run_blocks
+from paragan.models import _residual
 from paragan.models._auxiliary import head
 from paragan.models._checks import effective_num_classes, image_side
-from paragan.models._residual import SHAPES
+from paragan.models._options import StageOptions, WeightInit
+
+_THIN_FROM = {"studio": None, "mimicry": 1, "brock": 0}  # the first block of D as narrow inside as its input
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(StageOptions):
     """SNGAN's sizes and variants."""
 
     latent: Count = 128
@@ -44,10 +43,7 @@ class Options:
     """How D uses labels: `projection` adds a class term to the logit; `auxiliary` classifies (ACGAN, with the
     penalty `auxiliary`).
     """
-    conditional: bool | None = True
-    """Whether both networks see labels: true, false, or null (if the data has labels)."""
-    weight_init: Literal["glorot", "orthogonal", "normal_0.02", "torch"] = "glorot"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
+    weight_init: WeightInit = "glorot"
 
 
 class Generator(nn.Module):
@@ -57,12 +53,11 @@ class Generator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "sngan")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        plan = SHAPES[image_side(shape, "sngan", tuple(SHAPES))]
-        widths = plan.g_widths(options.width)
-        norm = partial(batch_norm, classes=classes)
-        ups = [UpBlock(a, b, norm) for a, b in pairwise(widths)]
-        stem = Stem(options.latent, widths[0], side=plan.lowest)
-        self.blocks = nn.ModuleList([stem, *ups, NormImageOutput(widths[-1], shape[0])])
+        plan = _plan(options, shape)
+        stem = Stem(options.latent, plan.g_widths[0], side=plan.lowest)
+        last = NormImageOutput(plan.g_widths[-1], shape[0])
+        ups = _residual.up_blocks(plan, classes, identity_wrap)
+        self.blocks = nn.ModuleList([stem, *ups, last])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> Tensor:
         return run_blocks(self.blocks, z_BZ, y_B)
@@ -75,14 +70,13 @@ class Discriminator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "sngan")
         self.weight_init = options.weight_init
-        plan = SHAPES[image_side(shape, "sngan", tuple(SHAPES))]
-        widths = plan.d_widths(options.width)
-        thin = {"studio": len(widths), "mimicry": 1, "brock": 0}[options.flavour]  # from which block on
-        downs = [
-            DownBlock(a, b, number < plan.halvings, number == 0, spectral_norm, a if number >= thin else b)
-            for number, (a, b) in enumerate(pairwise((shape[0], *widths)))
-        ]
-        self.blocks = nn.ModuleList([*downs, head(options.head, widths[-1], classes, spectral_norm)])
+        plan = _plan(options, shape)
+        downs = _residual.down_blocks(plan, shape[0], _THIN_FROM[options.flavour])
+        self.blocks = nn.ModuleList([*downs, head(options.head, plan.d_widths[-1], classes)])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
         return DiscriminatorOutput.of(run_blocks(self.blocks, x_BCHW, y_B))
+
+
+def _plan(options: Options, shape: tuple[int, int, int]) -> _residual.ResidualPlan:
+    return _residual.sngan_plan(options, image_side(shape, "sngan", 512), options.width)

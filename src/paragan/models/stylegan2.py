@@ -27,16 +27,16 @@ from paragan.layers.blur import blur
 from paragan.layers.equalised import GAIN, EqualConv2d, EqualLinear, leaky_relu_
 from paragan.layers.minibatch_std import MinibatchStd
 from paragan.layers.precision import at_least_float32, autocast_off
-from paragan.models._checks import effective_num_classes, image_side
-from paragan.models._style import LOWEST, ConstantInput, Mapping, StyledConv, SynthesisBlock, ToImage
+from paragan.models._checks import effective_num_classes, image_side, lowest_side, num_doublings
+from paragan.models._options import NetworkOptions
+from paragan.models._style import ConstantInput, Mapping, StyledConv, SynthesisBlock, ToImage
 from paragan.models._style_heads import ContrastiveHead, ProjectionHead, UnconditionalHead
 
-_SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _CENTRE = 4096  # latents, of whose styles the mean is taken
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(NetworkOptions):
     """StyleGAN2's sizes, noise and labels."""
 
     latent: Count = 512
@@ -63,10 +63,6 @@ class Options:
     """
     embed: Count | None = None
     """Dimensions of the space of `contrast`; null: four times D's last width."""
-    conditional: bool | None = True
-    """Whether both networks see labels: true, false, or null (if the data has labels)."""
-    weight_init: Literal["torch", "orthogonal", "glorot", "normal_0.02"] = "torch"
-    """Scheme of the initial weights; `torch` leaves the layers' defaults."""
 
 
 class Generator(nn.Module):
@@ -78,11 +74,13 @@ class Generator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "stylegan2")
         self.latent, self.num_classes, self.weight_init = options.latent, classes, options.weight_init
-        widths = _widths(options, image_side(shape, "stylegan2", _SIDES))
+        side = image_side(shape, "stylegan2", 1024)
+        widths = _widths(options, side)
         self.styles = (2 * len(widths), options.style)
         mapping = Mapping(options.latent, options.style, classes, options.mapping, self.styles[0], options.mixing)
-        stages = [_stage(options, widths, number, shape[0]) for number in range(len(widths))]
-        self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0]), *stages])
+        lowest = lowest_side(side)
+        stages = [_stage(options, widths, number, lowest, shape[0]) for number in range(len(widths))]
+        self.blocks = nn.ModuleList([mapping, ConstantInput(widths[0], lowest), *stages])
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, shift_BLW: Tensor | None = None) -> Tensor:
         w_BLW = self.blocks[0](z_BZ, y_B)
@@ -112,9 +110,11 @@ class Discriminator(nn.Module):
         super().__init__()
         classes = effective_num_classes(options.conditional, num_classes, "stylegan2")
         self.weight_init = options.weight_init
-        widths = _widths(options, image_side(shape, "stylegan2", _SIDES))[::-1]
+        side = image_side(shape, "stylegan2", 1024)
+        widths = _widths(options, side)[::-1]
         halves = [DownBlock(a, b, options.residual) for a, b in pairwise(widths)]
-        end = DiscriminatorHead(widths[-1], options.group, _head(options, widths[-1], classes))
+        head = _head(options, widths[-1], classes)
+        end = DiscriminatorHead(widths[-1], lowest_side(side), options.group, head)
         self.blocks = nn.ModuleList([FromImage(shape[0], widths[0]), *halves, end])
 
     def forward(self, x_BCHW: Tensor, y_B: Tensor | None = None) -> DiscriminatorOutput:
@@ -133,7 +133,7 @@ class FromImage(nn.Module):
 
 
 class DownBlock(nn.Module):
-    """3x3, blur, 3x3 of stride two; beside them blur, 1x1 of stride two, if there is a short-cut."""
+    """3x3, blur, 3x3 of stride two; plus blur, 1x1 of stride two, if there is a short-cut."""
 
     def __init__(self, inputs: int, outputs: int, residual: bool) -> None:
         super().__init__()
@@ -152,11 +152,11 @@ class DiscriminatorHead(nn.Module):
 
     keeps_float32 = True
 
-    def __init__(self, channels: int, group: int, head: nn.Module) -> None:
+    def __init__(self, channels: int, side: int, group: int, head: nn.Module) -> None:
         super().__init__()
         self.spread = MinibatchStd(group)
         self.conv = EqualConv2d(channels + 1, channels, 3, gain=GAIN)
-        self.linear = EqualLinear(channels * LOWEST**2, channels, gain=GAIN)
+        self.linear = EqualLinear(channels * side**2, channels, gain=GAIN)
         self.head = head
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -175,16 +175,19 @@ def _head(options: Options, features: int, classes: int) -> nn.Module:
 
 
 def _widths(options: Options, side: int) -> list[int]:
-    """Channels from 4x4 up."""
-    sides = [LOWEST << number for number in range((side // LOWEST).bit_length())]
+    """Channels from the smallest map up."""
+    sides = [side >> number for number in reversed(range(num_doublings(side) + 1))]
     return [min(max(1, options.base // side), options.width) for side in sides]
 
 
-def _stage(options: Options, widths: list[int], number: int, colours: int) -> SynthesisBlock:
-    """Of G, at side 4 << number."""
-    width, side = widths[number], LOWEST << number
+def _stage(options: Options, widths: list[int], number: int, lowest: int, colours: int) -> SynthesisBlock:
+    """One block of G, whose map has the side lowest << number."""
+    width = widths[number]
+    side = lowest << number
     convs = [StyledConv(width, width, options.style, side, up=False, noise=options.noise)]
     if number:
-        convs.insert(0, StyledConv(widths[number - 1], width, options.style, side, up=True, noise=options.noise))
+        up = StyledConv(widths[number - 1], width, options.style, side, up=True, noise=options.noise)
+        convs.insert(0, up)
     first = 2 * number - 1 if number else 0
-    return SynthesisBlock(convs, ToImage(width, colours, options.style), first, last=number == len(widths) - 1)
+    is_last = number == len(widths) - 1
+    return SynthesisBlock(convs, ToImage(width, colours, options.style), first, last=is_last)
