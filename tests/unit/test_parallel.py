@@ -17,7 +17,7 @@ from paragan.parallel._blocks import blocks
 from paragan.parallel._fully_shard import _weights_on_meta, refuse_whole_weight_optimizers
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._master_weights import MasterWeights
-from paragan.parallel._reachable_parameters import unreachable_parameters, zero_of
+from paragan.parallel.ddp import unreachable_parameters, zero_of
 
 
 class Nested(nn.Module):

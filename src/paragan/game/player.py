@@ -20,6 +20,7 @@ from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import Policy, Scaler, set_lr, step_if, write_lr
 from paragan.layers.update_once import update_once_layers
 from paragan.parallel import none
+from paragan.parallel._master_weights import MasterWeights
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Player:
     def _undo_look_ahead(self) -> None:
         for weight, before in self._before_look_ahead:
             weight.copy_(before)
-        if self._before_look_ahead and hasattr(self.optimizer, "write_back"):  # float32 copies are stepped
+        if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
             self.optimizer.write_back()
         self._before_look_ahead = []
 
@@ -210,9 +211,10 @@ class Player:
 
     def _averaged_weights(self) -> Sequence[Tensor]:
         """Return this rank's weights that its average follows: the optimizer's float32 copies if it has some."""
-        copies = getattr(self.optimizer, "copies", None)
+        if isinstance(self.optimizer, MasterWeights):
+            return self.optimizer.copies
         weights = map(local_shard, self.net.parameters())
-        return copies or [w if box is None else w[box] for w, box in zip(weights, self._averaged_boxes, strict=True)]
+        return [w if box is None else w[box] for w, box in zip(weights, self._averaged_boxes, strict=True)]
 
     def _boxes_to_average(self, average: nn.Module) -> list[tuple[slice, ...] | None]:
         """Return which part of this rank's piece of each weight its piece of the average follows; None: all of it."""

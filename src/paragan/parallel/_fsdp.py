@@ -108,6 +108,3 @@ class Sharded(none.Strategy):
 
     def device(self, net: nn.Module) -> torch.device:
         return placement_of(net).world.device
-
-    def rank_weight(self, net: nn.Module) -> float:
-        return 1.0 / placement_of(net).world.size

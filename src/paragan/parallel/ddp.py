@@ -7,7 +7,7 @@ DDP must not see a forward that has no backward of its own.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, cast
@@ -24,7 +24,6 @@ from paragan.layers.cross_rank import convert
 from paragan.parallel import none
 from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._placement import Placement, attach_placement, placement_of
-from paragan.parallel._reachable_parameters import unreachable_parameters, zero_of
 
 
 class Strategy(none.Strategy):
@@ -88,8 +87,27 @@ class Strategy(none.Strategy):
     def _bytes_of(self, weight: Tensor) -> int:
         return weight.numel() * (2 if self.demands.bf16_reduce else weight.element_size())
 
-    def rank_weight(self, net: nn.Module) -> float:
-        return 1.0 / placement_of(net).world.size
+
+def unreachable_parameters(roots: Sequence[Tensor], weights: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+    """Those to which no path of the graph leads from any root."""
+    todo = [root.grad_fn for root in roots if root.grad_fn is not None]
+    seen = set(todo)
+    reached: set[int] = set()
+    while todo:
+        node = todo.pop()
+        held = getattr(node, "variable", None)  # of an AccumulateGrad
+        if held is not None:
+            reached.add(id(held))
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                todo.append(following)
+    return [weight for weight in weights if weight.requires_grad and id(weight) not in reached]
+
+
+def zero_of(weights: Sequence[nn.Parameter]) -> Tensor:
+    """A zero that reaches them all: their gradients become zeros."""
+    return torch.stack([weight.flatten()[0].float() * 0.0 for weight in weights]).sum()
 
 
 def _buffer_options() -> dict[str, Any]:

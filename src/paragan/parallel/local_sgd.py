@@ -70,8 +70,7 @@ class Strategy(none.Strategy):
                 f"local_sgd.moments=average is not supported with {policy.kind.__name__}, which "
                 "cannot skip a step on the device; use moments=keep, or Adam"
             )
-        here = placement_of(net)
-        here.optimized_weights = getattr(optimizer, "copies", None) or list(net.parameters())
+        placement_of(net).optimized_weights = list(optimizer_weights(optimizer).values())
         return optimizer
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
@@ -120,9 +119,6 @@ class Strategy(none.Strategy):
         super().load(net, weights)
         if hasattr(net, "_placed"):
             placement_of(net).anchor.clear()  # ranks meet where they are now
-
-    def rank_weight(self, net: nn.Module) -> float:
-        return 1.0 / placement_of(net).world.size
 
 
 def _moments(optimizer: Any) -> list[Tensor]:

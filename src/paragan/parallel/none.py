@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paragan.core import protocols
 from paragan.core.dist import World
 from paragan.core.layout import Layout
 from paragan.core.pieces import StoredTensors
@@ -20,9 +21,10 @@ from paragan.parallel import _blocks, _forward_backward
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._master_weights import MasterWeights
 from paragan.parallel._memory_options import NO_MEMORY_OPTIONS, MemoryOptions
+from paragan.parallel._placement import placement_of
 
 
-class Strategy:
+class Strategy(protocols.Strategy):
     """No parallelism; also the base of strategies that replicate the network on every rank."""
 
     can = frozenset(Can)
@@ -100,7 +102,7 @@ class Strategy:
         return next(net.parameters()).device
 
     def rank_weight(self, net: nn.Module) -> float:
-        return 1.0
+        return 1.0 / placement_of(net).world.size if self.joins_ranks else 1.0
 
     def layout(self, net: nn.Module) -> Layout:
         return {name: layout_of(value) for name, value in net.state_dict().items()}
