@@ -69,12 +69,12 @@ def torus(rows: int, columns: int, radius: int = 1) -> Topology:
         around = (((r + down) % rows) * columns + (c + right) % columns for down, right in steps)
         return _unique((r * columns + c, *around))
 
-    return Topology(tuple(near(r, c) for r in range(rows) for c in range(columns)))
+    return Topology(tuple(near(*divmod(cell, columns)) for cell in range(rows * columns)))
 
 
 def ring(cells: int, radius: int = 1) -> Topology:
     """Ring: the neighbours of a cell are the `radius` cells before and after it (Toutouh et al. 2021, Lipi-Ring)."""
-    steps = [step for distance in range(1, radius + 1) for step in (-distance, distance)]
+    steps = sorted((step for step in range(-radius, radius + 1) if step), key=lambda step: (abs(step), step))
     return Topology(tuple(_unique((cell, *((cell + step) % cells for step in steps))) for cell in range(cells)))
 
 

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from paragan.report.record import RecordEntry
 from paragan.report.scale import Scale, fit_scale, format_number, round_ticks
@@ -96,7 +97,8 @@ class Caption:
 
 def series_chart(caption: Caption, plot: Plot, named: Mapping[str, Series]) -> Chart:
     """Draw series by label in one chart: the range of every bucket faint, with a running mean on top."""
-    extremes = [v for s in named.values() for b in s.buckets if b.finite for v in (b.low, b.high)]
+    buckets = [b for b in chain.from_iterable(s.buckets for s in named.values()) if b.finite]
+    extremes = [*(b.low for b in buckets), *(b.high for b in buckets)]
     scale = fit_scale(extremes, plot.top, plot.bottom, caption.floor)
     ends = {label: scale.at((series.means() or [scale.low])[-1]) for label, series in named.items()}
     places = _label_heights(ends, plot)
@@ -142,8 +144,12 @@ def evaluation_chart(
 
 
 def _range_points(series: Series, plot: Plot, scale: Scale) -> str:
-    ends = ((b.kimg, v) for b in series.buckets if b.finite for v in ((b.low, b.high) if b.low < b.high else (b.low,)))
-    return _points([(plot.x(kimg), round(scale.at(v), 1)) for kimg, v in ends])
+    ends: list[tuple[float, float]] = []
+    for bucket in series.buckets:
+        if bucket.finite:
+            values = sorted({bucket.low, bucket.high})
+            ends += [(plot.x(bucket.kimg), round(scale.at(value), 1)) for value in values]
+    return _points(ends)
 
 
 def _mean_points(series: Series, plot: Plot, scale: Scale) -> str:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 
 from paragan.report.grid_record import Generation, Grid
 from paragan.report.scale import Scale, fit_scale, format_short
@@ -161,7 +161,7 @@ def num_past_maps(grid: Grid) -> int:
 
 def _measure_map(measure: Measure, grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
     by_generation = [measure.of(generation) for generation in generations]
-    everything = _finite_values(value for values in by_generation for value in values)
+    everything = _finite_values(chain.from_iterable(by_generation))
     if not everything:
         return None
     ranges = [_finite_values(values) if measure.scale_per_generation else everything for values in by_generation]
@@ -178,7 +178,7 @@ def _measure_map(measure: Measure, grid: Grid, generations: Sequence[Generation]
 def _loss_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
     """Return the map of losses; None if all cells have the same loss."""
     by_generation = [generation.of["loss"] for generation in generations]
-    used = set(_finite_values(value for values in by_generation for value in values))
+    used = set(_finite_values(chain.from_iterable(by_generation)))
     if len(used | {*range(len(grid.losses))}) < 2:
         return None
     shades = [[_tone_of(value) if math.isfinite(value) else _UNKNOWN for value in values] for values in by_generation]
@@ -191,7 +191,7 @@ def _loss_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
 
 def _birth_map(grid: Grid, generations: Sequence[Generation]) -> HeatMap | None:
     by_generation = [generation.of["g/born_cell"] for generation in generations]
-    if not _finite_values(value for values in by_generation for value in values):
+    if not _finite_values(chain.from_iterable(by_generation)):
         return None
     sources: Counter[float] = Counter()
     for values in by_generation:

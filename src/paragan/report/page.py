@@ -9,7 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> dict[str, Any]
     sections = [(id, title, panels.section_charts(id, history.series, kimg)) for id, title in _SECTIONS.items()]
     metrics = panels.metric_charts(history.scores, kimg)
     cells = population.population_section(history.population, kimg)
-    drawn = [*metrics, *(cells.charts if cells else ()), *(c for _, _, charts in sections for c in charts)]
+    drawn = [*metrics, *(cells.charts if cells else ()), *chain.from_iterable(charts for _, _, charts in sections)]
     return _header(folder, history) | {
         "numbers": [_key_number(name, history) for name in names],
         "accuracy": reliability(history.protocol),

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +228,8 @@ def open_record(folder: Path) -> Record:
 
 def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
     """Return the 24 most frequent metrics of the evaluations, in the order of the record."""
-    counts = Counter(name for entry in scores for name in entry.numbers() if name != _COUNT)
+    counts = Counter(chain.from_iterable(entry.numbers() for entry in scores))
+    del counts[_COUNT]
     frequent = {name for name, _ in counts.most_common(_MAX_METRICS)}
     return [name for name in counts if name in frequent]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 _MIN_LOG_DECADES = 1.7  # positive values that span more get a logarithmic scale
 _MAX_VALUE = 1e250  # so that differences and their powers of ten are finite and non-zero
@@ -100,5 +101,5 @@ def _log_ticks(low: float, high: float, about: int) -> list[float]:
     powers = [10.0**n for n in range(first, last + 1, stride)]
     if len(powers) > 1:
         return powers
-    between = [d * 10.0**n for n in range(first - 1, last + 1) for d in (1, 2, 5)]
+    between = [d * 10.0**n for n, d in product(range(first - 1, last + 1), (1, 2, 5))]
     return [value for value in between if low <= value <= high] or powers

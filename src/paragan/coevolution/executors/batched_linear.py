@@ -19,7 +19,7 @@ def with_batched_linear(net: nn.Module, stacked: Mapping[str, Tensor], num: int)
     layers = {
         name: module for name, module in net.named_modules() if next(module.parameters(recurse=False), None) is not None
     }
-    names = {f"{layer}.{name}" if layer else name for layer, module in layers.items() for name in module._parameters}
+    names = {name for name, _ in net.named_parameters(remove_duplicate=False)}
     if any(type(module) is not nn.Linear for module in layers.values()) or not stacked.keys() <= names:
         return None
     whole = copy.deepcopy(net)

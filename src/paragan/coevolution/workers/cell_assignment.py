@@ -43,9 +43,11 @@ def assign_cells(rows: int, columns: int, speeds: Sequence[float]) -> list[int]:
     if blocks is not None:
         return blocks
     shares = _cell_counts(cells, speeds)
-    path = [
-        r * columns + (c if r % 2 == 0 else columns - 1 - c) for r in range(rows) for c in range(columns)
-    ]  # neighbours follow one another
+    # every second row backwards, so that consecutive cells are neighbours
+    path: list[int] = []
+    for row in range(rows):
+        of_row = range(row * columns, (row + 1) * columns)
+        path += of_row if row % 2 == 0 else reversed(of_row)
     owner = [0] * cells
     place = 0
     for worker, count in enumerate(shares):

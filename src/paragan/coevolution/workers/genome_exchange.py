@@ -32,7 +32,7 @@ def exchange_routes(owners: Sequence[int], topology: Topology, spare: bool = Tru
             if owners[other] != owners[cell]:
                 routes.setdefault((owners[other], owners[cell]), set()).add(other)
     if spare and len(workers) > 1:
-        read = {cell for cells in routes.values() for cell in cells}
+        read = set().union(*routes.values())
         for cell, owner in enumerate(owners):
             if cell not in read:
                 after = workers[(workers.index(owner) + 1) % len(workers)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import cycle
+from itertools import cycle, product
 
 from torch import Tensor
 
@@ -46,7 +46,7 @@ class Server:
             side: [per_step * gan.clock.step for _ in self._workers] for side, per_step in self.bound.per_step.items()
         }
         self._turns = [cycle(self.bound.turns) for _ in self._workers]  # sides of the gradients to come, by worker
-        self._unanswered = [(i, side) for i in self._workers for side in (Side.D, Side.G)]
+        self._unanswered = list(product(self._workers, (Side.D, Side.G)))
         self._changes: dict[int, NetworkChange] = {}  # of an incomplete turn, at S = 0
         self._packed: dict[Side, Tensor] = {}  # current weights
         self._updates: dict[Side, Update] = {}  # the newest of this step
