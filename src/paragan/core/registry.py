@@ -46,6 +46,7 @@ _NOUNS = {  # category -> what one file of it is, for messages
     "recipes": "recipe",
     "presets": "preset",
 }
+_MAX_RECIPE_BYTES = 1 << 20
 FROM_MEMORY = "from_memory"  # `model.name` of a run whose networks a program passes
 _HIDDEN = {("models", FROM_MEMORY)}  # written into configs by programs, and never offered as a choice
 
@@ -89,9 +90,22 @@ def descriptions(category: str) -> dict[str, str]:
     if category not in known:
         meant = did_you_mean(closest_name(category, known))
         raise ConfigError(f"unknown category {category!r}; choose one of {', '.join(known)}{meant}")
-    described = {name: _description(find_source(category, name)) for name in names(category)}
+    sources = {name: find_source(category, name) for name in names(category)}
+    if category == "recipes":
+        sources |= {str(path): path for path in _local_recipes()}
+    described = {name: _description(path) for name, path in sources.items()}
     of_torch = {kind: f"torch.optim.{kind}" for kind in TORCH_OPTIMISERS} if category == "optim" else {}
     return of_torch | described
+
+
+def _local_recipes() -> list[Path]:
+    """Return the recipes in the working directory: YAML files with sections `model` and `loss`."""
+    paths = sorted(path for path in Path().glob("*.yaml") if path.is_file() and path.stat().st_size < _MAX_RECIPE_BYTES)
+    return [path for path in paths if {"model", "loss"} <= _top_level_keys(path)]
+
+
+def _top_level_keys(path: Path) -> set[str]:
+    return set(re.findall(r"^(\w+):", path.read_text(encoding="utf-8", errors="replace"), re.M))
 
 
 def load(category: str, name: str) -> ModuleType:
@@ -160,7 +174,7 @@ def _suffix(category: str) -> str:
 
 def _description(path: Path) -> str:
     """First sentence of the docstring, or first line of the comment of a recipe or preset."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix != ".py":
         return text.partition("\n")[0].lstrip("# ")
     paragraph = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]

@@ -1,0 +1,9 @@
+"""A loss outside the package: squared distance to soft targets."""
+
+
+def d_loss(real_B, fake_B):
+    return (real_B - 0.9).square() + fake_B.square()
+
+
+def g_loss(fake_B, real_B=None):
+    return (fake_B - 0.9).square()
