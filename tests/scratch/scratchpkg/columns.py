@@ -14,7 +14,8 @@ from paragan.core.layout import TensorLayout
 from paragan.core.types import Can
 from paragan.layers.all_reduce import AllReduceSum, ReduceGroup
 from paragan.layers.cross_rank import convert
-from paragan.parallel import _forward_backward, none
+from paragan.parallel import none
+from paragan.parallel._forward_backward import Reduction
 from paragan.parallel._grad_norm import clip, norm_of
 from paragan.parallel._placement import Placement, attach_placement, placement_of
 
@@ -71,12 +72,9 @@ class Strategy(none.Strategy):
         cut(net, world)
         return net
 
-    def forward_backward(self, turn, nets, parts, scale=None):
-        net = nets[turn.side].module
+    def reduction(self, turn, net):
         world = placement_of(net).world
-        gradient = partial(self.input_gradient, net, scale=scale)
-        across = None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count)
-        return _forward_backward.forward_backward(turn, nets, parts, gradient, scale, across=across)
+        return Reduction(across=None if world.size == 1 else ReduceGroup(world.group, "a penalty", world.count))
 
     def finish(self, net, max_norm, scale=None):
         here = placement_of(net)
