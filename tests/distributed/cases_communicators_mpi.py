@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from paragan.distributed.transports import mpi_communicator
-from paragan.distributed.transports.communicator import WorkerError
+from paragan.distributed.transports.waiting import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, gathers, mishap, play, play_round
 
 _NUMBER = itertools.count()  # of memberships: all processes count them, also those that take no part

@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from paragan.core.errors import ConfigError
 from paragan.distributed.transports import gloo_communicator, nccl_communicator
-from paragan.distributed.transports.communicator import WorkerError
+from paragan.distributed.transports.waiting import WorkerError
 from tests.distributed import cases_direct
 from tests.distributed.cases_communicators import GRAPHS, MOST_BYTES, PATIENCE_S, fine, gathers, play, together
 from tests.distributed.cases_direct import join

@@ -12,8 +12,8 @@ import torch
 from paragan.core.errors import ConfigError, RankError
 from paragan.distributed.transports import thread_communicator
 from paragan.distributed.transports.arrivals import NO_FAILURE
-from paragan.distributed.transports.communicator import WorkerError
 from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.waiting import WorkerError
 from tests.distributed.cases_communicators import GRAPHS, fine, graph_of, play, together
 
 WAIT_S = 30.0

@@ -14,8 +14,8 @@ from paragan.coevolution.workers.worker import Worker
 from paragan.config import load
 from paragan.core.errors import ParaganError, RankError
 from paragan.distributed.transports import thread_communicator
-from paragan.distributed.transports.communicator import WorkerError
 from paragan.distributed.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
+from paragan.distributed.transports.waiting import WorkerError
 from tests.unit.threaded_grid import WAIT_S, WORDS, Grid, Line, alone
 
 

@@ -84,4 +84,5 @@ def _pid_namespace() -> str:
 
 
 def text_digest(text: str) -> str:
+    """Twelve hexadecimal digits that differ for other texts."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

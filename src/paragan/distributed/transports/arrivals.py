@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
-from paragan.distributed.transports.communicator import WorkerError, wait_until
+from paragan.distributed.transports.waiting import WorkerError, wait_until
 
 _AHEAD = 2  # lists of one worker that wait here: for its next call it needs this one's answer to the last
 NO_FAILURE, CLOSED = -1, -2  # instead of a worker that was lacked
 
 
 class ReceiveBuffer:
-    """Others put what comes, the worker takes it. The number of a call: from 1 for `exchange`, from -1 for `gather`."""
+    """Messages of the other workers until this one takes them.
+
+    The number of a call counts from 1 for `exchange`, from -1 downwards for `gather`.
+    """
 
     def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
         self.timeout_s, self.stopped = timeout_s, stopped
@@ -27,7 +30,7 @@ class ReceiveBuffer:
         self._ended = False
 
     def put(self, peer: int, number: int, tensors: list[Tensor]) -> None:
-        """What it sent in its call of this number."""
+        """Add what a worker sent in its call of this number."""
         with self._changed:
             waiting = self._lists.setdefault(peer, deque())
             if self._ended:
@@ -39,14 +42,17 @@ class ReceiveBuffer:
             self._changed.notify_all()
 
     def post(self, peer: int, tensors: list[Tensor]) -> None:
-        """What it posted, newer than what it posted before."""
+        """Replace what a worker has posted."""
         with self._changed:
             if not self._ended:
                 self._newest[peer] = tensors
                 self._changed.notify_all()
 
     def mark_left(self, peer: int, lacked: int) -> None:
-        """It leaves: ALL_WELL, CLOSED, or the worker it lacked. To close is no error, but for who waits for more."""
+        """Record that a worker leaves. lacked: the worker that it could not reach, NO_FAILURE, or CLOSED.
+
+        One that closes is an error only for calls that wait for more.
+        """
         if lacked >= 0:
             return self.mark_failed(peer, WorkerError(f"worker {peer} has left, for it lacked worker {lacked}", lacked))
         with self._changed:
@@ -55,17 +61,17 @@ class ReceiveBuffer:
             self.mark_failed(peer, WorkerError(f"worker {peer} has left", peer))
 
     def failure_of(self, peer: int) -> WorkerError | None:
-        """Why nothing more comes from there; None while something may."""
+        """Why nothing more comes from a worker; None while something may."""
         return self._failures.get(peer)
 
     def mark_failed(self, peer: int, error: WorkerError) -> None:
-        """Nothing more comes from there. The first reason counts."""
+        """Record why nothing more comes from a worker. The first reason counts."""
         with self._changed:
             self._failures.setdefault(peer, error)
             self._changed.notify_all()
 
     def take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
-        """What each of them sent in its call of this number; `WorkerError` where it was another."""
+        """Return what each of these workers sent in its call of this number; `WorkerError` where it was another."""
         peers = list(peers)
         with self._changed:
             self.wait_until(lambda: [peer for peer in peers if not self._lists.get(peer)])
@@ -75,6 +81,7 @@ class ReceiveBuffer:
             return {peer: self._lists[peer].popleft()[1] for peer in peers}
 
     def newest(self) -> dict[int, list[Tensor]]:
+        """What each worker posted last, if it has not been taken; raises the failure of one that did not close."""
         with self._changed:
             for peer in self._failures.keys() - self._closed:
                 raise self._failures[peer]
@@ -82,22 +89,24 @@ class ReceiveBuffer:
             return found
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
+        """Return when the worker has posted something that is not taken yet."""
         self.wait_until(lambda: [] if peer in self._newest else [peer], timeout_s)
 
     def has_closed(self, peer: int) -> bool:
+        """Whether the worker has left in an orderly way."""
         return peer in self._closed
 
     def discard(self) -> None:
-        """What still comes is let go."""
+        """Drop what has come and what still comes."""
         with self._changed:
             self._ended = True
             self._lists.clear()
             self._newest.clear()
 
     def wait_until(self, missing: Callable[[], list[int]], timeout_s: float | None = None) -> None:
-        """Return when no worker is missing; `WorkerError` at once if one of them is lost."""
+        """Return when no worker is missing; `WorkerError` at once if one of them has failed."""
 
-        def not_lost() -> list[int]:
+        def missing_and_alive() -> list[int]:
             left = missing()
             for peer in left:
                 if peer in self._failures:
@@ -105,7 +114,9 @@ class ReceiveBuffer:
             return left
 
         with self._changed:
-            wait_until(not_lost, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._pause())
+            wait_until(
+                missing_and_alive, self.timeout_s if timeout_s is None else timeout_s, self.stopped, self._pause()
+            )
 
     def _pause(self) -> Callable[[float], object]:
         return self._changed.wait

@@ -1,133 +1,158 @@
-"""The communicator of the training workers: the interface of all transports."""
+"""The communicator of the training workers, for all transports."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from paragan.core.errors import RankError
+from paragan.distributed.transports.arrivals import CLOSED, NO_FAILURE, ReceiveBuffer
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.waiting import WorkerError, check_messages, format_workers
 
-_LOOK_S = 0.05  # at `stopped`
-_HOST = torch.device("cpu")
 
+class Communicator:
+    """The workers that train (LOCAL), as one of them reaches them.
 
-class Communicator(Protocol):
-    """The workers that train (LOCAL), seen from one of them. It belongs to one membership: when that changes, all drop
-    it and make another.
+    It belongs to one membership: when that changes, all workers leave it and make another.
 
     A message is a 1-d contiguous uint8 tensor on the host, of any length. Neither what was sent nor what came is
     written to afterwards: another worker may be reading it. Every wait ends with the time-out that it was made with,
-    and within 0.2 s of its `stopped` becoming true, in a `WorkerError`; after one, only `drop` may follow. One thread
-    at a time calls it. All workers make the same calls of `exchange`, `hand` and `gather`, in one order.
+    and within 0.2 s of its `stopped` becoming true, in a `WorkerError`; after one, only `abort` may follow. One thread
+    at a time calls it. All workers make the same calls of `exchange` and `gather`, in one order.
 
-    rank, size: of this worker, among them. A coordinator that does not train takes part in `hand` and `gather` alone;
-    its rank is `size`.
+    rank, size: of this worker, among them; a coordinator that does not train takes part in `gather` and
+    `exchange_with_root` alone, and has the rank `size`. peers: the workers that this one exchanges with. root: the
+    process that gathers: worker 0, or the coordinator. links: the workers that this one needs a connection to: its
+    peers and the root; for the root, all workers. Subclasses connect them.
     """
 
-    rank: int
-    size: int
+    def __init__(
+        self, rank: int, size: int, peers: Iterable[int], most_bytes: int, arrivals: ReceiveBuffer, root: int = 0
+    ) -> None:
+        self.rank, self.size, self.peers, self.most_bytes, self.root = rank, size, frozenset(peers), most_bytes, root
+        others = set(range(size)) - {rank}
+        if not self.peers <= others:
+            raise ValueError(
+                f"found {format_workers(self.peers)} as peers of worker {rank} of {size}, expected others of them"
+            )
+        self.links = sorted(others if rank == root else self.peers | {root})
+        self._arrivals = arrivals
+        self._connections: Mapping[int, PeerConnection] = {}  # by the worker at the other end: all of `links`
+        self._num_exchanges = self._num_gathers = 0
+        self._failed_worker, self._has_left = NO_FAILURE, False
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """To each of these workers its messages; by worker, those it sent to this one, in their order.
+        """Send messages to some workers; returns, by worker, what each of them sent in the same call.
 
-        Each of them names this one in the same call, be it with no messages. Returns when all have come.
+        Each of them names this worker, if need be with no messages. Returns when all messages have come.
         """
+        self._check(sends, self.peers)
+        return self.exchange_with_root(sends)
 
     def exchange_with_root(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """As `exchange`, but the coordinator may take part, too."""
+        """`exchange` in which the coordinator may take part."""
+        self._check(sends, self.links)
+        self._num_exchanges += 1
+        for peer, tensors in sends.items():
+            self._send(peer, self._num_exchanges, tensors)
+        return self._take(sends, self._num_exchanges)
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
         """Send without blocking. Of several posts that a worker has not taken yet, only the newest is sent."""
+        self._check(sends, self.peers)
+        for peer, tensors in sends.items():
+            self._connections[peer].post(tensors)
 
     def newest(self) -> dict[int, list[Tensor]]:
-        """By worker, the newest messages it posted, where some came since the last call.
+        """Return, by worker, the newest messages that were posted since the last call.
 
         `WorkerError` where a worker is unreachable: that is raised here and in `wait`, not in `post`.
         """
+        with self._recording_failure():
+            return self._arrivals.newest()
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
         """Return when `newest` has something of that worker. timeout_s: None is the communicator's own."""
+        with self._recording_failure():
+            self._arrivals.wait(peer, timeout_s)
 
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
-        """The messages of all workers, at the coordinator (GLOBAL; without one, worker 0); None elsewhere.
+        """Return the messages of all workers at the coordinator (GLOBAL; without one, worker 0); None elsewhere.
 
         Returns when all have arrived: the caller may exit afterwards.
         """
+        check_messages(mine, self.most_bytes)
+        self._num_gathers += 1
+        number = -self._num_gathers
+        if self.rank != self.root:
+            self._send(self.root, number, mine)
+            self._take([self.root], number)  # the root has received everything
+            return None
+        found = {self.rank: list(mine), **self._take(self.links, number)}
+        for peer in self.links:
+            self._send(peer, number, [])
+        return [found[worker] for worker in range(self.size)]
 
     def abort(self) -> None:
         """Leave now, within a second, whatever the others do. Live workers receive the reason."""
+        if not self._has_left:
+            self._has_left = True
+            self._arrivals.discard()
+            self._send_leave(self._failed_worker)
+            self._leave(orderly=False)
 
     def close(self) -> None:
         """Leave together, after all sends and posts have arrived, except at workers that closed before.
 
         `WorkerError` where a worker is unreachable, or does not close in time.
         """
+        with self._recording_failure():
+            self._arrivals.wait_until(
+                lambda: [peer for peer in self._peers_with_posts() if not self._arrivals.has_closed(peer)]
+            )
+            self._send_leave(CLOSED)
+            self._arrivals.wait_until(lambda: [peer for peer in self.links if not self._arrivals.has_closed(peer)])
+        self._has_left = True
+        self._arrivals.discard()
+        self._leave(orderly=True)
+
+    def _take(self, peers: Iterable[int], number: int) -> dict[int, list[Tensor]]:
+        with self._recording_failure():
+            return self._arrivals.take(peers, number)
+
+    @contextmanager
+    def _recording_failure(self) -> Iterator[None]:
+        """Record the worker of a `WorkerError`; `abort` reports it to the others."""
+        try:
+            yield
+        except WorkerError as error:
+            self._failed_worker = error.worker
+            raise
+
+    def _check(self, sends: Mapping[int, Sequence[Tensor]], allowed: Collection[int]) -> None:
+        if not sends.keys() <= set(allowed):
+            raise ValueError(f"found {format_workers(sends)}, expected some of the peers, {format_workers(allowed)}")
+        for tensors in sends.values():
+            check_messages(tensors, self.most_bytes)
+
+    def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
+        """Start to send, without blocking. The failure of a worker is raised by the calls that wait for it."""
+        self._connections[peer].send(MessageKind.CALL, number, tensors)
+
+    def _peers_with_posts(self) -> list[int]:
+        """Workers to which a posted message is in flight or waiting."""
+        return [peer for peer, connection in self._connections.items() if connection.is_posting]
+
+    def _send_leave(self, lacked: int) -> None:
+        """Announce to all that this worker leaves (`ReceiveBuffer.mark_left`); never raises."""
+        for connection in self._connections.values():
+            connection.send(MessageKind.LEAVE, lacked, [])
+
+    def _leave(self, orderly: bool) -> None:
+        """Close the connections. orderly: all others do, too; otherwise within half a second."""
 
 
 CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]  # of an order, and `stopped`
-
-
-class WorkerError(RankError):
-    """Another worker is unreachable, silent or out of step. worker: its rank; the first one, where several are."""
-
-    def __init__(self, message: str, worker: int) -> None:
-        super().__init__(message)
-        self.worker = worker
-
-
-def wait_until(
-    missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], rest: Callable[[float], object]
-) -> None:
-    """Return when no worker is missing. rest: waits for a change, at most that many seconds."""
-    began = time.monotonic()
-    while left := missing():
-        waited_s = time.monotonic() - began
-        if stopped():
-            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {format_workers(left)}", left[0])
-        if waited_s >= timeout_s:
-            raise WorkerError(f"{format_workers(left)} did not answer within {timeout_s:g} s", left[0])
-        rest(min(_LOOK_S, timeout_s - waited_s))
-
-
-class Backoff:
-    """A polling delay: a sixteenth of the time waited so far, between first_s and most_s."""
-
-    def __init__(self, first_s: float, most_s: float) -> None:
-        self._first_s, self._most_s = first_s, most_s
-        self._began = time.monotonic()
-
-    def __call__(self, at_most_s: float) -> None:
-        waited_s = time.monotonic() - self._began
-        time.sleep(min(max(self._first_s, waited_s / 16), self._most_s, at_most_s))
-
-
-def format_workers(workers: Iterable[int]) -> str:
-    """`worker 1`, `workers 1, 3`."""
-    found = sorted(workers)
-    return f"worker{'s' * (len(found) != 1)} {', '.join(map(str, found)) or '(none)'}"
-
-
-def failed_error(worker: int, reason: object) -> WorkerError:
-    """The error of a worker that ended, or whose connection broke."""
-    return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
-
-
-def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.device = _HOST) -> None:
-    """Raise `ValueError` for what is no message: the other end would read other bytes, or refuse them."""
-    for tensor in tensors:
-        is_there = tensor.device == device and tensor.is_contiguous()
-        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not is_there:
-            kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
-            expected = f"a contiguous torch.uint8 of one dimension on {device}"
-            raise ValueError(f"found {kind}, expected {expected}")
-        if len(tensor) > most_bytes:
-            raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
-
-
-def never_stopped() -> bool:
-    """The default of `stopped`: always False."""
-    return False

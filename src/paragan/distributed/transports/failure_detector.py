@@ -49,6 +49,7 @@ class Silence:
 
     @property
     def is_failure(self) -> bool:
+        """Whether the silence is longer than its limit."""
         return self.seconds > self.fail_after_s
 
 

@@ -20,16 +20,11 @@ from torch import Tensor
 
 from paragan.core.errors import RankError
 from paragan.distributed.transports.arrivals import ReceiveBuffer
-from paragan.distributed.transports.communicator import (
-    Backoff,
-    WorkerError,
-    failed_error,
-    never_stopped,
-    wait_until,
-)
+from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.gloo_link import GlooSender, connect_pair, incoming_messages
 from paragan.distributed.transports.link import Message
-from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind, PeerConnection
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.waiting import Backoff, WorkerError, failed_error, never_stopped, wait_until
 
 _MOST = 1 << 16  # messages in a list, and waiting to be sent: so many that no sender blocks
 _EMPTY = torch.empty(0, dtype=torch.uint8)
@@ -37,7 +32,7 @@ _FAREWELL_S = 0.4
 _UNUSED_TAG = 1  # links use 0
 
 
-class GlooCommunicator(BaseCommunicator):
+class GlooCommunicator(Communicator):
     """`Communicator`. Made when all workers of the membership are here and its links stand.
 
     store: all workers reach it. name: no other membership has it. most_bytes: of a message that goes or comes; a

@@ -53,9 +53,11 @@ class GlooSender:
         self._thread.start()
 
     def send(self, message: Message) -> None:
+        """Start to send. `RankError` where the other end is unreachable."""
         self._put(message)
 
     def close(self) -> None:
+        """Return when all has been sent. `RankError` where the other end is unreachable."""
         if self._thread.is_alive():
             self._put(None)
             self._thread.join(self.timeout_s)
@@ -113,6 +115,7 @@ class GlooReceiver:
         self._thread.start()
 
     def receive(self, wait_s: float) -> Message | None:
+        """The next message; None after `wait_s`, or where the other end has closed. `RankError`: it is unreachable."""
         if self._ended:
             return None
         try:

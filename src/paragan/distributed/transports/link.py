@@ -39,7 +39,8 @@ class ReceiveEnd(Protocol):
     def receive(self, wait_s: float) -> Message | None:
         """The next message; None if none has arrived within `wait_s`, or none will."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Discard the messages that still come."""
 
 
 def timeout_error(who: str, timeout_s: float) -> RankError:
@@ -55,12 +56,14 @@ class ThreadLink:
         self._queue: queue.Queue[Message] = queue.Queue(room)
 
     def send(self, message: Message) -> None:
+        """Put a message, when there is room."""
         try:
             self._queue.put(message, timeout=self.timeout_s)
         except queue.Full:
             raise timeout_error("the other thread", self.timeout_s) from None
 
     def receive(self, wait_s: float) -> Message | None:
+        """The next message; None after `wait_s`."""
         try:
             return self._queue.get(timeout=wait_s) if wait_s > 0 else self._queue.get_nowait()
         except queue.Empty:

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from paragan.distributed.transports import mpi_runtime
-from paragan.distributed.transports.communicator import Backoff, WorkerError, format_workers, never_stopped, wait_until
+from paragan.distributed.transports.communicator import Communicator
 from paragan.distributed.transports.mpi_runtime import MPI, PAUSE_S, MpiChannel, PolledReceiveBuffer
-from paragan.distributed.transports.peer_connection import BaseCommunicator
+from paragan.distributed.transports.waiting import Backoff, WorkerError, format_workers, never_stopped, wait_until
 
 _FAREWELL_S = 0.5
 _TEXT_TAG = (1 << 15) - 1  # a tag in WORLD: the largest that every MPI has; those below it are memberships'
@@ -100,7 +100,7 @@ class MpiWorld:
         )
 
 
-class MpiCommunicator(BaseCommunicator):
+class MpiCommunicator(Communicator):
     """`Communicator`. global_comm: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
 
     mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or by `stopped`.
@@ -163,6 +163,7 @@ class MpiCommunicator(BaseCommunicator):
         return {peer: made[tuple(map(id, tensors))] for peer, tensors in sends.items()}
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
+        """Release what was sent before, and send without blocking."""
         self._progress()
         super().post(sends)
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.distributed.transports.arrivals import ReceiveBuffer
-from paragan.distributed.transports.communicator import Backoff, WorkerError, failed_error
 from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.waiting import Backoff, WorkerError, failed_error
 
 try:
     import mpi4py
@@ -90,6 +90,7 @@ class MpiChannel(PeerConnection):
         return self._broken or not self._going
 
     def send_lengths(self, number: int, tensors: Sequence[Tensor]) -> None:
+        """Announce messages that travel by a collective."""
         with self._lock:
             self._recording_errors(lambda: self._give_head(number, self._ANNOUNCED, tensors))
 

@@ -17,14 +17,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.distributed.transports.communicator import (
-    Backoff,
-    WorkerError,
-    check_messages,
-    failed_error,
-    wait_until,
-)
 from paragan.distributed.transports.gloo_communicator import GlooCommunicator
+from paragan.distributed.transports.waiting import Backoff, WorkerError, check_messages, failed_error, wait_until
 
 Pair = Callable[[dist.Store, int, torch.device, float], Any]
 
@@ -142,14 +136,14 @@ class NcclCommunicator(GlooCommunicator):
         A worker that has closed has sent everything.
         """
 
-        def not_lost() -> list[int]:
+        def missing_and_alive() -> list[int]:
             left = missing()
             for peer in left:
                 if (error := self._arrivals.failure_of(peer)) is not None and not self._arrivals.has_closed(peer):
                     raise error
             return left
 
-        wait_until(not_lost, self._arrivals.timeout_s, self._arrivals.stopped, rest)
+        wait_until(missing_and_alive, self._arrivals.timeout_s, self._arrivals.stopped, rest)
 
     def _leave(self, orderly: bool) -> None:
         """Abort all groups at once: one may wait on the device for another."""
@@ -164,6 +158,7 @@ class NcclCommunicator(GlooCommunicator):
 
 
 def is_on_device(device: torch.device, tensor: Tensor) -> bool:
+    """Whether a message is sent from the device."""
     return tensor.device == device
 
 

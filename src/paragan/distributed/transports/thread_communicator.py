@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from paragan.distributed.transports.arrivals import ReceiveBuffer
-from paragan.distributed.transports.communicator import never_stopped
-from paragan.distributed.transports.peer_connection import BaseCommunicator, MessageKind, PeerConnection
+from paragan.distributed.transports.communicator import Communicator
+from paragan.distributed.transports.peer_connection import MessageKind, PeerConnection
+from paragan.distributed.transports.waiting import never_stopped
 
 
 def create_communicators(
@@ -23,7 +24,7 @@ def create_communicators(
     return [ThreadCommunicator(rank, size, arrivals) for rank in range(size + coordinated)]
 
 
-class ThreadCommunicator(BaseCommunicator):
+class ThreadCommunicator(Communicator):
     """`Communicator`. arrivals: of all workers, by rank; the last may be a coordinator's."""
 
     def __init__(self, rank: int, size: int, arrivals: Sequence[ReceiveBuffer]) -> None:

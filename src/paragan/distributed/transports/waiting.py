@@ -1,0 +1,76 @@
+"""Waits for other workers, the errors in which they end, and what a message between workers is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from paragan.core.errors import RankError
+
+_LOOK_S = 0.05  # at `stopped`
+_HOST = torch.device("cpu")
+
+
+class WorkerError(RankError):
+    """Another worker is unreachable, silent or out of step. worker: its rank; the first one, where several are."""
+
+    def __init__(self, message: str, worker: int) -> None:
+        super().__init__(message)
+        self.worker = worker
+
+
+def wait_until(
+    missing: Callable[[], list[int]], timeout_s: float, stopped: Callable[[], bool], rest: Callable[[float], object]
+) -> None:
+    """Return when no worker is missing. rest: waits for a change, at most that many seconds."""
+    began = time.monotonic()
+    while left := missing():
+        waited_s = time.monotonic() - began
+        if stopped():
+            raise WorkerError(f"stopped after {waited_s:.1f} s of waiting for {format_workers(left)}", left[0])
+        if waited_s >= timeout_s:
+            raise WorkerError(f"{format_workers(left)} did not answer within {timeout_s:g} s", left[0])
+        rest(min(_LOOK_S, timeout_s - waited_s))
+
+
+class Backoff:
+    """A polling delay: a sixteenth of the time waited so far, between first_s and most_s."""
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._first_s, self._most_s = first_s, most_s
+        self._began = time.monotonic()
+
+    def __call__(self, at_most_s: float) -> None:
+        waited_s = time.monotonic() - self._began
+        time.sleep(min(max(self._first_s, waited_s / 16), self._most_s, at_most_s))
+
+
+def format_workers(workers: Iterable[int]) -> str:
+    """`worker 1`, `workers 1, 3`."""
+    found = sorted(workers)
+    return f"worker{'s' * (len(found) != 1)} {', '.join(map(str, found)) or '(none)'}"
+
+
+def failed_error(worker: int, reason: object) -> WorkerError:
+    """The error of a worker that ended, or whose connection broke."""
+    return WorkerError(f"worker {worker} failed: {str(reason)[:200]}", worker)
+
+
+def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.device = _HOST) -> None:
+    """Raise `ValueError` for what is no message: the other end would read other bytes, or refuse them."""
+    for tensor in tensors:
+        is_there = tensor.device == device and tensor.is_contiguous()
+        if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not is_there:
+            kind = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}"
+            expected = f"a contiguous torch.uint8 of one dimension on {device}"
+            raise ValueError(f"found {kind}, expected {expected}")
+        if len(tensor) > most_bytes:
+            raise ValueError(f"found a message of {len(tensor)} bytes, expected at most {most_bytes}")
+
+
+def never_stopped() -> bool:
+    """The default of `stopped`: always False."""
+    return False
