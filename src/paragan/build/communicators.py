@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import torch
@@ -38,50 +37,22 @@ def communicator_factory(
 
     nccl_device: from which a worker sends genomes; None: they are sent from the host.
     """
-    if config.transport == "mpi":
-        return partial(_join_mpi_communicator, config.train.timeout_s)
-    kind: Callable[..., GlooCommunicator] = (
-        GlooCommunicator
-        if nccl_device is None
-        else partial(NcclCommunicator, device=nccl_device, pair=peers.connect_pair)
-    )
-    return partial(_join_communicator, kind, store, config.coordinator_address[0], config.train.timeout_s)
+    options: dict[str, Any] = {"most_bytes": _MAX_GENOME_BYTES, "timeout_s": config.train.timeout_s}
+    on_device = {} if nccl_device is None else {"device": nccl_device, "pair": peers.connect_pair}
+    host = config.coordinator_address[0]
+    listens_on = host if host.startswith("127.") else None  # None: this host's address for the others
 
+    def join_links(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+        kind: Callable[..., Communicator] = NcclCommunicator if on_device else GlooCommunicator
+        place = (order["rank"], order["size"], order["peers"])
+        more = {"stopped": stopped, "coordinated": True, "host": listens_on, **options, **on_device}
+        return kind(store, f"membership/{order['membership']}", *place, **more)
 
-def _join_communicator(
-    kind: Callable[..., GlooCommunicator],
-    store: dist.Store,
-    host: str,
-    timeout_s: float,
-    order: Mapping[str, Any],
-    stopped: Callable[[], bool],
-) -> Communicator:
-    """Join a gloo or NCCL communicator. gloo listens on the loopback or on this host's address for the coordinator."""
-    return kind(
-        store,
-        f"membership/{order['membership']}",
-        order["rank"],
-        order["size"],
-        order["peers"],
-        most_bytes=_MAX_GENOME_BYTES,
-        timeout_s=timeout_s,
-        stopped=stopped,
-        coordinated=True,
-        host=host if host.startswith("127.") else None,
-    )
+    def join_mpi(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
+        from paragan.distributed.transports.mpi_communicator import MpiWorld  # begins MPI
 
+        grid = None if order["torus"] is None else tuple(order["torus"])
+        place = (f"membership/{order['membership']}", order["places"], order["peers"])
+        return MpiWorld().join(*place, grid=grid, coordinator=0, stopped=stopped, **options)
 
-def _join_mpi_communicator(timeout_s: float, order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
-    """Join an MPI communicator."""
-    from paragan.distributed.transports.mpi_communicator import MpiWorld  # begins MPI
-
-    return MpiWorld().join(
-        f"membership/{order['membership']}",
-        order["places"],
-        order["peers"],
-        grid=None if order["torus"] is None else tuple(order["torus"]),
-        coordinator=0,
-        most_bytes=_MAX_GENOME_BYTES,
-        timeout_s=timeout_s,
-        stopped=stopped,
-    )
+    return join_mpi if config.transport == "mpi" else join_links

@@ -146,22 +146,23 @@ def _wait_for_all(store: dist.Store, rank: int, size: int, timeout_s: float, sto
 def _connect_pairs(
     store: dist.Store, rank: int, peers: Sequence[int], timeout_s: float, stopped: Callable[[], bool], host: str | None
 ) -> dict[int, Any]:
-    """The groups with the peers, by peer. All workers create them in one order of links, which avoids deadlocks.
+    """The groups with the peers, by peer. peers: in ascending order, in which no workers wait for one another.
 
-    In a thread, since a wait for a worker that has died since `_meet` ends with the time-out only.
+    In a thread, since a wait for a worker that has died since `_wait_for_all` ends with the time-out only.
     """
     made: dict[int, Any] = {}
     errors: list[Exception] = []
 
     def make() -> None:
         try:
-            for low, high in sorted((min(rank, peer), max(rank, peer)) for peer in peers):
-                made[low + high - rank] = connect_pair(store, f"{low}/{high}", int(rank == high), timeout_s, host)
+            for peer in peers:
+                name = f"{min(rank, peer)}/{max(rank, peer)}"
+                made[peer] = connect_pair(store, name, int(rank > peer), timeout_s, host)
         except Exception as error:  # raised by `missing`
             errors.append(error)
 
     def missing() -> list[int]:
-        left = sorted(set(peers) - made.keys(), key=lambda peer: (min(rank, peer), max(rank, peer)))
+        left = [peer for peer in peers if peer not in made]
         if errors:
             reason = f"no link to worker {left[0]}: {str(errors[0])[:200]}"
             raise WorkerError(reason, left[0]) from errors[0]
