@@ -1,4 +1,4 @@
-"""Child processes that answer requests of their parent: lines of JSON over standard input and output."""
+"""Child processes that answer requests of their parent, in lines of JSON."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class AnsweringProcesses(LocalProcesses):
     ) -> list[dict[str, Any]]:
         """Send a message to all processes (None: only wait) and return the reply of each.
 
-        The reply of a process that has ended, or sent none in time, is `{"error": reason}`. grace_s: how long
-        the others may take once one has replied with an error. Both are one line of JSON.
+        The reply of a process that has ended, or sent none in time, is `{"error": reason}`.
+        grace_s: how long the others may take once one has replied with an error. Both are one line
+        of JSON.
         """
         if message is not None:
             for process in self.processes:

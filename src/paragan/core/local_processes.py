@@ -23,10 +23,11 @@ _RESTORED = (signal.SIGINT, signal.SIGTERM)
 
 
 class LocalProcesses:
-    """Child processes, numbered from 0 in the order of their start; leaving the `with` block kills them.
+    """Child processes, numbered from 0 in the order of their start.
 
-    Each leads a session: Ctrl-C at the terminal reaches the parent alone. Each begins with the default
-    handling of SIGINT and SIGTERM, also where the parent ignores them (`nohup`, a background job).
+    Leaving the `with` block kills those that run. Each leads a session: Ctrl-C at the terminal
+    reaches the parent alone. Each begins with the default handling of SIGINT and SIGTERM, also
+    where the parent ignores them (`nohup`, a background job).
     """
 
     def __init__(self) -> None:
@@ -51,9 +52,10 @@ class LocalProcesses:
     ) -> None:
         """Start one more process.
 
-        environment: all of its variables; None: those of this process. log: a file to which its output is
-        appended; None: it prints where this process does. prints: so does it, except for errors.
-        pipes: its input and output are pipes of this process. inherit: file descriptors that it can use.
+        environment: all of its variables; None: those of this process. log: a file to which its
+        output is appended; None: it prints where this process does. prints: so does it, except for
+        errors. pipes: its input and output are pipes of this process. inherit: file descriptors
+        that it can use.
         """
         with ExitStack() as stack:
             file = None if log is None else stack.enter_context(open_to_append(log))
@@ -72,7 +74,7 @@ class LocalProcesses:
 
     @property
     def codes(self) -> list[int | None]:
-        """Exit code of each process; minus the number of the signal that ended it; None: it runs."""
+        """Exit code by process: negative for the number of a signal, None for one that runs."""
         return [process.poll() for process in self.processes]
 
     @property
@@ -82,7 +84,7 @@ class LocalProcesses:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a process has ended in another way than with success or after a request to stop."""
+        """Whether a process has ended other than with success or by a request to stop."""
         return any(code not in (None, 0, PREEMPTED) for code in self.codes)
 
     def wait(self, timeout_s: float) -> bool:
@@ -96,9 +98,10 @@ class LocalProcesses:
     def supervise(self, interrupt: Interrupt, exit_s: float, save_s: float) -> list[int]:
         """Wait for the end of all processes; returns their exit codes.
 
-        The first request to stop, or failure of a process, is forwarded to the others as SIGTERM. Killed
-        are those that run for `save_s` after a request or the end of another, those that run for `exit_s`
-        after a failure, suspended ones at a failure, and all when the interrupt is aborted.
+        The first request to stop, or failure of a process, is forwarded to the others as SIGTERM.
+        Killed are those that run for `save_s` after a request or the end of another, those that run
+        for `exit_s` after a failure, suspended ones at a failure, and all when the interrupt is
+        aborted.
         """
         is_forwarded = False
         patience_s = deadline = math.inf
@@ -148,7 +151,7 @@ class LocalProcesses:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this host still runs; one that has ended and waits to be read does not."""
+    """Whether a process of this host runs; one that has ended and is not read does not."""
     try:
         os.kill(pid, 0)
         return _state(pid) not in "ZX"
@@ -173,8 +176,9 @@ def _state(pid: int) -> str:
 
 @contextmanager
 def _default_signals() -> Iterator[None]:
-    """A child begins with what its parent ignores ignored, and with the default of what its parent handles."""
-    is_main = threading.current_thread() is threading.main_thread()  # no other thread may handle signals
+    """Handle what is ignored: a child ignores it, too, but has the default of what is handled."""
+    is_main = threading.current_thread() is threading.main_thread()
+    # no other thread may handle signals
     ignored = [n for n in _RESTORED if is_main and signal.getsignal(n) == signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, lambda *_: None)

@@ -1,8 +1,8 @@
-"""`paragan train … devices=N` on one host: attempts until one succeeds, and one report of how the run ended.
+"""`paragan train … devices=N` on one host: attempts until one succeeds, and one report.
 
-An attempt is a process per device. Rank 0 prints to the terminal; everything else goes to `ranks/launch.log`. The ranks
-meet in a file without a name, and gloo and NCCL are confined to the loopback interface, so that no socket of a run can
-be reached from another host.
+An attempt is a process per device. Rank 0 prints to the terminal; everything else goes to
+`ranks/launch.log`. The ranks meet in a file without a name, and gloo and NCCL are confined to the
+loopback interface, so that no socket of a run can be reached from another host.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _SAVE_S = 30.0  # beyond `timeout_s`, for ranks that save
 
 @dataclass(frozen=True)
 class Job:
-    """words: what follows `paragan`, the same for each rank. timeout_s: how long ranks wait for one another.
+    """A run on several devices of this host.
 
-    lock_fd: descriptor of the locked `run.lock`, which the ranks inherit: the folder stays locked until all have ended.
-    program: what each rank runs.
+    words: what follows `paragan`, the same for each rank. timeout_s: of the ranks' waits. lock_fd:
+    descriptor of the locked `run.lock`, which the ranks inherit: the folder stays locked until all
+    have ended. program: what each rank runs.
     """
 
     words: tuple[str, ...]
@@ -58,7 +59,7 @@ class Job:
         return exit_status.ranks_folder(self.folder) / "launch.log"
 
     def environment(self, outside: Mapping[str, str] = os.environ, cores: int | None = None) -> dict[str, str]:
-        """What all ranks have in common. What the user has set takes precedence over a fair share of the cores."""
+        """What all ranks have in common. What the user has set stays."""
         unless_set = {
             "OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices)),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # as torchrun sets it
@@ -69,8 +70,8 @@ class Job:
 def launch(job: Job, interrupt: Interrupt) -> int:
     """Train on the ranks of `job`; the exit code of the first that failed, 0 if none did.
 
-    A rank that fails ends the attempt, and all ranks start again from the last checkpoint, unless another attempt would
-    fail likewise.
+    A rank that fails ends the attempt, and all ranks start again from the last checkpoint, unless
+    another attempt would fail likewise.
     """
     run = uuid.uuid4().hex
     job.log.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +124,7 @@ def _signal_name(number: int) -> str:
 
 
 def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
-    """Print why the ranks failed; returns the exit code. Writes `exit.json` where the ranks could not."""
+    """Print why the ranks failed, write `exit.json` unless they have; returns the exit code."""
     end = exit_status.first_failure(exit_status.read_all(job.folder, run))
     if end is None:
         lost = f"no rank could tell why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"

@@ -17,8 +17,8 @@ _PATIENCE_S = 10.0
 class LocalWorkers:
     """Worker processes of this host. They exit when the coordinator is unreachable.
 
-    address: where their coordinator listens. environment: additional variables, which unlike a command line other
-    users cannot read. logs: folder of their output.
+    address: where their coordinator listens. environment: additional variables, which unlike a
+    command line other users cannot read. logs: folder of their output.
     """
 
     def __init__(self, address: tuple[str, int], environment: Mapping[str, str], logs: Path) -> None:
@@ -43,7 +43,7 @@ class LocalWorkers:
         return ""
 
     def kill(self, about: Mapping[str, Any]) -> None:
-        """Kill a worker that is suspended or hangs: it must not rejoin a run that continues without it."""
+        """Kill a worker that hangs: it must not rejoin a run that continues without it."""
         self._processes.kill([process for process in self._processes.running if process.pid == about.get("pid")])
 
     def shutdown(self) -> None:

@@ -18,15 +18,17 @@ class Communicator:
 
     It belongs to one membership: when that changes, all workers leave it and make another.
 
-    A message is a 1-d contiguous uint8 tensor on the host, of any length. Neither what was sent nor what came is
-    written to afterwards: another worker may be reading it. Every wait ends with the time-out that it was made with,
-    and within 0.2 s of its `stopped` becoming true, in a `WorkerError`; after one, only `abort` may follow. One thread
-    at a time calls it. All workers make the same calls of `exchange` and `gather`, in one order.
+    A message is a 1-d contiguous uint8 tensor on the host, of any length. Neither what was sent nor
+    what came is written to afterwards: another worker may be reading it. Every wait ends with the
+    time-out that it was made with, and within 0.2 s of its `stopped` becoming true, in a
+    `WorkerError`; after one, only `abort` may follow. One thread at a time calls it. All workers
+    make the same calls of `exchange` and `gather`, in one order.
 
-    rank, size: of this worker, among them; a coordinator that does not train takes part in `gather` and
-    `exchange_with_root` alone, and has the rank `size`. peers: the workers that this one exchanges with. root: the
-    process that gathers: worker 0, or the coordinator. links: the workers that this one needs a connection to: its
-    peers and the root; for the root, all workers. Subclasses connect them.
+    rank, size: of this worker, among them; a coordinator that does not train takes part in `gather`
+    and `exchange_with_root` alone, and has the rank `size`. peers: the workers that this one
+    exchanges with. root: the process that gathers: worker 0, or the coordinator. links: the workers
+    that this one needs a connection to: its peers and the root; for the root, all workers.
+    Subclasses connect them.
     """
 
     def __init__(
@@ -45,9 +47,10 @@ class Communicator:
         self._failed_worker, self._has_left = NO_FAILURE, False
 
     def exchange(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, list[Tensor]]:
-        """Send messages to some workers; returns, by worker, what each of them sent in the same call.
+        """Send messages to some workers; returns, by worker, what it sent in the same call.
 
-        Each of them names this worker, if need be with no messages. Returns when all messages have come.
+        Each of them names this worker, if need be with no messages. Returns when all messages have
+        come.
         """
         self._check(sends, self.peers)
         return self.exchange_with_root(sends)
@@ -61,7 +64,7 @@ class Communicator:
         return self._take(sends, self._num_exchanges)
 
     def post(self, sends: Mapping[int, Sequence[Tensor]]) -> None:
-        """Send without blocking. Of several posts that a worker has not taken yet, only the newest is sent."""
+        """Send without blocking; of posts that a worker has not taken yet, the newest alone."""
         self._check(sends, self.peers)
         for peer, tensors in sends.items():
             self._connections[peer].post(tensors)
@@ -69,18 +72,19 @@ class Communicator:
     def newest(self) -> dict[int, list[Tensor]]:
         """Return, by worker, the newest messages that were posted since the last call.
 
-        `WorkerError` where a worker is unreachable: that is raised here and in `wait`, not in `post`.
+        `WorkerError` where a worker is unreachable: that is raised here and in `wait`, not in
+        `post`.
         """
         with self._recording_failure():
             return self._arrivals.newest()
 
     def wait(self, peer: int, timeout_s: float | None = None) -> None:
-        """Return when `newest` has something of that worker. timeout_s: None is the communicator's own."""
+        """Return when `newest` has something of that worker. timeout_s: None: as of all waits."""
         with self._recording_failure():
             self._arrivals.wait(peer, timeout_s)
 
     def gather(self, mine: Sequence[Tensor]) -> list[list[Tensor]] | None:
-        """Return the messages of all workers at the coordinator (GLOBAL; without one, worker 0); None elsewhere.
+        """Return the messages of all workers at the root (GLOBAL); None elsewhere.
 
         Returns when all have arrived: the caller may exit afterwards.
         """
@@ -105,7 +109,7 @@ class Communicator:
             self._leave(orderly=False)
 
     def close(self) -> None:
-        """Leave together, after all sends and posts have arrived, except at workers that closed before.
+        """Leave together, when all sends and posts have arrived at workers that are there.
 
         `WorkerError` where a worker is unreachable, or does not close in time.
         """
@@ -139,7 +143,7 @@ class Communicator:
             check_messages(tensors, self.most_bytes)
 
     def _send(self, peer: int, number: int, tensors: Sequence[Tensor]) -> None:
-        """Start to send, without blocking. The failure of a worker is raised by the calls that wait for it."""
+        """Start to send, without blocking; failures are raised by the calls that wait."""
         self._connections[peer].send(MessageKind.CALL, number, tensors)
 
     def _peers_with_posts(self) -> list[int]:

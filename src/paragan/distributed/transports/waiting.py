@@ -15,7 +15,7 @@ _HOST = torch.device("cpu")
 
 
 class WorkerError(RankError):
-    """Another worker is unreachable, silent or out of step. worker: its rank; the first one, where several are."""
+    """Another worker is unreachable, silent or out of step. worker: its rank."""
 
     def __init__(self, message: str, worker: int) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ def failed_error(worker: int, reason: object) -> WorkerError:
 
 
 def check_messages(tensors: Sequence[Tensor], most_bytes: int, device: torch.device = _HOST) -> None:
-    """Raise `ValueError` for what is no message: the other end would read other bytes, or refuse them."""
+    """Raise `ValueError` for what is no message, and would be read as something else."""
     for tensor in tensors:
         is_there = tensor.device == device and tensor.is_contiguous()
         if tensor.dim() != 1 or tensor.dtype != torch.uint8 or not is_there:
