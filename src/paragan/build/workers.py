@@ -47,8 +47,8 @@ def evolution(
 ) -> Evolution:
     """Trainer of a grid whose cells are on workers.
 
-    external_workers: processes started by a launcher; without them local workers are started before the first
-    generation.
+    external_workers: processes started by a launcher; without them local workers are started before
+    the first generation.
     """
     assert config.grid is not None and config.workers is not None
     if config.workers > config.grid.num_cells:
@@ -180,8 +180,8 @@ def worker(
 ) -> str:
     """Run a worker of the coordinator at `host:port` to the end of its run; why it ended early, or an empty string.
 
-    device: see `hardware.device.device_from_option`. external_workers, config: the launcher's processes and config, if
-    it started this one. `ConfigError` if the worker does not fit the run.
+    device: see `hardware.device.device_from_option`. external_workers, config: the launcher's
+    processes and config, if it started this one. `ConfigError` if the worker does not fit the run.
     """
     torch_device = devices.device_from_option(device)
     place = external_workers.rank if external_workers is not None and external_workers.mpi else None

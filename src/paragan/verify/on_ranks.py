@@ -72,8 +72,8 @@ class Row:
 class RankProcesses:
     """Runs the law on `size` processes.
 
-    command: starts a rank; it receives the rank, the number of ranks and the file of a store, and calls `serve`.
-    folder: for the reference run, logs and stores.
+    command: starts a rank; it receives the rank, the number of ranks and the file of a store, and
+    calls `serve`. folder: for the reference run, logs and stores.
     """
 
     command: Sequence[str]

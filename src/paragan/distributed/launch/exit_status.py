@@ -26,7 +26,8 @@ _FINAL = (ParaganError.exit_code, PREEMPTED)  # another attempt would come to th
 class ExitStatus:
     """How one rank ended.
 
-    time: POSIX seconds. cause_rank: the rank whose failure ended this one, too; None where it ended by itself.
+    time: POSIX seconds. cause_rank: the rank whose failure ended this one, too; None where it ended
+    by itself.
 
     is_final: another attempt would fail in the same way.
     """

@@ -1,6 +1,7 @@
 """Worker processes of a grid that were started externally: rank 0 is the coordinator and broadcasts its address.
 
-The address is JSON, sent once: through the store of the ranks under torchrun, by `MpiWorld` under mpiexec.
+The address is JSON, sent once: through the store of the ranks under torchrun, by `MpiWorld` under
+mpiexec.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from paragan.core.errors import RankError
 class ExternalWorkers:
     """Externally started processes of one grid.
 
-    broadcast_text: sends to all others, from rank 0. receive_text: what rank 0 sent; raises on a time-out. mpi:
-    whether mpiexec started them. has_broadcast: whether rank 0 has sent anything.
+    broadcast_text: sends to all others, from rank 0. receive_text: what rank 0 sent; raises on a
+    time-out. mpi: whether mpiexec started them. has_broadcast: whether rank 0 has sent anything.
     """
 
     rank: int

@@ -1,7 +1,7 @@
 """Why a rank of several ends: by its own failure, by that of another, or because one is unreachable.
 
-The first to fail writes its reason into the store before it leaves. The others find their collectives broken, look
-there, and end as it did: the user hears one reason, not one for each rank.
+The first to fail writes its reason into the store before it leaves. The others find their
+collectives broken, look there, and end as it did: the user hears one reason, not one for each rank.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def resolve_failure(world: World, error: BaseException) -> BaseException:
 
     That of another rank is a `PeerFailedError`.
 
-    A collective that broke without a reason becomes a `RankError` that names the ended rank. At most `_MOST_S` seconds.
+    A collective that broke without a reason becomes a `RankError` that names the ended rank. At
+    most `_MOST_S` seconds.
     """
     if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error

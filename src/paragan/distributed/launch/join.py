@@ -2,10 +2,11 @@
 
 Ranks that our launcher started meet in a file; those of torchrun in the store that it names.
 
-torchrun may give a restarted rank the store of the ranks before it, where gloo would find the addresses of the dead
-(its restart trap). It provides no number that all agents share, not even of the attempt: on several hosts only the one
-whose process died counts it. So each rank says hello with a word of its own, rank 0 answers those words with the name
-of a fresh round, and everything else is stored under that name. Replies to stale ranks are ignored.
+torchrun may give a restarted rank the store of the ranks before it, where gloo would find the
+addresses of the dead (its restart trap). It provides no number that all agents share, not even of
+the attempt: on several hosts only the one whose process died counts it. So each rank says hello
+with a word of its own, rank 0 answers those words with the name of a fresh round, and everything
+else is stored under that name. Replies to stale ranks are ignored.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ def join(
 ) -> World:
     """The world of this process; every wait in it ends after `timeout_s`.
 
-    place None, or of one process: a world alone, with a group of one where `alone_group` is set (a strategy needs one).
-    stopped: looked at while the others are waited for. `RankError` names those who did not come.
+    place None, or of one process: a world alone, with a group of one where `alone_group` is set (a
+    strategy needs one). stopped: looked at while the others are waited for. `RankError` names those
+    who did not come.
     """
     patience = timedelta(seconds=timeout_s)
     if place is None or place.size == 1:

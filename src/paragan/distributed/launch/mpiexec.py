@@ -55,8 +55,8 @@ def rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, in
 def launch(job: MpiJob, interrupt: Interrupt) -> tuple[int, str]:
     """Start the processes and wait for their end: the exit code, and the reason where rank 0 has not reported one.
 
-    The code is that of rank 0. mpiexec's would be 0, 9 or 75 for the same failure. A request to stop goes to rank 0,
-    which saves; before it has begun, and at a second Ctrl-C, all are killed.
+    The code is that of rank 0. mpiexec's would be 0, 9 or 75 for the same failure. A request to
+    stop goes to rank 0, which saves; before it has begun, and at a second Ctrl-C, all are killed.
     """
     run = uuid.uuid4().hex
     command = [*_mpiexec_command(), "-n", str(job.count), sys.executable, "-P", "-m", "paragan", *job.words]
@@ -136,7 +136,8 @@ def _rank_0_exit(folder: Path, run: str) -> exit_status.ExitStatus | None:
 def _mpiexec_command() -> list[str]:
     """That which belongs to this interpreter's MPI, before any other.
 
-    MPICH's gforker starts processes of this host and listens nowhere; its hydra listens on every interface.
+    MPICH's gforker starts processes of this host and listens nowhere; its hydra listens on every
+    interface.
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise ConfigError(

@@ -24,10 +24,12 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 @dataclass(frozen=True)
 class RankEnv:
-    """rank of size; local: on this host. attempt: 0, and one more after each restart. run: its id at the launcher.
+    """One rank of several.
 
-    agent: process id of the launcher, ours or torchrun. store: the file in which all ranks meet, where they are on one
-    host; None: at MASTER_ADDR. lock: the descriptor of the run folder's lock, where the launcher holds that.
+    local_rank, local_size: among those of this host. attempt: 0, and one more after each restart.
+    run_id, launcher_pid: of the launcher, ours or torchrun. store_path: the file in which all ranks
+    meet, where they are on one host; None: at MASTER_ADDR. lock_fd: the descriptor of the run
+    folder's lock, where the launcher holds that.
     """
 
     rank: int
@@ -107,8 +109,8 @@ def loopback_environment() -> dict[str, str]:
 def create_store_file() -> tuple[int, str]:
     """A new file in which ranks of this host can meet: its descriptor, and its path for processes that inherit that.
 
-    On Linux it lies in memory, has no name, and ends with the last process that holds it. Elsewhere torch removes it
-    when the last rank leaves.
+    On Linux it lies in memory, has no name, and ends with the last process that holds it. Elsewhere
+    torch removes it when the last rank leaves.
     """
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("paragan-store")

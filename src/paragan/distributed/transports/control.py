@@ -1,8 +1,9 @@
 """Small JSON messages between a coordinator and its workers: each worker has one persistent connection.
 
-A thread per connection, asleep in `recv`, and no loop over all of them: a grid has tens of workers and at most about a
-thousand, a slow or hostile peer then holds up only its own thread, and both ends of a line are the same few functions.
-Bodies are authenticated but not encrypted: nothing secret belongs into a message.
+A thread per connection, asleep in `recv`, and no loop over all of them: a grid has tens of workers
+and at most about a thousand, a slow or hostile peer then holds up only its own thread, and both
+ends of a line are the same few functions. Bodies are authenticated but not encrypted: nothing
+secret belongs into a message.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _ATTEMPT_S, _PAUSE_S, _LONGEST_PAUSE_S = 10.0, 0.05, 1.0
 class Listener:
     """The server that workers connect to. Closing it closes all its connections.
 
-    host: the loopback unless the caller names another, as "0.0.0.0" for all interfaces. port 0: any that is free;
-    see `address`. most: connections at once. hello_s: time in which a client must prove that it knows the token.
-    refused: a message for each of the last 100 that did not. `ConfigError` where the address cannot be bound.
+    host: the loopback unless the caller names another, as "0.0.0.0" for all interfaces. port 0: any
+    that is free; see `address`. most: connections at once. hello_s: time in which a client must
+    prove that it knows the token. refused: a message for each of the last 100 that did not.
+    `ConfigError` where the address cannot be bound.
     """
 
     def __init__(
@@ -126,7 +128,8 @@ def connect(
 ) -> ControlConnection:  # fmt: skip
     """The line to a coordinator that listens there, or will within `timeout_s`; `RankError` with the reason otherwise.
 
-    about: what this worker offers (host, pid, cores, …). Its hello holds 4 KiB; `ValueError` for more.
+    about: what this worker offers (host, pid, cores, …). Its hello holds 4 KiB; `ValueError` for
+    more.
     """
     session_key(token)
     if not 0 < port <= _LAST_PORT:

@@ -1,7 +1,8 @@
 """One end of a connection of the control plane, and the handshake that opens it.
 
-The coordinator speaks first: a nonce. The worker answers with a nonce of its own and what it offers, signed under the
-first; the welcome, and all that follows, is signed under both. So what was recorded fits no other connection.
+The coordinator speaks first: a nonce. The worker answers with a nonce of its own and what it
+offers, signed under the first; the welcome, and all that follows, is signed under both. So what was
+recorded fits no other connection.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _ROOM = 256  # messages that wait to be received; then the other end waits
 class ControlConnection:
     """A control connection, from `Listener.accept` or `connect`. Thread-safe.
 
-    peer_address: of the other end. peer_info: what the worker there reported; empty on the worker's side.
+    peer_address: of the other end. peer_info: what the worker there reported; empty on the worker's
+    side.
     """
 
     def __init__(self, sock: socket.socket, who: str, send_s: float) -> None:
@@ -50,8 +52,9 @@ class ControlConnection:
     def send(self, kind: str, **values: Any) -> None:
         """`{"kind": kind, **values}`; returns when it is under way, which is not when it has arrived.
 
-        Raises `RankError` where the line is lost, or nothing moved for `send_s`, by which it is; `ValueError` where the
-        values are no JSON, not finite, over 16 deep or too large: then nothing was sent, and the line is as before.
+        Raises `RankError` where the line is lost, or nothing moved for `send_s`, by which it is;
+        `ValueError` where the values are no JSON, not finite, over 16 deep or too large: then
+        nothing was sent, and the line is as before.
         """
         if not self._sending.acquire(timeout=self.send_s):
             raise RankError(f"{self.peer_address}: took no message within {self.send_s:g} s")

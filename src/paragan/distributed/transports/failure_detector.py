@@ -1,11 +1,13 @@
 """Suspicion and failure of processes that send heartbeats, by limits on silence that adapt to the gaps seen so far.
 
-A silence is suspect when it is longer than all recent gaps, and a failure when it is four times the longest of them.
-The phi accrual detector (Hayashibara et al. 2004) adapts likewise, by the quantile of a normal distribution. Delays on
-a busy machine come in bursts and have a long tail, where that quantile is exceeded several times as often.
+A silence is suspect when it is longer than all recent gaps, and a failure when it is four times the
+longest of them. The phi accrual detector (Hayashibara et al. 2004) adapts likewise, by the quantile
+of a normal distribution. Delays on a busy machine come in bursts and have a long tail, where that
+quantile is exceeded several times as often.
 
-Silence is measured while somebody looks: a gap of more than one heartbeat between two looks counts as one heartbeat, so
-that a coordinator that was suspended blames no worker for it, and a slow one still finds those that have failed.
+Silence is measured while somebody looks: a gap of more than one heartbeat between two looks counts
+as one heartbeat, so that a coordinator that was suspended blames no worker for it, and a slow one
+still finds those that have failed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ _WINDOW = 200  # gaps that count as recent
 class ArrivalGaps:
     """The seconds between arrivals from one process, and the limits on silence that follow from them.
 
-    fail_after_s is at least ten heartbeats, and never more than timeout_s. suspect_after_s is never more than that.
+    fail_after_s is at least ten heartbeats, and never more than timeout_s. suspect_after_s is never
+    more than that.
     """
 
     def __init__(self, heartbeat_s: float, timeout_s: float) -> None:

@@ -1,7 +1,7 @@
 """Workers that are processes with gloo links: one to each worker they exchange with, and from all to worker 0.
 
-There is no group of all of them: a worker that dies breaks its own links. A link is one gloo group for both directions,
-with a `GlooSender` and a thread that receives at either end.
+There is no group of all of them: a worker that dies breaks its own links. A link is one gloo group
+for both directions, with a `GlooSender` and a thread that receives at either end.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _UNUSED_TAG = 1  # links use 0
 class GlooCommunicator(Communicator):
     """`Communicator`. Made when all workers of the membership are here and its links stand.
 
-    store: all workers reach it. name: no other membership has it. most_bytes: of a message that goes or comes; a
-    longer one is refused before it gets memory. timeout_s: of every wait. stopped: looked at during every wait.
-    coordinated: there is one more that does not train, of rank `size`. host: as `gloo.pair` has it.
+    store: all workers reach it. name: no other membership has it. most_bytes: of a message that
+    goes or comes; a longer one is refused before it gets memory. timeout_s: of every wait. stopped:
+    looked at during every wait. coordinated: there is one more that does not train, of rank `size`.
+    host: as `gloo.pair` has it.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class GlooCommunicator(Communicator):
 class _Link(PeerConnection):
     """A connection over a gloo link.
 
-    The first message of a list carries its number, kind and count; for an empty list it is an empty message.
+    The first message of a list carries its number, kind and count; for an empty list it is an empty
+    message.
     """
 
     def __init__(self, group: Any, rank: int, peer: int, arrivals: ReceiveBuffer, most_bytes: int) -> None:
@@ -148,7 +150,8 @@ def _connect_pairs(
 ) -> dict[int, Any]:
     """The groups with the peers, by peer. peers: in ascending order, in which no workers wait for one another.
 
-    In a thread, since a wait for a worker that has died since `_wait_for_all` ends with the time-out only.
+    In a thread, since a wait for a worker that has died since `_wait_for_all` ends with the
+    time-out only.
     """
     made: dict[int, Any] = {}
     errors: list[Exception] = []

@@ -1,7 +1,7 @@
 """A link between two processes: a gloo group of the two, and a waiting thread at either end.
 
-gloo's point-to-point works cannot be polled, so threads wait for them. An idle end sends keep-alive messages several
-times within the time-out: an end that is silent for all of it is unreachable.
+gloo's point-to-point works cannot be polled, so threads wait for them. An idle end sends keep-alive
+messages several times within the time-out: an end that is silent for all of it is unreachable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _BEATS = 4  # within the time-out
 def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: float, host: str | None = None) -> Any:
     """The `ProcessGroup` of a link's two ends, its ranks 0 and 1; returns when the other end has connected.
 
-    host: the address of this process's host on which it listens; None: as GLOO_SOCKET_IFNAME says, or the host's name.
+    host: the address of this process's host on which it listens; None: as GLOO_SOCKET_IFNAME says,
+    or the host's name.
     """
     assert store is not None, "ranks of a run have a store"
     lies = dist.PrefixStore(name, store)
@@ -42,7 +43,8 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
 class GlooSender:
     """`SendEnd` over gloo.
 
-    group: of the two processes; peer: the rank of the other one. timeout_s: at most that of the group.
+    group: of the two processes; peer: the rank of the other one. timeout_s: at most that of the
+    group.
     """
 
     def __init__(self, group: dist.ProcessGroup, peer: int, room: int = 2, timeout_s: float = 300.0) -> None:

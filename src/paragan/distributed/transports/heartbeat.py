@@ -41,7 +41,8 @@ _AFTER = {
 class WorkerStatus:
     """The state that a worker's heartbeats report: `PeriodicHeartbeat(line.send, every_s, status)`. Thread-safe.
 
-    A coordinator sees it only now and then: between two beats there may have been more than one transition.
+    A coordinator sees it only now and then: between two beats there may have been more than one
+    transition.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,8 @@ class PeriodicHeartbeat:
 
     send: as `ControlConnection.send`.
 
-    An exception in `state()` is sent as `trouble`: the worker is alive. `ended`: why no more heartbeats are sent.
+    An exception in `state()` is sent as `trouble`: the worker is alive. `ended`: why no more
+    heartbeats are sent.
     """
 
     def __init__(self, send: Callable[..., None], every_s: float, state: Callable[[], Mapping[str, Any]]) -> None:

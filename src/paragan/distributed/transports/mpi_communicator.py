@@ -1,8 +1,9 @@
 """Workers that are processes of one mpiexec, and MPI's groups: WORLD is all of them, LOCAL those that train, GLOBAL
 those and the one that gathers.
 
-Halos go by neighbour collectives on LOCAL, which knows the neighbours: a Cartesian torus where the workers form one,
-a graph otherwise. All else goes from one worker to another, on GLOBAL. The import of this file begins MPI.
+Halos go by neighbour collectives on LOCAL, which knows the neighbours: a Cartesian torus where the
+workers form one, a graph otherwise. All else goes from one worker to another, on GLOBAL. The import
+of this file begins MPI.
 
 Source: Perez et al. 2020, for the groups and the Cartesian topology.
 """
@@ -72,10 +73,11 @@ class MpiWorld:
     ) -> MpiCommunicator:
         """The communicator of a new membership, when all its processes are here; other processes take no part.
 
-        name: unique to the membership. workers: their ranks in WORLD, by rank as a worker. peers: the workers that
-        this one exchanges with. grid: rows, columns of a torus of the workers, row by row; peers are then neighbours
-        on it. coordinator: a process in WORLD that does not train and gathers in worker 0's stead. It calls with no
-        peers, its `rank` is the number of workers, and it takes part in `gather` and `close` only.
+        name: unique to the membership. workers: their ranks in WORLD, by rank as a worker. peers:
+        the workers that this one exchanges with. grid: rows, columns of a torus of the workers, row
+        by row; peers are then neighbours on it. coordinator: a process in WORLD that does not train
+        and gathers in worker 0's stead. It calls with no peers, its `rank` is the number of
+        workers, and it takes part in `gather` and `close` only.
         """
         members, peers = [*workers, *([] if coordinator is None else [coordinator])], sorted(peers)
         rank = members.index(self.rank)
@@ -103,8 +105,9 @@ class MpiWorld:
 class MpiCommunicator(Communicator):
     """`Communicator`. global_comm: GLOBAL; local: LOCAL, with its topology; None where this process does not train.
 
-    mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or by `stopped`.
-    What is posted moves while both ends call something here, so it is as old as the time since they last did.
+    mpiexec ends all processes where one is killed; one that hangs is found by the time-out, or by
+    `stopped`. What is posted moves while both ends call something here, so it is as old as the time
+    since they last did.
     """
 
     def __init__(
@@ -148,7 +151,8 @@ class MpiCommunicator(Communicator):
 
     def _concatenate(self, sends: Mapping[int, Sequence[Tensor]]) -> dict[int, Tensor]:
         """Each worker's messages in one piece, one for all who are sent the same. MPICH sends scattered ones in small
-        steps, each of which somebody has to wait for; a copy into memory that stays costs a tenth of that.
+        steps, each of which somebody has to wait for; a copy into memory that stays costs a tenth
+        of that.
         """
         kinds = {tuple(map(id, tensors)): tensors for tensors in sends.values()}
         wheres = {key: _layout([len(t) for t in tensors]) for key, tensors in kinds.items()}

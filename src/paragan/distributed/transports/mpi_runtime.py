@@ -1,6 +1,7 @@
 """MPI, initialised by the import of this file and finalised at the exit of the process, and its channels.
 
-One thread at a time may call ("serialized"): a communicator makes all its calls in the thread that called it.
+One thread at a time may call ("serialized"): a communicator makes all its calls in the thread that
+called it.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class PolledReceiveBuffer(ReceiveBuffer):
 class MpiChannel(PeerConnection):
     """A list is a head of int64 (its number, its kind, the lengths of its messages), then the messages, uncopied.
 
-    An announcement is a head alone: its messages come by other ways. It arrives as one tensor, of the lengths.
+    An announcement is a head alone: its messages come by other ways. It arrives as one tensor, of
+    the lengths.
     """
 
     _ANNOUNCED = -1  # instead of a kind

@@ -1,7 +1,8 @@
 """Communicator of workers with an accelerator each: messages go from device memory to device memory by NCCL.
 
-Everything else goes over gloo links, including the sizes of messages: a missing worker is found there, by name and in
-time, and the NCCL groups, one for any two workers that exchange, carry only data that both ends are ready for.
+Everything else goes over gloo links, including the sizes of messages: a missing worker is found
+there, by name and in time, and the NCCL groups, one for any two workers that exchange, carry only
+data that both ends are ready for.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ _FAREWELL_S = 0.8
 class NcclCommunicator(GlooCommunicator):
     """`Communicator` whose `exchange` sends messages on `device` to the devices of the peers.
 
-    Small messages may be on the host. After `abort`, the last messages of this worker may not arrive; over links they
-    would.
+    Small messages may be on the host. After `abort`, the last messages of this worker may not
+    arrive; over links they would.
 
-    pair: creates the group of two workers from their store, the rank there, the device and a time-out, once both are
-    present: it has `send`, `recv` and `abort`, and its works have `is_completed`. `ConfigError` where it fails though
-    both workers are alive. place, options: those of `GlooCommunicator`.
+    pair: creates the group of two workers from their store, the rank there, the device and a
+    time-out, once both are present: it has `send`, `recv` and `abort`, and its works have
+    `is_completed`. `ConfigError` where it fails though both workers are alive. place, options:
+    those of `GlooCommunicator`.
     """
 
     def __init__(
@@ -83,8 +85,9 @@ class NcclCommunicator(GlooCommunicator):
     def _swap(self, going: Mapping[int, Sequence[Tensor]], coming: Mapping[int, Sequence[Tensor]]) -> None:
         """Begin everything, then wait for it.
 
-        A device works off the calls of a group one by one, and may those of several. So all go through their links in
-        one order, by rank, and what goes up comes before what comes down, lest two wait for one another.
+        A device works off the calls of a group one by one, and may those of several. So all go
+        through their links in one order, by rank, and what goes up comes before what comes down,
+        lest two wait for one another.
         """
         works: dict[int, list[Any]] = {}
         for peer in sorted(going):

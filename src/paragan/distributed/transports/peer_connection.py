@@ -24,7 +24,8 @@ class MessageKind(IntEnum):
 class PeerConnection(ABC):
     """A connection to one worker, both ways.
 
-    At most one post is in flight, and of those that wait the newest is sent: a slow worker skips the others.
+    At most one post is in flight, and of those that wait the newest is sent: a slow worker skips
+    the others.
     """
 
     def __init__(self, peer: int, arrivals: ReceiveBuffer) -> None:

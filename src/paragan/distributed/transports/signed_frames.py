@@ -1,8 +1,9 @@
 """The frames of the control plane, and the token that signs them.
 
-A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a JSON object in UTF-8.
-The signature covers the body, its direction and a counter. Its key is made of the run's token and a nonce from either
-end, so that it fits one frame, once, at one place of one connection. The body is authenticated, not encrypted.
+A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a
+JSON object in UTF-8. The signature covers the body, its direction and a counter. Its key is made of
+the run's token and a nonce from either end, so that it fits one frame, once, at one place of one
+connection. The body is authenticated, not encrypted.
 """
 
 from __future__ import annotations
